@@ -1,0 +1,1 @@
+"""Joints, bodies, constraints and the model made of them."""

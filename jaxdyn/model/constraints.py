@@ -1,0 +1,128 @@
+"""The constraints between bodies: what a user writes, and the rows behind each.
+
+Every constraint is a few rows, each a linear function of the twists of some bodies:
+``sum_i K_i V_i`` at velocity level and ``sum_i K_i A_i + gamma`` at acceleration level, where V_i and A_i are
+body i's twist and its derivative, in its own axes. A class here has two duties:
+
+- `layout(topology)`, before tracing: which bodies, how many rows, and a signature; constraints of one
+  signature are evaluated together. Raises `ValueError` for names that do not exist.
+- `evaluate(layout, attachments, views, robot)`: the rows of k constraints of one signature. The instance it is
+  called on has its leaves stacked to (..., k, lanes), `attachments` are the placements of the constrained
+  frames in their bodies, `views` the moving bodies as `BodyView`s, `robot` the rest (`RobotView`). Component-first arrays throughout.
+
+To add a constraint, write such a class. See `docs/extending.md`.
+"""
+
+import abc
+import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike
+
+from ..spatial.transform import as_floats
+from ..tree.topology import Topology
+
+
+class BodyView(NamedTuple):
+    """Bodies seen by constraints: pose (R, p) in the world and twist (w, l) in body axes; (..., k, lanes)."""
+
+    R: Array
+    p: Array
+    w: Array
+    l: Array
+
+
+class JointView(NamedTuple):
+    """Joints seen by constraints: coordinate q (k, lanes), axis (3, k, lanes), pose (E, r) of the body in its parent."""
+
+    q: Array
+    axis: Array
+    E: Array
+    r: Array
+
+
+class RobotView(NamedTuple):
+    """What else a constraint may ask for: `mass` (nb, lanes), `center_of_mass` (nb, 3, lanes), and
+    ``joint(k)``, the joints under the k-th attachment."""
+
+    mass: Array
+    center_of_mass: Array
+    joint: Callable[[int], JointView]
+
+
+class Rows(NamedTuple):
+    """k constraints of r rows: `K`, per slot, the (angular, linear) coefficients (r, 3, k, lanes) of the body's
+    twist; `gamma` (r, k, lanes), their bias; `residual` (r, k, lanes), the position error."""
+
+    K: list[tuple[Array, Array]]
+    gamma: Array
+    residual: Array
+
+
+@dataclasses.dataclass(frozen=True)
+class Layout:
+    """The static part of a constraint. `bodies` are the moving bodies it acts on, without repetition;
+    `attachments` are (body, frame or None) pairs whose placements `evaluate` receives."""
+
+    signature: Any
+    rows: int
+    bodies: tuple[int, ...]
+    attachments: tuple[tuple[int, int | None], ...] = ()
+
+
+class Baumgarte(eqx.Module):
+    """Gains that pull a drifting constraint back: ``a* = target - stiffness * residual - damping * J v``.
+
+    Without arguments it is critically damped with a time constant of 20 ms; `stiffness` alone is made
+    critically damped. **Fields:** `stiffness` (1/s²), `damping` (1/s).
+    """
+
+    stiffness: Array
+    damping: Array
+
+    def __init__(self, stiffness: ArrayLike = 2500.0, damping: ArrayLike | None = None):
+        self.stiffness = as_floats(stiffness)
+        self.damping = 2 * jnp.sqrt(self.stiffness) if damping is None else as_floats(damping)
+
+
+class Constraint(eqx.Module):
+    """Base: a name, Baumgarte gains, and `target` (rows,), the acceleration that the rows shall have."""
+
+    name: eqx.AbstractVar[str | None]
+    target: eqx.AbstractVar[Array]
+    stabilization: eqx.AbstractVar[Baumgarte]
+
+    @abc.abstractmethod
+    def layout(self, topology: Topology) -> Layout:
+        """See the module's docstring."""
+
+    @abc.abstractmethod
+    def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
+        """See the module's docstring."""
+
+
+def checked_options(call: str, name, target, stabilization, rows: int):
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"{call}: `name` is {name!r}, not a string.")
+    target = jnp.zeros(rows, jnp.result_type(float)) if target is None else as_floats(target)
+    if target.shape != (rows,):
+        raise ValueError(f"{call}: `target` has shape {target.shape}, not ({rows},).")
+    if stabilization is None:
+        stabilization = Baumgarte(0.0, 0.0)
+    if not isinstance(stabilization, Baumgarte):
+        raise TypeError(f"{call}: `stabilization` is {stabilization!r}, neither `Baumgarte(...)` nor None.")
+    return name, target, stabilization
+
+
+def checked_unit(call: str, what: str, value: ArrayLike) -> Array:
+    value = as_floats(value)
+    if value.shape != (3,):
+        raise ValueError(f"{call}: `{what}` has shape {value.shape}, not (3,).")
+    length = jnp.linalg.norm(value)
+    if not isinstance(length, jax.core.Tracer) and not float(length) > 1e-12:
+        raise ValueError(f"{call}: `{what}` is zero or not finite: {value}.")
+    return value / length

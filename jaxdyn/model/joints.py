@@ -1,0 +1,361 @@
+"""The joints: what a user writes (`Revolute(axis=...)`), and the kind of motion behind each.
+
+A *kind* is stateless and hashable; it is all that the engine knows of a joint. Its functions work on
+component-first arrays with trailing (nodes, lanes) axes:
+
+| function | returns |
+| --- | --- |
+| ``pose(par, q)`` | rotation (3, 3) and translation (3,) of the moved frame in the joint frame; a translation of None is zero |
+| ``columns(par, q)`` | the motion subspace, one `Column` per velocity, in the moved frame |
+| ``bias(par, q, v)`` | time derivative of the subspace times v, (angular, linear); None when the subspace is constant |
+| ``integrate(q, dv)``, ``difference(q0, q1)`` | exponential and logarithm on the joint's manifold |
+
+`par` holds the joint's ``axis``, ``axis2`` (3, ...) and ``pitch``. To add a joint, write a kind and a
+dataclass that names it; nothing else in the project lists the joints.
+"""
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..spatial.rotation import (
+    matrix_from_quaternion,
+    quaternion_conjugate,
+    quaternion_exp,
+    quaternion_log,
+    quaternion_multiply,
+    quaternion_normalize,
+    rotate,
+)
+from ..spatial.small import cross, eye, mm, mtv, outer, skew
+
+
+class Column(NamedTuple):
+    """One motion direction: angular and linear part, each an array (3, ...), a unit axis 0-2, or None (zero)."""
+
+    angular: "Array | int | None"
+    linear: "Array | int | None"
+
+
+class JointParameters(NamedTuple):
+    """Float parameters of a group of joints of one kind, component-first."""
+
+    axis: Array
+    axis2: Array
+    pitch: Array
+
+
+def axis_rotation(axis, angle):
+    """Rotation matrix about a unit axis (Rodrigues), shaped so that constants stay in the lane of size 1."""
+    k = skew(axis)
+    kk = outer(axis, axis) - eye(axis)
+    return eye(axis) + jnp.sin(angle) * k + (1 - jnp.cos(angle)) * kk
+
+
+class Kind:
+    """Base of the kinds; the defaults describe a joint whose configuration is a vector space."""
+
+    nq: ClassVar[int]
+    nv: ClassVar[int]
+    #: linear (metres) or angular (radians), for each velocity
+    units: ClassVar[str] = ""
+
+    def __eq__(self, other):
+        return type(self) is type(other)
+
+    def __hash__(self):
+        return hash(type(self))
+
+    def __repr__(self):
+        return type(self).__name__
+
+    def neutral(self) -> np.ndarray:
+        return np.zeros(self.nq)
+
+    def normalize(self, q):
+        return q
+
+    def bias(self, par, q, v):
+        return None
+
+    def integrate(self, q, dv):
+        return q + dv
+
+    def difference(self, q0, q1):
+        return q1 - q0
+
+
+class FreeKind(Kind):
+    nq, nv, units = 7, 6, "lllaaa"
+
+    def neutral(self):
+        return np.array([0.0, 0, 0, 1, 0, 0, 0])
+
+    def normalize(self, q):
+        return jnp.concatenate([q[:3], quaternion_normalize(q[3:])])
+
+    def pose(self, par, q):
+        return matrix_from_quaternion(q[3:]), q[:3]
+
+    def columns(self, par, q):
+        return [Column(None, k) for k in range(3)] + [Column(k, None) for k in range(3)]
+
+    def integrate(self, q, dv):
+        # exponential of SE(3): the body's twist held constant in its own axes
+        w, l = dv[3:], dv[:3]
+        step = quaternion_exp(w)
+        angle2 = (w * w).sum(0)
+        small = angle2 < 1e-4
+        a2 = jnp.where(small, 1.0, angle2)
+        a = jnp.sqrt(a2)
+        b = jnp.where(small, 0.5 - angle2 / 24 + angle2**2 / 720, (1 - jnp.cos(a)) / a2)
+        c = jnp.where(small, 1 / 6 - angle2 / 120 + angle2**2 / 5040, (a - jnp.sin(a)) / (a2 * a))
+        move = l + b * cross(w, l) + c * cross(w, cross(w, l))
+        return jnp.concatenate([q[:3] + rotate(q[3:], move), quaternion_multiply(q[3:], step)])
+
+    def difference(self, q0, q1):
+        inverse = quaternion_conjugate(q0[3:])
+        w = quaternion_log(quaternion_multiply(inverse, q1[3:]))
+        move = rotate(inverse, q1[:3] - q0[:3])
+        angle2 = (w * w).sum(0)
+        small = angle2 < 1e-4
+        a2 = jnp.where(small, 1.0, angle2)
+        a = jnp.sqrt(a2)
+        half_cot = jnp.where(
+            small, 1 / 12 + angle2 / 720 + angle2**2 / 30240, (1 - a / 2 * jnp.cos(a / 2) / jnp.sin(a / 2)) / a2
+        )
+        l = move - 0.5 * cross(w, move) + half_cot * cross(w, cross(w, move))
+        return jnp.concatenate([l, w])
+
+
+class RevoluteKind(Kind):
+    nq, nv, units = 1, 1, "a"
+
+    def pose(self, par, q):
+        return axis_rotation(par.axis, q[0]), None
+
+    def columns(self, par, q):
+        return [Column(par.axis, None)]
+
+
+class PrismaticKind(Kind):
+    nq, nv, units = 1, 1, "l"
+
+    def pose(self, par, q):
+        return eye(par.axis), par.axis * q[0]
+
+    def columns(self, par, q):
+        return [Column(None, par.axis)]
+
+
+class SphericalKind(Kind):
+    nq, nv, units = 4, 3, "aaa"
+
+    def neutral(self):
+        return np.array([1.0, 0, 0, 0])
+
+    def normalize(self, q):
+        return quaternion_normalize(q)
+
+    def pose(self, par, q):
+        return matrix_from_quaternion(q), None
+
+    def columns(self, par, q):
+        return [Column(k, None) for k in range(3)]
+
+    def integrate(self, q, dv):
+        return quaternion_multiply(q, quaternion_exp(dv))
+
+    def difference(self, q0, q1):
+        return quaternion_log(quaternion_multiply(quaternion_conjugate(q0), q1))
+
+
+class TranslationKind(Kind):
+    nq, nv, units = 3, 3, "lll"
+
+    def pose(self, par, q):
+        return eye(par.axis), q
+
+    def columns(self, par, q):
+        return [Column(None, k) for k in range(3)]
+
+
+def plane_axes(normal):
+    """Two unit vectors that make a right-handed frame with `normal`; x and y for z."""
+    x, y, z = normal[0], normal[1], normal[2]
+    sign = jnp.where(z < 0, -1.0, 1.0).astype(normal.dtype)
+    a = -1 / (sign + z)
+    b = x * y * a
+    first = jnp.stack([1 + sign * x * x * a, sign * b, -sign * x])
+    second = jnp.stack([b, sign + y * y * a, -y])
+    return first, second
+
+
+class PlanarKind(Kind):
+    """q = (x, y, angle) along and about the joint frame's axes; v is its rate."""
+
+    nq, nv, units = 3, 3, "lla"
+
+    def pose(self, par, q):
+        e1, e2 = plane_axes(par.axis)
+        return axis_rotation(par.axis, q[2]), e1 * q[0] + e2 * q[1]
+
+    def columns(self, par, q):
+        r = axis_rotation(par.axis, q[2])
+        e1, e2 = plane_axes(par.axis)
+        return [Column(None, mtv(r, e1)), Column(None, mtv(r, e2)), Column(par.axis, None)]
+
+    def bias(self, par, q, v):
+        r = axis_rotation(par.axis, q[2])
+        e1, e2 = plane_axes(par.axis)
+        linear = mtv(r, e1 * v[0] + e2 * v[1])
+        return None, -cross(par.axis * v[2], linear)
+
+
+class UniversalKind(Kind):
+    """A turn about `axis`, then about `axis2` (in the axes of the frame so turned)."""
+
+    nq, nv, units = 2, 2, "aa"
+
+    def pose(self, par, q):
+        return mm(axis_rotation(par.axis, q[0]), axis_rotation(par.axis2, q[1])), None
+
+    def columns(self, par, q):
+        return [Column(mtv(axis_rotation(par.axis2, q[1]), par.axis), None), Column(par.axis2, None)]
+
+    def bias(self, par, q, v):
+        first = mtv(axis_rotation(par.axis2, q[1]), par.axis)
+        return -cross(par.axis2 * v[1], first * v[0]), None
+
+
+class CylindricalKind(Kind):
+    """q = (displacement, angle) along and about `axis`."""
+
+    nq, nv, units = 2, 2, "la"
+
+    def pose(self, par, q):
+        return axis_rotation(par.axis, q[1]), par.axis * q[0]
+
+    def columns(self, par, q):
+        return [Column(None, par.axis), Column(par.axis, None)]
+
+
+class HelicalKind(Kind):
+    """A screw: q is the angle; it advances by ``pitch * q``."""
+
+    nq, nv, units = 1, 1, "a"
+
+    def pose(self, par, q):
+        return axis_rotation(par.axis, q[0]), par.axis * (par.pitch * q[0])
+
+    def columns(self, par, q):
+        return [Column(par.axis, par.axis * par.pitch)]
+
+
+class FixedKind(Kind):
+    nq, nv = 0, 0
+
+
+Scalars = Any
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Joint:
+    """What every joint takes. All are keyword arguments but in the type's own order.
+
+    **Arguments:** `name` (default: the body's); `axis` (3,), normalised; `armature` (reflected inertia,
+    kg m² or kg), `damping` (N m s/rad or N s/m), `stiffness` (N m/rad or N/m), `effort` (largest actuator
+    force) and `friction` (Coulomb), each a scalar or one number per velocity; `rest`, the configuration at
+    which the spring is slack, a scalar or (nq,); `limits`, a pair (lower, upper) of scalars or (nv,).
+    `friction`, `effort` and `limits` are kept as data: they make no force yet.
+    """
+
+    name: str | None = None
+    axis: tuple = (0.0, 0.0, 1.0)
+    armature: Scalars = 0.0
+    damping: Scalars = 0.0
+    stiffness: Scalars = 0.0
+    rest: Scalars | None = None
+    limits: tuple | None = None
+    effort: Scalars = np.inf
+    friction: Scalars = 0.0
+
+    kind: ClassVar[Kind]
+    axis2: ClassVar = (0.0, 1.0, 0.0)
+    pitch: ClassVar = 0.0
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Free(Joint):
+    """Six freedoms: q = (x, y, z, qw, qx, qy, qz), v = (linear, angular) in the body's axes."""
+
+    kind = FreeKind()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Revolute(Joint):
+    """A turn about `axis`; q in radians, unbounded unless `limits` say otherwise."""
+
+    kind = RevoluteKind()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Prismatic(Joint):
+    """A slide along `axis`; q in metres."""
+
+    kind = PrismaticKind()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Spherical(Joint):
+    """A ball: q is a quaternion (w, x, y, z), v the angular velocity in the body's axes."""
+
+    kind = SphericalKind()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Planar(Joint):
+    """Motion in the plane normal to `axis`: q = (x, y, angle) in the joint frame's axes, v its rate."""
+
+    kind = PlanarKind()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Translation(Joint):
+    """Three slides along the joint frame's axes, no rotation."""
+
+    kind = TranslationKind()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Universal(Joint):
+    """A Cardan joint: a turn about `axis` (default x), then about `axis2` (default y) of the turned frame."""
+
+    axis: tuple = (1.0, 0.0, 0.0)
+    axis2: tuple = (0.0, 1.0, 0.0)  # type: ignore[misc]
+    kind = UniversalKind()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Cylindrical(Joint):
+    """A slide along and a turn about `axis`: q = (displacement, angle)."""
+
+    kind = CylindricalKind()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Helical(Joint):
+    """A screw about `axis` that advances `pitch` metres per radian."""
+
+    pitch: float = 0.0  # type: ignore[misc]
+    kind = HelicalKind()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Fixed(Joint):
+    """No motion: the body merges into its parent and stays as a frame of its own name."""
+
+    kind = FixedKind()

@@ -1,0 +1,204 @@
+"""Constraints among joints and many bodies: `Coupling`, `CenterOfMass`, `General`."""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike
+
+from ..spatial.small import cross, mv
+from ..spatial.transform import Transform, as_floats
+from ..tree.topology import WORLD, Topology
+from .constraints import Baumgarte, BodyView, Constraint, Layout, Rows, checked_options
+from .joints import HelicalKind, PrismaticKind, RevoluteKind
+
+
+class Coupling(Constraint):
+    """Joints move together: ``sum_k coefficients[k] * q[joints[k]] = offset`` (gears, mimics): one row.
+
+    **Arguments:** `joints`, names of joints with one velocity each; `coefficients`, one number a joint;
+    `offset` ().
+    """
+
+    joints: tuple[str, ...] = eqx.field(static=True)
+    coefficients: Array
+    offset: Array
+    target: Array
+    stabilization: Baumgarte
+    name: str | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        joints: Sequence[str],
+        coefficients: ArrayLike,
+        offset: ArrayLike = 0.0,
+        *,
+        name: str | None = None,
+        target: ArrayLike | None = None,
+        stabilization: Baumgarte | None = Baumgarte(),  # noqa: B008 - immutable
+    ):
+        self.joints = (joints,) if isinstance(joints, str) else tuple(joints)
+        call = f"`Coupling({list(self.joints)})`"
+        self.coefficients, self.offset = as_floats(coefficients), as_floats(offset)
+        if not self.joints or len(set(self.joints)) != len(self.joints):
+            raise ValueError(f"{call}: name at least one joint, and none twice.")
+        if self.coefficients.shape != (len(self.joints),):
+            raise ValueError(f"{call}: `coefficients` has shape {self.coefficients.shape}, not ({len(self.joints)},).")
+        if self.offset.shape != ():
+            raise ValueError(f"{call}: `offset` has shape {self.offset.shape}, not ().")
+        self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, 1)
+
+    def layout(self, topology: Topology) -> Layout:
+        moved = [topology.joint(j) for j in self.joints]
+        for j, b in zip(self.joints, moved, strict=True):
+            if not isinstance(topology.kinds[b], (RevoluteKind, PrismaticKind, HelicalKind)):
+                raise ValueError(f"joint {j!r} ({topology.kinds[b]}) has no single coordinate to couple.")
+        bodies = tuple(dict.fromkeys(x for b in moved for x in (b, topology.parents[b]) if x != WORLD))
+        # per joint: slot of its body, slot of the parent (or None), kind, then the body (its parameters)
+        pattern = tuple(
+            (bodies.index(b), None if (p := topology.parents[b]) == WORLD else bodies.index(p), topology.kinds[b])
+            for b in moved
+        )
+        return Layout((type(self), pattern), 1, bodies, tuple((b, None) for b in moved))
+
+    def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
+        K: list = [None] * len(layout.bodies)
+        residual = -self.offset
+        for k, (slot, parent, kind) in enumerate(layout.signature[1]):
+            joint = robot.joint(k)
+            c = self.coefficients[k]
+            residual = residual + c * joint.q
+            along = c * joint.axis
+            across = -mv(joint.E, along)  # in the parent's axes
+            zero = jnp.zeros_like(across)
+            if isinstance(kind, PrismaticKind):
+                own, other = (zero, along + zero), (cross(joint.r, across), across)
+            else:
+                own, other = (along + zero, zero), (across, zero)
+            for s, (w, l) in ((slot, own), (parent, other)):
+                if s is not None:
+                    K[s] = (w, l) if K[s] is None else (K[s][0] + w, K[s][1] + l)
+        gamma = jnp.zeros_like(residual)
+        return Rows([(w[None], l[None]) for w, l in K], gamma[None], residual[None])
+
+
+class CenterOfMass(Constraint):
+    """The robot's centre of mass stays at `position` (3,), in the world: three rows, in the world's axes."""
+
+    position: Array
+    target: Array
+    stabilization: Baumgarte
+    name: str | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        position: ArrayLike = (0.0, 0.0, 0.0),
+        *,
+        name: str | None = None,
+        target: ArrayLike | None = None,
+        stabilization: Baumgarte | None = Baumgarte(),  # noqa: B008 - immutable
+    ):
+        self.position = as_floats(position)
+        if self.position.shape != (3,):
+            raise ValueError(f"`CenterOfMass`: `position` has shape {self.position.shape}, not (3,).")
+        self.name, self.target, self.stabilization = checked_options("`CenterOfMass`", name, target, stabilization, 3)
+
+    def layout(self, topology: Topology) -> Layout:
+        return Layout((type(self),), 3, tuple(range(topology.nb)))
+
+    def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
+        mass = [robot.mass[b][None] for b in layout.bodies]  # (k = 1, lanes)
+        center = [robot.center_of_mass[b][:, None] for b in layout.bodies]
+        total = sum(mass)
+        K, gamma, place = [], 0, 0
+        for m, c, view in zip(mass, center, views, strict=True):
+            share = m / total
+            lin = share * view.R
+            ang = jnp.stack([cross(c, lin[r]) for r in range(3)])
+            K.append((ang, lin))
+            gamma = gamma + mv(lin, cross(view.w, view.l + cross(view.w, c)))
+            place = place + share * (view.p + mv(view.R, c))
+        return Rows(K, gamma, place - self.position)
+
+
+class General(Constraint):
+    """Any smooth condition on poses: ``fn(*poses) = 0`` with one `Transform` (in the world) a body: `rows` rows.
+
+    `fn` is a JAX function of single poses, the same object for every call (it is part of the static
+    structure). Its rows are differentiated automatically, twice.
+
+    **Arguments:** `bodies`, names of bodies or frames; `fn`; `rows`, the length of its result.
+    """
+
+    bodies: tuple[str, ...] = eqx.field(static=True)
+    fn: Callable[..., Array] = eqx.field(static=True)
+    rows: int = eqx.field(static=True)
+    target: Array
+    stabilization: Baumgarte
+    name: str | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        bodies: Sequence[str],
+        fn: Callable[..., Array],
+        rows: int,
+        *,
+        name: str | None = None,
+        target: ArrayLike | None = None,
+        stabilization: Baumgarte | None = Baumgarte(),  # noqa: B008 - immutable
+    ):
+        self.bodies = (bodies,) if isinstance(bodies, str) else tuple(bodies)
+        call = f"`General({list(self.bodies)})`"
+        if not callable(fn):
+            raise TypeError(f"{call}: `fn` is {fn!r}, not a function.")
+        if not isinstance(rows, int) or rows < 1:
+            raise ValueError(f"{call}: `rows` is {rows!r}, not a positive integer.")
+        pose = Transform(jnp.eye(3), jnp.zeros(3))
+        got = jax.eval_shape(fn, *[pose] * len(self.bodies))
+        if getattr(got, "shape", None) != (rows,):
+            raise ValueError(f"{call}: `fn` returns {got}, not an array of shape ({rows},).")
+        self.fn, self.rows = fn, rows
+        self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, rows)
+
+    def layout(self, topology: Topology) -> Layout:
+        at = tuple(topology.locate(b) for b in self.bodies)
+        bodies = tuple(dict.fromkeys(b for b, _ in at if b != WORLD))
+        if not bodies:
+            raise ValueError(f"none of its bodies {list(self.bodies)} moves.")
+        slots = tuple(None if b == WORLD else bodies.index(b) for b, _ in at)
+        return Layout((type(self), self.fn, self.rows, slots), self.rows, bodies, at)
+
+    def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
+        slots, n = layout.signature[3], len(views)
+
+        def single(R, p, w, l, Rf, pf):
+            """One constraint in one lane: J (rows, n, 6), bias, residual."""
+
+            def moved(xi):
+                """fn after each body's twist xi (n, 6) has acted for a unit of time, to second order."""
+                poses = []
+                for k, s in enumerate(slots):
+                    rot, pos = Rf[k], pf[k]
+                    if s is not None:
+                        a, b = xi[s, :3], xi[s, 3:]
+                        turn = jnp.cross(jnp.eye(3, dtype=R.dtype), -a)
+                        step = jnp.eye(3, dtype=R.dtype) + turn + turn @ turn / 2
+                        pos = p[s] + R[s] @ (b + jnp.cross(a, b) / 2 + step @ pos)
+                        rot = R[s] @ step @ rot
+                    poses.append(Transform(rot, pos))
+                return self.fn(*poses)
+
+            zero, twist = jnp.zeros((n, 6), R.dtype), jnp.concatenate([w, l], -1)
+            slope = lambda xi: jax.jvp(moved, (xi,), (twist,))[1]  # noqa: E731
+            bias = jax.jvp(slope, (zero,), (twist,))[1]
+            return jax.jacfwd(moved)(zero), bias, moved(zero)
+
+        # (n, ..., k, lanes) with common lanes, then one call per constraint and lane
+        stack = [jnp.stack([getattr(v, f) for v in views]) for f in BodyView._fields]
+        frames = [jnp.stack([a[part] for a in attachments]) for part in (0, 1)]
+        tail = jnp.broadcast_shapes(*[x.shape[-2:] for x in (*stack, *frames)])
+        args = [jnp.broadcast_to(x, x.shape[:-2] + tail) for x in (*stack, *frames)]
+        J, bias, value = jax.vmap(jax.vmap(single, -1, -1), -1, -1)(*args)
+        K = [(J[:, s, :3], J[:, s, 3:]) for s in range(n)]
+        return Rows(K, bias, value)

@@ -1,0 +1,177 @@
+"""`Model`: a robot, as a tree of arrays over a static `Topology`."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, PRNGKeyArray
+
+from ..spatial.transform import Transform, as_floats
+from ..tree.topology import Topology, unknown
+from .state import State
+
+
+class Bodies(eqx.Module):
+    """Mass properties and joint placements, one row a body.
+
+    **Fields:** `mass` (nb,) kg; `center_of_mass` (nb, 3) m and `rotational` (nb, 3, 3) kg m² about it, in body
+    axes; `placement`, the joint frame in the parent's frame at q = 0.
+    """
+
+    mass: Array
+    center_of_mass: Array
+    rotational: Array
+    placement: Transform
+
+
+class Joints(eqx.Module):
+    """Joint parameters: `axis`, `axis2` (nb, 3), `pitch` (nb,) m/rad; per velocity (nv,) `armature`, `damping`,
+    `stiffness`, `lower`, `upper`, `effort`, `friction`; `rest` (nq,), where the springs are slack."""
+
+    axis: Array
+    axis2: Array
+    pitch: Array
+    armature: Array
+    damping: Array
+    stiffness: Array
+    rest: Array
+    lower: Array
+    upper: Array
+    effort: Array
+    friction: Array
+
+
+class Model(eqx.Module):
+    """A robot. Every float that changes its dynamics is an array leaf; the rest is static.
+
+    **Fields:** `topology`; `bodies`; `joints`; `frames`, the placements (nf) of the named frames in their
+    bodies; `gravity` (3,) m/s²; `actuation` (nv, nu), generalised forces per actuator command;
+    `constraints`, a tuple.
+
+    Built by `load` or `ModelSpec.build`; `jax.vmap` over models works, for instance over those that
+    ``jax.vmap(lambda m: model.replace({"bodies.mass": m}))(masses)`` makes.
+    """
+
+    bodies: Bodies
+    joints: Joints
+    frames: Transform
+    gravity: Array
+    actuation: Array
+    constraints: tuple
+    topology: Topology = eqx.field(static=True)
+
+    @property
+    def name(self) -> str:
+        return self.topology.name
+
+    @property
+    def nq(self) -> int:
+        """Length of a configuration."""
+        return self.topology.nq
+
+    @property
+    def nv(self) -> int:
+        """Length of a velocity: the degrees of freedom of the tree, before constraints."""
+        return self.topology.nv
+
+    @property
+    def nb(self) -> int:
+        """Number of moving bodies."""
+        return self.topology.nb
+
+    @property
+    def nu(self) -> int:
+        """Number of actuators."""
+        return len(self.topology.actuator_names)
+
+    @property
+    def body_names(self) -> tuple[str, ...]:
+        return self.topology.body_names
+
+    @property
+    def joint_names(self) -> tuple[str, ...]:
+        return self.topology.joint_names
+
+    @property
+    def frame_names(self) -> tuple[str, ...]:
+        return self.topology.frame_names
+
+    @property
+    def actuator_names(self) -> tuple[str, ...]:
+        return self.topology.actuator_names
+
+    def q_slice(self, joint: str) -> slice:
+        """Where the joint's configuration stands in q. Raises `ValueError` for an unknown joint."""
+        return self.topology.q_slice(self.topology.joint(joint))
+
+    def v_slice(self, joint: str) -> slice:
+        """Where the joint's velocity stands in v. Raises `ValueError` for an unknown joint."""
+        return self.topology.v_slice(self.topology.joint(joint))
+
+    def neutral(self) -> Array:
+        """The configuration (nq,) with every coordinate zero and every quaternion the identity."""
+        rows = [k.neutral() for k in self.topology.kinds]
+        return jnp.asarray(np.concatenate(rows) if rows else np.zeros(0), self.gravity.dtype)
+
+    def random_state(self, key: PRNGKeyArray) -> State:
+        """A state within the limits (angles within ±π and lengths within ±1 m where there are none), with
+        unit quaternions and standard normal velocities. Loops are not closed: see `assemble`."""
+        kq, kr, kv = jax.random.split(key, 3)
+        dtype, topology = self.gravity.dtype, self.topology
+        uniform = jax.random.uniform(kq, (self.nv,), dtype)
+        normal = jax.random.normal(kr, (4 * self.nb,), dtype)
+        span = np.array([np.pi if u == "a" else 1.0 for k in topology.kinds for u in k.units], dtype)
+        lower = jnp.where(jnp.isfinite(self.joints.lower), self.joints.lower, -jnp.asarray(span))
+        upper = jnp.where(jnp.isfinite(self.joints.upper), self.joints.upper, jnp.asarray(span))
+        flat = lower + uniform * (upper - lower)
+        parts = []
+        for b, kind in enumerate(topology.kinds):
+            piece = flat[topology.v_slice(b)]
+            if kind.nq != kind.nv:
+                w = normal[4 * b : 4 * b + 4]
+                piece = jnp.concatenate([piece[: kind.nq - 4], w / jnp.linalg.norm(w)])
+            parts.append(piece)
+        q = jnp.concatenate(parts) if parts else jnp.zeros(0, dtype)
+        return State(q, jax.random.normal(kv, (self.nv,), dtype))
+
+    def replace(self, changes: Mapping[str, ArrayLike]) -> "Model":
+        """A copy with some arrays changed: ``model.replace({"bodies.mass": x, "joints.damping": d})``.
+
+        Keys are dotted field names. A new value has the old one's shape; leading batch axes may be added
+        (then `jax.vmap` over the model). Raises `ValueError` for an unknown path or a wrong shape.
+        """
+        model = self
+        for path, value in changes.items():
+            old = self.at(path)
+            if not eqx.is_array(old):
+                raise ValueError(f"`Model.replace`: {path!r} is not an array; name one of its fields.")
+            new = as_floats(value)
+            if new.shape[new.ndim - old.ndim :] != old.shape or new.ndim < old.ndim:
+                raise ValueError(f"`Model.replace`: {path!r} has shape {old.shape}; got {new.shape}.")
+            if not isinstance(new, jax.core.Tracer) and not bool(jnp.isfinite(new).all() | (old.ndim == 0)):
+                if path.split(".")[-1] not in ("lower", "upper", "effort"):
+                    raise ValueError(f"`Model.replace`: the new {path!r} is not finite.")
+            model = eqx.tree_at(lambda m, p=path: m.at(p), model, new)
+        return model
+
+    def at(self, path: str) -> Any:
+        """The field with the dotted name `path`, such as ``"bodies.mass"`` or ``"constraints.0.length"``."""
+        node: Any = self
+        for part in path.split("."):
+            if isinstance(node, tuple) and part.isdigit() and int(part) < len(node):
+                node = node[int(part)]
+            elif part in getattr(node, "__dataclass_fields__", ()):
+                node = getattr(node, part)
+            else:
+                fields = list(getattr(node, "__dataclass_fields__", ())) or [str(k) for k in range(len(node))]
+                raise ValueError(f"`Model`: {path!r}: " + unknown("field", part, fields))
+        return node
+
+    def __repr__(self) -> str:
+        return (
+            f"Model({self.name!r}, nb={self.nb}, nq={self.nq}, nv={self.nv}, nu={self.nu}, "
+            f"constraints={len(self.constraints)})"
+        )

@@ -1,0 +1,259 @@
+"""Constraints between two frames: `Weld`, `Hinge`, `Slider`, `Cylinder`, `Point`, `PointOnPlane`, `Distance`.
+
+Rows are the velocity of frame a minus that of frame b in frame a's axes, linear first. `Weld` and its kin
+carry b's twist to a's origin; `Point` and `Distance` compare the velocities of the two origins.
+"""
+
+import abc
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike
+
+from ..spatial.rotation import matrix_log
+from ..spatial.small import cross, dot, eye, mm, mtm, mtv, mv
+from ..spatial.transform import Transform, as_floats
+from ..tree.topology import WORLD, Topology
+from .constraints import Baumgarte, BodyView, Constraint, Layout, Rows, checked_options, checked_unit
+from .joints import plane_axes
+
+
+class FrameConstraint(Constraint):
+    """Two frames, each fixed in a body or the world. `a` moves relative to `b` only as the subclass allows."""
+
+    rows: ClassVar[int]
+    #: what `axis` is called where the subclass has one
+    direction: ClassVar[str] = "axis"
+
+    body_a: str = eqx.field(static=True)
+    body_b: str = eqx.field(static=True)
+    placement_a: Transform
+    placement_b: Transform
+    axis: Array
+    target: Array
+    stabilization: Baumgarte
+    name: str | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        body_a: str,
+        body_b: str = "world",
+        *,
+        placement_a: Transform | None = None,
+        placement_b: Transform | None = None,
+        name: str | None = None,
+        target: ArrayLike | None = None,
+        stabilization: Baumgarte | None = Baumgarte(),  # noqa: B008 - immutable
+        axis: ArrayLike = (0.0, 0.0, 1.0),
+    ):
+        call = f"`{type(self).__name__}({body_a!r}, {body_b!r})`"
+        for what, value in (("body_a", body_a), ("body_b", body_b)):
+            if not isinstance(value, str):
+                raise TypeError(f"{call}: `{what}` is {value!r}, not the name of a body or frame.")
+        for what, value in (("placement_a", placement_a), ("placement_b", placement_b)):
+            if value is not None and not isinstance(value, Transform):
+                raise TypeError(f"{call}: `{what}` is {type(value).__name__}, not a `Transform`.")
+        self.body_a, self.body_b = body_a, body_b
+        self.placement_a = Transform.identity() if placement_a is None else placement_a
+        self.placement_b = Transform.identity() if placement_b is None else placement_b
+        self.axis = checked_unit(call, self.direction, axis)
+        self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, self.rows)
+
+    def layout(self, topology: Topology) -> Layout:
+        a, b = topology.locate(self.body_a), topology.locate(self.body_b)
+        if a[0] == b[0]:
+            where = "the world" if a[0] == WORLD else f"body {topology.body_names[a[0]]!r}"
+            raise ValueError(f"both sides ({self.body_a!r}, {self.body_b!r}) are fixed in {where}.")
+        bodies = tuple(x for x, _ in (a, b) if x != WORLD)
+        return Layout((type(self), a[0] == WORLD, b[0] == WORLD), self.rows, bodies, (a, b))
+
+    def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
+        _, ground_a, ground_b = layout.signature
+        pair = Pair.of(attachments, None if ground_a else views[0], None if ground_b else views[-1])
+        rows = self.pair_rows(pair)
+        K = [] if ground_a else [rows.K[0]]
+        return rows._replace(K=K if ground_b else [*K, rows.K[1]])
+
+    @abc.abstractmethod
+    def pair_rows(self, pair: "Pair") -> Rows:
+        """The rows with both sides' coefficients; those of the world are dropped by the caller."""
+
+
+class Pair(NamedTuple):
+    """Two frames seen from their bodies A and B. `Q` takes B's axes to A's; `reach` is a's origin in body B."""
+
+    Ra: Array
+    pa: Array
+    Rb: Array
+    pb: Array
+    Q: Array
+    reach: Array
+    wa: Array
+    va: Array  # velocity of a's origin, in A's axes
+    A: BodyView
+    B: BodyView
+
+    @staticmethod
+    def of(attachments, A: BodyView | None, B: BodyView | None) -> "Pair":
+        (Ra, pa), (Rb, pb) = attachments
+        zero = jnp.zeros_like(pa)
+        still = BodyView(eye(pa), zero, zero, zero)
+        A, B = still if A is None else A, still if B is None else B
+        reach = mtv(B.R, A.p - B.p + mv(A.R, pa))
+        return Pair(Ra, pa, Rb, pb, mtm(A.R, B.R), reach, A.w, A.l + cross(A.w, pa), A, B)
+
+    def linear(self, e, point):
+        """Coefficients of the velocity of a's origin minus that of `point` of body B along `e` (A's axes)."""
+        f = mtv(self.Q, e)
+        return (cross(self.pa, e), e), (-cross(point, f), -f)
+
+    def angular(self, e):
+        """Coefficients of the relative angular velocity along `e` (A's axes)."""
+        zero, f = jnp.zeros_like(e), mtv(self.Q, e)
+        return (e, zero), (-f, zero)
+
+    def carried_bias(self):
+        """Bias of the relative twist with b's twist carried to a's origin: (angular, linear) in A's axes."""
+        wb = mv(self.Q, self.B.w)
+        u = mv(self.Q, self.B.l + cross(self.B.w, self.reach))
+        return cross(self.wa, wb), cross(self.wa, u) - cross(wb, self.va)
+
+    def gap(self):
+        """Position of a seen from b in A's axes, and rotation vector of a seen from b."""
+        position = mv(self.Q, self.reach - self.pb)
+        rotation = matrix_log(mtm(mm(self.Q, self.Rb), self.Ra))
+        return position, rotation
+
+
+def _stacked(columns) -> list[tuple[Array, Array]]:
+    """[((angA, linA), (angB, linB)), ...], a row each, to one (rows, 3, ...) pair a body."""
+    out = []
+    for side in (0, 1):
+        parts = [[c[side][part] for c in columns] for part in (0, 1)]
+        shape = jnp.broadcast_shapes(*[x.shape for p in parts for x in p])
+        out.append(tuple(jnp.stack([jnp.broadcast_to(x, shape) for x in p]) for p in parts))
+    return out
+
+
+def _frame_rows(pair: Pair, linear: list, angular: list) -> Rows:
+    """Rows along unit vectors of frame a: weld-like, b's twist carried to a's origin."""
+    linear, angular = [mv(pair.Ra, e) for e in linear], [mv(pair.Ra, e) for e in angular]
+    columns = [pair.linear(e, pair.reach) for e in linear] + [pair.angular(e) for e in angular]
+    bias_w, bias_l = pair.carried_bias()
+    position, rotation = pair.gap()
+    rotation = mv(pair.Ra, rotation)
+    return Rows(
+        _stacked(columns),
+        jnp.stack([dot(e, bias_l) for e in linear] + [dot(e, bias_w) for e in angular]),
+        jnp.stack([dot(e, position) for e in linear] + [dot(e, rotation) for e in angular]),
+    )
+
+
+def _axes(like) -> list[Array]:
+    return [eye(like)[k] for k in range(3)]
+
+
+class Weld(FrameConstraint):
+    """Frames a and b coincide: six rows, (linear, angular) in a's axes."""
+
+    rows = 6
+
+    def pair_rows(self, pair):
+        return _frame_rows(pair, _axes(pair.pa), _axes(pair.pa))
+
+
+class Hinge(FrameConstraint):
+    """Origins coincide and `axis` (3,), given in frame a, is common: five rows."""
+
+    rows = 5
+
+    def pair_rows(self, pair):
+        return _frame_rows(pair, _axes(pair.pa), list(plane_axes(self.axis)))
+
+
+class Slider(FrameConstraint):
+    """Frame a slides along `axis` (3,), given in frame a, without turning: five rows."""
+
+    rows = 5
+
+    def pair_rows(self, pair):
+        return _frame_rows(pair, list(plane_axes(self.axis)), _axes(pair.pa))
+
+
+class Cylinder(FrameConstraint):
+    """Frame a slides along and turns about `axis` (3,), given in frame a: four rows."""
+
+    rows = 4
+
+    def pair_rows(self, pair):
+        across = list(plane_axes(self.axis))
+        return _frame_rows(pair, across, across)
+
+
+class Point(FrameConstraint):
+    """Origins of a and b coincide (a ball joint): three rows, the difference of the two points' velocities."""
+
+    rows = 3
+
+    def pair_rows(self, pair):
+        axes = [mv(pair.Ra, e) for e in _axes(pair.pa)]
+        vb = pair.B.l + cross(pair.B.w, pair.pb)
+        bias = cross(pair.wa, mv(pair.Q, vb)) - mv(pair.Q, cross(pair.B.w, vb))
+        position = mv(pair.Q, pair.reach - pair.pb)
+        columns = [pair.linear(e, pair.pb) for e in axes]
+        return Rows(
+            _stacked(columns),
+            jnp.stack([dot(e, bias) for e in axes]),
+            jnp.stack([dot(e, position) for e in axes]),
+        )
+
+
+class PointOnPlane(FrameConstraint):
+    """The origin of a stays in the plane through b's origin with `normal` (3,), given in frame b: one row."""
+
+    rows = 1
+    direction = "normal"
+
+    def __init__(self, body_a: str, body_b: str = "world", *, normal: ArrayLike = (0.0, 0.0, 1.0), **options):
+        super().__init__(body_a, body_b, axis=normal, **options)
+
+    def pair_rows(self, pair):
+        n = mv(pair.Rb, self.axis)
+        va = mtv(pair.Q, pair.va)
+        rate = va - pair.B.l - cross(pair.B.w, pair.reach)
+        bias = mtv(pair.Q, cross(pair.wa, pair.va)) - cross(pair.B.w, va + rate)
+        return Rows(
+            _stacked([pair.linear(mv(pair.Q, n), pair.reach)]),
+            dot(n, bias)[None],
+            dot(n, pair.reach - pair.pb)[None],
+        )
+
+
+class Distance(FrameConstraint):
+    """The origins of a and b stay `length` metres apart (a massless rod): one row, along the line from b to a."""
+
+    rows = 1
+    length: Array
+
+    def __init__(self, body_a: str, body_b: str = "world", *, length: ArrayLike, **options):
+        super().__init__(body_a, body_b, **options)
+        self.length = as_floats(length)
+        call = f"`Distance({body_a!r}, {body_b!r})`"
+        if self.length.shape != ():
+            raise ValueError(f"{call}: `length` has shape {self.length.shape}, not ().")
+        if not isinstance(self.length, jax.core.Tracer) and not float(self.length) > 0:
+            raise ValueError(f"{call}: `length` = {float(self.length):g} is not positive; use `Point` to make origins coincide.")
+
+    def pair_rows(self, pair):
+        gap = mv(pair.Q, pair.reach - pair.pb)
+        square = dot(gap, gap)
+        far = jnp.sqrt(jnp.where(square > 0, square, 1.0))
+        e = gap / far
+        vb = pair.B.l + cross(pair.B.w, pair.pb)
+        speed = pair.va - mv(pair.Q, vb)
+        classical = cross(pair.wa, pair.va) - mv(pair.Q, cross(pair.B.w, vb))
+        along = dot(e, speed)
+        bias = dot(e, classical) + (dot(speed, speed) - along * along) / far
+        return Rows(_stacked([pair.linear(e, pair.pb)]), bias[None], (far - self.length)[None])

@@ -1,0 +1,25 @@
+"""`State` of a robot: configuration and velocity."""
+
+import equinox as eqx
+from jaxtyping import Array, ArrayLike
+
+from ..spatial.transform import as_floats
+
+
+class State(eqx.Module):
+    """Configuration `q` (nq,) and velocity `v` (nv,), in the order in which the joints were declared.
+
+    NumPy arrays and nested sequences are accepted. See the conventions for the layout of each joint.
+    """
+
+    q: Array
+    v: Array
+
+    def __init__(self, q: ArrayLike, v: ArrayLike):
+        self.q = q if not _wants_array(q) else as_floats(q)
+        self.v = v if not _wants_array(v) else as_floats(v)
+
+
+def _wants_array(x) -> bool:
+    """Tree transformations put placeholders (None, specs, functions' markers) into modules: leave those alone."""
+    return hasattr(x, "__array__") or isinstance(x, (list, tuple, int, float))

@@ -1,0 +1,1 @@
+"""Rotations, poses, inertias and the 3x3 algebra below everything."""

@@ -1,0 +1,97 @@
+"""Rotations: unit quaternions ``(w, x, y, z)``, matrices and rotation vectors, component-first.
+
+Every function is smooth where the mathematics is: no NaN in values or derivatives at the identity.
+"""
+
+import jax.numpy as jnp
+
+from .small import cross, dot
+
+
+def quaternion_multiply(a, b):
+    """Hamilton product of quaternions ``(4, ...)``."""
+    w = a[0] * b[0] - dot(a[1:], b[1:])
+    xyz = a[0] * b[1:] + b[0] * a[1:] + cross(a[1:], b[1:])
+    return jnp.concatenate([w[None], xyz])
+
+
+def quaternion_conjugate(a):
+    """Inverse of a unit quaternion."""
+    return jnp.concatenate([a[:1], -a[1:]])
+
+
+def quaternion_normalize(a):
+    """The unit quaternion along ``a``."""
+    return a / jnp.sqrt((a * a).sum(0))
+
+
+def matrix_from_quaternion(a):
+    """Rotation matrix ``(3, 3, ...)`` of a unit quaternion."""
+    w, x, y, z = a[0], a[1], a[2], a[3]
+    return jnp.stack(
+        [
+            jnp.stack([1 - 2 * (y * y + z * z), 2 * (x * y - w * z), 2 * (x * z + w * y)]),
+            jnp.stack([2 * (x * y + w * z), 1 - 2 * (x * x + z * z), 2 * (y * z - w * x)]),
+            jnp.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]),
+        ]
+    )
+
+
+def quaternion_from_matrix(r):
+    """Unit quaternion of a rotation matrix, by the largest of its four components (Shepperd 1978)."""
+    t0, t1, t2 = r[0, 0], r[1, 1], r[2, 2]
+    four_squares = jnp.stack([1 + t0 + t1 + t2, 1 + t0 - t1 - t2, 1 - t0 + t1 - t2, 1 - t0 - t1 + t2])
+    best = jnp.argmax(four_squares, axis=0)
+    wx, wy, wz = r[2, 1] - r[1, 2], r[0, 2] - r[2, 0], r[1, 0] - r[0, 1]
+    xy, xz, yz = r[1, 0] + r[0, 1], r[0, 2] + r[2, 0], r[2, 1] + r[1, 2]
+    rows = [
+        jnp.stack([four_squares[0], wx, wy, wz]),
+        jnp.stack([wx, four_squares[1], xy, xz]),
+        jnp.stack([wy, xy, four_squares[2], yz]),
+        jnp.stack([wz, xz, yz, four_squares[3]]),
+    ]
+    a = rows[0]
+    for k in (1, 2, 3):
+        a = jnp.where(best == k, rows[k], a)
+    return quaternion_normalize(a)
+
+
+def _sinc_half(angle2):
+    """sin(θ/2)/θ and cos(θ/2) as smooth functions of θ²."""
+    small = angle2 < 1e-6
+    angle = jnp.sqrt(jnp.where(small, 1.0, angle2))
+    series = 0.5 - angle2 / 48 + angle2 * angle2 / 3840
+    cos_series = 1 - angle2 / 8 + angle2 * angle2 / 384
+    return (
+        jnp.where(small, series, jnp.sin(angle / 2) / angle),
+        jnp.where(small, cos_series, jnp.cos(angle / 2)),
+    )
+
+
+def quaternion_exp(rotvec):
+    """Unit quaternion of a rotation vector ``(3, ...)``."""
+    s, c = _sinc_half(dot(rotvec, rotvec))
+    return jnp.concatenate([c[None], s * rotvec])
+
+
+def quaternion_log(a):
+    """Rotation vector, of length at most π, of a unit quaternion."""
+    a = jnp.where(a[0] < 0, -a, a)
+    n2 = dot(a[1:], a[1:])
+    small = n2 < 1e-8 * a[0] * a[0]
+    n = jnp.sqrt(jnp.where(small, 1.0, n2))
+    w = jnp.where(small, a[0], 1.0)
+    t2 = n2 / (w * w)
+    series = 2 / w * (1 - t2 / 3 + t2 * t2 / 5)
+    return jnp.where(small, series, 2 * jnp.arctan2(n, a[0]) / n) * a[1:]
+
+
+def matrix_log(r):
+    """Rotation vector of a rotation matrix."""
+    return quaternion_log(quaternion_from_matrix(r))
+
+
+def rotate(a, x):
+    """Rotate the vector ``x`` by the unit quaternion ``a``."""
+    t = 2 * cross(a[1:], x)
+    return x + a[0] * t + cross(a[1:], t)

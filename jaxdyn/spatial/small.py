@@ -1,0 +1,74 @@
+"""3x3 algebra on component-first arrays: a vector is ``(3, ...)``, a matrix ``(3, 3, ...)``.
+
+The trailing axes (nodes of a level, lanes of a batch) broadcast as in NumPy, and may be absent. Products
+are sums of outer slices: on a CPU this form vectorises over the lanes and runs several times faster than
+``einsum`` on small matrices.
+"""
+
+import jax.numpy as jnp
+
+
+def mm(a, b):
+    """A B."""
+    return a[:, 0, None] * b[None, 0] + a[:, 1, None] * b[None, 1] + a[:, 2, None] * b[None, 2]
+
+
+def mmt(a, b):
+    """A Bᵀ."""
+    return (
+        a[:, 0, None] * b[None, :, 0] + a[:, 1, None] * b[None, :, 1] + a[:, 2, None] * b[None, :, 2]
+    )
+
+
+def mtm(a, b):
+    """Aᵀ B."""
+    return a[0, :, None] * b[0, None] + a[1, :, None] * b[1, None] + a[2, :, None] * b[2, None]
+
+
+def mv(a, x):
+    """A x."""
+    return a[:, 0] * x[0] + a[:, 1] * x[1] + a[:, 2] * x[2]
+
+
+def mtv(a, x):
+    """Aᵀ x."""
+    return a[0] * x[0] + a[1] * x[1] + a[2] * x[2]
+
+
+def dot(x, y):
+    """x · y."""
+    return x[0] * y[0] + x[1] * y[1] + x[2] * y[2]
+
+
+def cross(x, y):
+    """x × y."""
+    return jnp.stack(
+        [x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]]
+    )
+
+
+def outer(x, y):
+    """x yᵀ."""
+    return x[:, None] * y[None]
+
+
+def transpose(a):
+    """Aᵀ."""
+    return jnp.swapaxes(a, 0, 1)
+
+
+def skew(x):
+    """The matrix of ``y -> x × y``."""
+    zero = jnp.zeros_like(x[0])
+    return jnp.stack(
+        [
+            jnp.stack([zero, -x[2], x[1]]),
+            jnp.stack([x[2], zero, -x[0]]),
+            jnp.stack([-x[1], x[0], zero]),
+        ]
+    )
+
+
+def eye(like):
+    """The identity with as many trailing axes (of size 1) as the vector ``like`` has."""
+    return jnp.eye(3, dtype=like.dtype).reshape((3, 3) + (1,) * (like.ndim - 1))

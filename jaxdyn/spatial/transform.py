@@ -1,0 +1,82 @@
+"""`Transform`, a pose: the placement of one frame in another."""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike
+
+from .rotation import matrix_from_quaternion, quaternion_from_matrix
+
+
+def as_floats(x) -> Array:
+    """``x`` as a floating-point JAX array of the default precision (floats keep theirs)."""
+    if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating):
+        return x
+    if isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.floating):
+        return jnp.asarray(x)
+    return jnp.asarray(x, dtype=jnp.result_type(float))
+
+
+class Transform(eqx.Module):
+    """Pose of a frame B in a frame A: ``x_A = rotation @ x_B + translation``.
+
+    **Fields:** `rotation` (..., 3, 3), an orthonormal matrix; `translation` (..., 3), in metres.
+    """
+
+    rotation: Array
+    translation: Array
+
+    def __init__(self, rotation: ArrayLike, translation: ArrayLike):
+        self.rotation = as_floats(rotation)
+        self.translation = as_floats(translation)
+
+    def __check_init__(self):
+        r, t = np.shape(self.rotation), np.shape(self.translation)
+        if r[-2:] != (3, 3) or t[-1:] != (3,) or r[:-2] != t[:-1]:
+            raise ValueError(
+                f"`Transform` takes `rotation` (..., 3, 3) and `translation` (..., 3); got {r} and {t}."
+            )
+
+    @staticmethod
+    def identity() -> "Transform":
+        """The pose that leaves every point where it is."""
+        return Transform(jnp.eye(3), jnp.zeros(3))
+
+    @staticmethod
+    def from_quaternion(wxyz: ArrayLike, xyz: ArrayLike = (0.0, 0.0, 0.0)) -> "Transform":
+        """From a quaternion ``(w, x, y, z)``, normalised here, and a translation.
+
+        Raises `ValueError` where the quaternion is (concretely) zero or not four numbers.
+        """
+        wxyz = as_floats(wxyz)
+        if wxyz.shape != (4,):
+            raise ValueError(f"`Transform.from_quaternion`: `wxyz` has shape {wxyz.shape}, not (4,).")
+        if not isinstance(wxyz, jax.core.Tracer) and not float(jnp.linalg.norm(wxyz)) > 0:
+            raise ValueError(f"`Transform.from_quaternion`: `wxyz` = {wxyz} has no direction.")
+        return Transform(matrix_from_quaternion(wxyz / jnp.linalg.norm(wxyz)), xyz)
+
+    @property
+    def quaternion(self) -> Array:
+        """Unit quaternion ``(..., 4)`` in the order w, x, y, z."""
+        return jnp.moveaxis(quaternion_from_matrix(jnp.moveaxis(self.rotation, (-2, -1), (0, 1))), 0, -1)
+
+    def inverse(self) -> "Transform":
+        """Pose of A in B."""
+        r = jnp.swapaxes(self.rotation, -1, -2)
+        return Transform(r, -jnp.einsum("...ij,...j->...i", r, self.translation))
+
+    def __matmul__(self, other: "Transform") -> "Transform":
+        """``(A from B) @ (B from C)`` is ``A from C``."""
+        if not isinstance(other, Transform):
+            return NotImplemented
+        r = jnp.einsum("...ij,...jk->...ik", self.rotation, other.rotation)
+        return Transform(r, self.apply(other.translation))
+
+    def apply(self, point: ArrayLike) -> Array:
+        """Coordinates in A of a point ``(..., 3)`` given in B."""
+        return jnp.einsum("...ij,...j->...i", self.rotation, jnp.asarray(point)) + self.translation
+
+    def __getitem__(self, index) -> "Transform":
+        """One pose (or some) of a stack."""
+        return Transform(self.rotation[index], self.translation[index])
