@@ -113,6 +113,8 @@ def checked_options(call: str, name, target, stabilization, rows: int):
         raise ValueError(f"{call}: `target` has shape {target.shape}, not ({rows},).")
     if stabilization is None:
         stabilization = Baumgarte(0.0, 0.0)
+    elif isinstance(stabilization, str) and stabilization == "default":
+        stabilization = Baumgarte()
     if not isinstance(stabilization, Baumgarte):
         raise TypeError(f"{call}: `stabilization` is {stabilization!r}, neither `Baumgarte(...)` nor None.")
     return name, target, stabilization

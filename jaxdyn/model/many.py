@@ -36,7 +36,7 @@ class Coupling(Constraint):
         *,
         name: str | None = None,
         target: ArrayLike | None = None,
-        stabilization: Baumgarte | None = Baumgarte(),  # noqa: B008 - immutable
+        stabilization: Baumgarte | None | str = "default",
     ):
         self.joints = (joints,) if isinstance(joints, str) else tuple(joints)
         call = f"`Coupling({list(self.joints)})`"
@@ -97,7 +97,7 @@ class CenterOfMass(Constraint):
         *,
         name: str | None = None,
         target: ArrayLike | None = None,
-        stabilization: Baumgarte | None = Baumgarte(),  # noqa: B008 - immutable
+        stabilization: Baumgarte | None | str = "default",
     ):
         self.position = as_floats(position)
         if self.position.shape != (3,):
@@ -146,7 +146,7 @@ class General(Constraint):
         *,
         name: str | None = None,
         target: ArrayLike | None = None,
-        stabilization: Baumgarte | None = Baumgarte(),  # noqa: B008 - immutable
+        stabilization: Baumgarte | None | str = "default",
     ):
         self.bodies = (bodies,) if isinstance(bodies, str) else tuple(bodies)
         call = f"`General({list(self.bodies)})`"

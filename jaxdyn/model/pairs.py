@@ -45,7 +45,7 @@ class FrameConstraint(Constraint):
         placement_b: Transform | None = None,
         name: str | None = None,
         target: ArrayLike | None = None,
-        stabilization: Baumgarte | None = Baumgarte(),  # noqa: B008 - immutable
+        stabilization: Baumgarte | None | str = "default",
         axis: ArrayLike = (0.0, 0.0, 1.0),
     ):
         call = f"`{type(self).__name__}({body_a!r}, {body_b!r})`"
