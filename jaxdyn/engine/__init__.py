@@ -1,0 +1,1 @@
+"""Kernel walls and the batching primitive."""
