@@ -1,0 +1,56 @@
+# Every target makes `.venv` and installs what it needs, once. Set PYTHON for another interpreter, JOBS for
+# more test processes.
+PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,\
+  $(shell $(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
+JOBS ?= 2
+VENV := .venv
+BIN := $(VENV)/bin
+
+# compiled programs are kept between runs
+export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.jax_cache
+export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
+
+.NOTPARALLEL:
+.PHONY: help demo test lint typecheck docs serve clean
+help:
+	@echo "make demo       Cassie with closed loops: 256 rollouts and their gradient; leaves traj.npz and traj.png"
+	@echo "make test       all tests"
+	@echo "make lint       ruff: rules and format"
+	@echo "make typecheck  pyright on the package"
+	@echo "make docs       the documentation, strictly, into site/"
+	@echo "make serve      the documentation at http://127.0.0.1:8000"
+	@echo "make clean      remove .venv, caches and built files"
+
+demo: $(VENV)/installed-examples
+	$(BIN)/python -m jaxdyn demo
+
+test: $(VENV)/installed-test
+	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile
+
+lint: $(VENV)/installed-lint
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+typecheck: $(VENV)/installed-test $(VENV)/installed-lint
+	$(BIN)/pyright --pythonpath $(BIN)/python
+
+docs: $(VENV)/installed-docs
+	$(BIN)/mkdocs build --strict --quiet
+
+serve: $(VENV)/installed-docs
+	$(BIN)/mkdocs serve
+
+clean:
+	rm -rf $(VENV) .jax_cache .pytest_cache .ruff_cache site dist
+
+$(VENV)/created:
+	@test -n "$(PYTHON)" || { echo "jaxdyn needs Python 3.11 or newer; install it or set PYTHON=..." >&2; exit 1; }
+	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || { \
+	  echo "$(PYTHON) has no venv module; on Debian and Ubuntu: apt install python3-venv" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	@touch $@
+
+# an extra is installed again when the requirements change
+$(VENV)/installed-%: $(VENV)/created pyproject.toml
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[$*]'
+	@touch $@
