@@ -1,0 +1,1 @@
+"""Dynamics of the tree: inverse, forward, mass matrix, energies."""

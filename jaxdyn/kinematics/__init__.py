@@ -1,0 +1,1 @@
+"""Positions, velocities and accelerations of bodies, frames and constraints."""

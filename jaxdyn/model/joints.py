@@ -7,6 +7,7 @@ component-first arrays with trailing (nodes, lanes) axes:
 | --- | --- |
 | ``pose(par, q)`` | rotation (3, 3) and translation (3,) of the moved frame in the joint frame; a translation of None is zero |
 | ``columns(par, q)`` | the motion subspace, one `Column` per velocity, in the moved frame |
+| ``prepare(par, R0, p0)``, ``place(prepared, q)`` | the same behind the joint's placement: a constant part, then the pose of the body in its parent |
 | ``bias(par, q, v)`` | time derivative of the subspace times v, (angular, linear); None when the subspace is constant |
 | ``integrate(q, dv)``, ``difference(q0, q1)`` | exponential and logarithm on the joint's manifold |
 
@@ -30,7 +31,7 @@ from ..spatial.rotation import (
     quaternion_normalize,
     rotate,
 )
-from ..spatial.small import cross, eye, mm, mtv, outer, skew
+from ..spatial.small import cross, eye, mm, mtv, mv, outer, skew
 
 
 class Column(NamedTuple):
@@ -77,6 +78,14 @@ class Kind:
 
     def normalize(self, q):
         return q
+
+    def prepare(self, par, R0, p0):
+        return par, R0, p0
+
+    def place(self, prepared, q):
+        par, R0, p0 = prepared
+        E, p = self.pose(par, q)
+        return mm(R0, E), (p0 if p is None else p0 + mv(R0, p))
 
     def bias(self, par, q, v):
         return None
@@ -134,6 +143,16 @@ class FreeKind(Kind):
 class RevoluteKind(Kind):
     nq, nv, units = 1, 1, "a"
 
+    # R0 (1 + sin K + (1 - cos) K²) with the products of constants taken out of the lanes
+    def prepare(self, par, R0, p0):
+        k = skew(par.axis)
+        kk = mm(k, k)
+        return R0 + mm(R0, kk), mm(R0, k), mm(R0, kk), p0
+
+    def place(self, prepared, q):
+        base, sine, cosine, p0 = prepared
+        return base + jnp.sin(q[0]) * sine - jnp.cos(q[0]) * cosine, p0
+
     def pose(self, par, q):
         return axis_rotation(par.axis, q[0]), None
 
@@ -143,6 +162,13 @@ class RevoluteKind(Kind):
 
 class PrismaticKind(Kind):
     nq, nv, units = 1, 1, "l"
+
+    def prepare(self, par, R0, p0):
+        return R0, p0, mv(R0, par.axis)
+
+    def place(self, prepared, q):
+        R0, p0, along = prepared
+        return R0, p0 + along * q[0]
 
     def pose(self, par, q):
         return eye(par.axis), par.axis * q[0]

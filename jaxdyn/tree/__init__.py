@@ -1,0 +1,1 @@
+"""Topology, static plans, the two sweeps and the eliminations."""
