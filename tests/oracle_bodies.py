@@ -133,7 +133,7 @@ def along(robot, q, v, f):
 
 def poses(model, q):
     """Rotations (nb, 3, 3) and positions (nb, 3) of the bodies."""
-    frames = bodies(read(model), q)
+    frames = body_frames(read(model), q)
     return np.array([f.R for f in frames]), np.array([f.p for f in frames])
 
 
