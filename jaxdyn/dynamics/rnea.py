@@ -18,10 +18,11 @@ from ..engine.kernel import kernel
 from ..kinematics.forward import sweep
 from ..model.links import along, inertia_times, join_v, node_axis, split_q
 from ..model.model import Model
-from ..spatial.small import cross, mv
+from ..spatial.small import cross
+from ..tree.elimination import to_parent
 from ..tree.field import Field, select
 from ..tree.plan import levels
-from ..tree.sweep import up
+from ..tree.sweep import each, up
 
 
 @kernel
@@ -36,13 +37,6 @@ def inertial_force(mass, first, second, w, l, aw, al, g):
 def resting_force(mass, first, second, aw, al):
     """I a: (moment, force)."""
     return inertia_times(mass, first, second, aw, al)
-
-
-@kernel
-def to_parent(E, r, n, f):
-    """A force on the body seen from its parent."""
-    f = mv(E, f)
-    return mv(E, n) + cross(r, f), f
 
 
 @functools.cache
@@ -79,17 +73,19 @@ def rnea(model: Model, q, v, a, external=None):
     groups = levels(model.topology)
     fields, constants, coordinates = sweep(model, q, v, a)
     forces = Field()
-    for group, link in zip(groups, constants, strict=True):
-        aw, al = (fields[k].get(group.nodes) for k in ("aw", "al"))
+
+    def body_force(group, own, link):
         if v is None:
-            n, f = resting_force(link.mass, link.first, link.second, aw, al)
+            n, f = resting_force(link.mass, link.first, link.second, own["aw"], own["al"])
         else:
-            w, l, g = (fields[k].get(group.nodes) for k in ("w", "l", "g"))
-            n, f = inertial_force(link.mass, link.first, link.second, w, l, aw, al, g)
+            motion = [own[k] for k in ("w", "l", "aw", "al", "g")]
+            n, f = inertial_force(link.mass, link.first, link.second, *motion)
         if external is not None:
             en, ef = body_wrenches(external, group)
             n, f = n - en, f - ef
         forces.add(group.nodes, (n, f))
+
+    each(groups, body_force, fields, constants)
     return forces_up(model, fields, constants, coordinates, forces)
 
 

@@ -23,8 +23,9 @@ from ..engine.kernel import kernel
 from ..model.links import Link, combine, links, split_q, split_v
 from ..model.model import Model
 from ..spatial.small import cross, mm, mtv, mv
+from ..tree.elimination import from_parent
 from ..tree.field import Field
-from ..tree.plan import Group, levels
+from ..tree.plan import levels
 from ..tree.sweep import down
 
 
@@ -70,12 +71,6 @@ def _shift(pp, Rp, r):
 
 
 @kernel
-def transport(E, r, w, l):
-    """A motion of the parent seen from the body."""
-    return mtv(E, w), mtv(E, l + cross(w, r))
-
-
-@kernel
 def _gravity(E, g):
     return mtv(E, g)
 
@@ -85,15 +80,6 @@ def plus(x, y):
     return tuple(a if b is None else (b if a is None else a + b) for a, b in zip(x, y, strict=True))
 
 
-def locals_of(model: Model, q: Array) -> tuple[tuple[Group, ...], list[Link], list[Array], list[tuple]]:
-    """Levels, their constants, their coordinates, and the poses (E, r) of bodies in their parents."""
-    groups = levels(model.topology)
-    constants = links(model, groups)
-    coordinates = split_q(model.topology, q, groups)
-    poses = [_place(g.kind)(c.prepared, x) for g, c, x in zip(groups, constants, coordinates, strict=True)]
-    return groups, constants, coordinates, poses
-
-
 def sweep(
     model: Model, q: Array, v: Array | None = None, a: Array | None = None, *, zero_bias: bool = False
 ) -> tuple[dict[str, Field], list[Link], list[Array]]:
@@ -101,14 +87,16 @@ def sweep(
 
     With `zero_bias` the velocity products are left out of the accelerations: they are then those of J a.
     """
-    groups, constants, coordinates, poses = locals_of(model, q)
+    groups = levels(model.topology)
+    constants = links(model, groups)
+    coordinates = split_q(model.topology, q, groups)
     none = [None] * len(groups)
     rates = none if v is None else split_v(model.topology, v, groups)
     accelerations = none if a is None else split_v(model.topology, a, groups)
     gravity = model.gravity[:, None]
 
-    def step(group, parent, link, x, pose, rate, acceleration):
-        E, r = pose
+    def step(group, parent, link, x, rate, acceleration):
+        E, r = _place(group.kind)(link.prepared, x)
         if r.shape[-1] < x.shape[-1]:
             r = jnp.broadcast_to(r, (*r.shape[:-1], x.shape[-1]))
         if E.shape[-1] < x.shape[-1]:
@@ -120,17 +108,17 @@ def sweep(
         out["g"] = _gravity(E, gravity if top else parent["g"])
         if rate is not None:
             own = _joint_motion(group.kind)(link.par, x, rate)
-            w, l = out["w"], out["l"] = _dense(plus((None, None) if top else transport(E, r, *_pair(parent, "w", "l")), own), r)
+            w, l = out["w"], out["l"] = _dense(plus((None, None) if top else from_parent(E, r, *_pair(parent, "w", "l")), own), r)
             out["cw"], out["cl"] = _bias(group.kind)(link.par, x, rate, w, l)
         if acceleration is not None:
             own = _joint_motion(group.kind)(link.par, x, acceleration)
             if rate is not None and not zero_bias:
                 own = plus(own, (out["cw"], out["cl"]))
-            moved = (None, None) if top else transport(E, r, *_pair(parent, "aw", "al"))
+            moved = (None, None) if top else from_parent(E, r, *_pair(parent, "aw", "al"))
             out["aw"], out["al"] = _dense(plus(moved, own), r)
-        return out
+        return out, None
 
-    fields = down(groups, step, constants, coordinates, poses, rates, accelerations)
+    fields, _ = down(groups, step, constants, coordinates, rates, accelerations)
     return fields, constants, coordinates
 
 

@@ -71,6 +71,12 @@ class FrameConstraint(Constraint):
 
     def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
         _, ground_a, ground_b = layout.signature
+        (Ra, pa), (Rb, pb) = attachments
+        own_a, own_b = self.placement_a, self.placement_b
+        attachments = (
+            (mm(Ra, own_a.rotation), pa + mv(Ra, own_a.translation)),
+            (mm(Rb, own_b.rotation), pb + mv(Rb, own_b.translation)),
+        )
         pair = Pair.of(attachments, None if ground_a else views[0], None if ground_b else views[-1])
         rows = self.pair_rows(pair)
         K = [] if ground_a else [rows.K[0]]

@@ -9,18 +9,23 @@ from .plan import Group
 Carry = Mapping[str, Any]
 
 
-def down(groups: Sequence[Group], step: Callable[..., Carry], *inputs: Sequence[Any]) -> dict[str, Field]:
-    """Roots to leaves. ``step(group, parent, *inputs_of_the_group)`` returns the carry of the group's bodies.
+def down(
+    groups: Sequence[Group], step: Callable[..., tuple[Carry, Any]], *inputs: Sequence[Any]
+) -> tuple[dict[str, Field], list[Any]]:
+    """Roots to leaves. ``step(group, parent, *inputs_of_the_group)`` returns the carry of the group's bodies, and a result.
 
     A carry is a mapping of names to pytrees of arrays (..., nodes, lanes); `parent` holds those of the
-    parents, None for roots. Returns the carries of all bodies, one `Field` a name.
+    parents, None for roots. Returns the carries of all bodies, one `Field` a name, and the results by group.
     """
     fields: dict[str, Field] = {}
+    out = []
     for group, *xs in zip(groups, *inputs, strict=True):
         parent = None if group.root else _Lazy(fields, group.parents)
-        for name, value in step(group, parent, *xs).items():
+        carry, result = step(group, parent, *xs)
+        for name, value in carry.items():
             fields.setdefault(name, Field()).add(group.nodes, value)
-    return fields
+        out.append(result)
+    return fields, out
 
 
 def up(
@@ -43,10 +48,17 @@ def up(
     return out
 
 
+def each(groups: Sequence[Group], step: Callable[..., Any], fields: Mapping[str, Field], *inputs: Sequence[Any]) -> list[Any]:
+    """No recursion: ``step(group, own, *inputs_of_the_group)`` for every group, with `own` as in `up`."""
+    return [
+        step(group, _Lazy(fields, group.nodes), *xs) for group, *xs in zip(groups, *inputs, strict=True)
+    ]
+
+
 class _Lazy(Mapping):
     """Gathers a name's values when asked, so that what a step does not read costs nothing."""
 
-    def __init__(self, fields: dict[str, Field], nodes: tuple[int, ...]):
+    def __init__(self, fields: Mapping[str, Field], nodes: tuple[int, ...]):
         self._fields, self._nodes = fields, nodes
 
     def __getitem__(self, name: str) -> Any:
