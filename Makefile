@@ -8,6 +8,7 @@ BIN := $(VENV)/bin
 
 # compiled programs are kept between runs
 export JAX_COMPILATION_CACHE_DIR ?= $(CURDIR)/.jax_cache
+export NO_MKDOCS_2_WARNING := 1
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 
 .NOTPARALLEL:
