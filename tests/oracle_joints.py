@@ -6,7 +6,6 @@ that derivatives along a motion can be taken by the complex step.
 """
 
 import numpy as np
-from scipy.linalg import expm
 
 I3 = np.eye(3)
 
@@ -126,6 +125,14 @@ def _exp(w):
     return np.concatenate([[np.cos(angle / 2)], 0.5 * np.sinc(angle / 2 / np.pi) * w])
 
 
+def _drift(w):
+    """The integral over a unit of time of the rotation that `w` makes, by its series."""
+    total = I3
+    for k in range(60, 1, -1):
+        total = I3 + skew(w) @ total / k
+    return total
+
+
 def _unskew(m):
     return np.array([m[2, 1] - m[1, 2], m[0, 2] - m[2, 0], m[1, 0] - m[0, 1]]) / 2
 
@@ -148,9 +155,7 @@ def integrate(kind, q, step):
     if kind == "SphericalKind":
         return times(q, _exp(step))
     if kind == "FreeKind":
-        twist = np.zeros((4, 4))
-        twist[:3, :3], twist[:3, 3] = skew(step[3:]), step[:3]
-        moved = q[:3] + from_quaternion(q[3:]) @ expm(twist)[:3, 3]
+        moved = q[:3] + from_quaternion(q[3:]) @ _drift(step[3:]) @ step[:3]
         return np.concatenate([moved, times(q[3:], _exp(step[3:]))])
     return q + step
 
@@ -162,7 +167,5 @@ def difference(kind, q0, q1):
     if kind == "FreeKind":
         R0 = from_quaternion(q0[3:])
         w = rotation_vector(R0.T @ from_quaternion(q1[3:]))
-        # the exponential of [[W, 1], [0, 0]] holds the integral that turns a constant twist into a displacement
-        block = expm(np.block([[skew(w), I3], [np.zeros((3, 6))]]))[:3, 3:]
-        return np.concatenate([np.linalg.solve(block, R0.T @ (q1[:3] - q0[:3])), w])
+        return np.concatenate([np.linalg.solve(_drift(w), R0.T @ (q1[:3] - q0[:3])), w])
     return q1 - q0

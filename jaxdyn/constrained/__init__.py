@@ -1,0 +1,1 @@
+"""Constrained forward dynamics: the problem, its solvers, and their derivatives."""

@@ -81,11 +81,11 @@ def plus(x, y):
 
 
 def sweep(
-    model: Model, q: Array, v: Array | None = None, a: Array | None = None, *, zero_bias: bool = False
+    model: Model, q: Array, v: Array | None = None, a: Array | None = None, *, biased: bool = False
 ) -> tuple[dict[str, Field], list[Link], list[Array]]:
     """All the fields of the table (those of v and a when given), with the groups' constants and coordinates.
 
-    With `zero_bias` the velocity products are left out of the accelerations: they are then those of J a.
+    Accelerations hold the velocity products when v is given; with `biased` they are there without a, too.
     """
     groups = levels(model.topology)
     constants = links(model, groups)
@@ -110,9 +110,9 @@ def sweep(
             own = _joint_motion(group.kind)(link.par, x, rate)
             w, l = out["w"], out["l"] = _dense(plus((None, None) if top else from_parent(E, r, *_pair(parent, "w", "l")), own), r)
             out["cw"], out["cl"] = _bias(group.kind)(link.par, x, rate, w, l)
-        if acceleration is not None:
-            own = _joint_motion(group.kind)(link.par, x, acceleration)
-            if rate is not None and not zero_bias:
+        if acceleration is not None or biased:
+            own = (None, None) if acceleration is None else _joint_motion(group.kind)(link.par, x, acceleration)
+            if rate is not None:
                 own = plus(own, (out["cw"], out["cl"]))
             moved = (None, None) if top else from_parent(E, r, *_pair(parent, "aw", "al"))
             out["aw"], out["al"] = _dense(plus(moved, own), r)
