@@ -1,0 +1,90 @@
+"""One small mechanism for each kind of constraint that the linkages do not use."""
+
+import jax.numpy as jnp
+from catalogue_base import Pose, at, bar, lump, robot
+
+import jaxdyn as jd
+
+X, Y, Z = (1, 0, 0), (0, 1, 0), (0, 0, 1)
+
+
+@robot(redundant=True)
+def slider_crank(spec):
+    """The piston slides on the ground: a plane mechanism, with rows too many."""
+    spec.add_body("crank", "world", jd.Revolute(axis=Y), inertia=bar(0.5, (0.1, 0, 0.2)))
+    spec.add_body("rod", "crank", jd.Revolute(axis=Y), placement=at(0.1, 0, 0.2), inertia=bar(0.8, (0.5, 0, -0.2)))
+    spec.add_body("piston", "rod", jd.Revolute(axis=Y), placement=at(0.5, 0, -0.2), inertia=lump(1.0))
+    return Pose(spec).tie(jd.Slider, "piston", axis=X, name="bore")
+
+
+@robot(loops=True)
+def collar(spec):
+    """A collar that slides along and turns about a swinging mast, well turned against it."""
+    spec.add_body("mast", "world", jd.Universal(), inertia=bar(2.0, (0, 0, 1.0)))
+    spec.add_body("arm", "world", jd.Spherical(), placement=at(0.6), inertia=bar(1.0, (-0.2, 0, 0.4)))
+    spec.add_body("collar", "arm", jd.Spherical(), placement=at(-0.2, 0, 0.4), inertia=bar(0.5, (-0.4, 0, 0.2)))
+    return Pose(spec).tie(jd.Cylinder, "collar", "mast", (-0.4, 0, 0.2), swing=(Z, 2.0), axis=Z, name="sleeve")
+
+
+@robot(loops=True, floating=True)
+def hinged_platform(spec):
+    """A body held by a hinge that is no joint of the tree, swung far round."""
+    spec.add_body("post", "world", jd.Revolute(axis=Z), inertia=lump(2.0, (0.1, 0, 0.3)))
+    spec.add_body("door", "world", jd.Free(), placement=at(0.3, 0.1, 0, Y, 0.4), inertia=lump(1.0, (0.2, 0, 0.1)))
+    spec.add_body("knocker", "door", jd.Spherical(), placement=at(0.4), inertia=bar(0.3, (0, 0.1, -0.2)))
+    axis = (0.6, 0.0, 0.8)
+    return Pose(spec).tie(jd.Hinge, "door", "post", (0, 0.1, 0.2), swing=(axis, -2.8), axis=axis, name="hinge")
+
+
+@robot(loops=True, floating=True)
+def sled(spec):
+    """Three feet on a plane that is carried by a turntable, a fourth plane standing in the world."""
+    spec.add_body("table", "world", jd.Universal(), placement=at(z=-0.3), inertia=lump(4.0, (0.1, 0, 0)))
+    spec.add_body("sled", "world", jd.Free(), placement=at(0.1, 0.2, 0.1, X, 0.3), inertia=lump(1.0, (0, 0.05, 0.05)))
+    spec.add_body("mast", "sled", jd.Spherical(), placement=at(z=0.1), inertia=bar(0.4, (0, 0.1, 0.3)))
+    pose = Pose(spec)
+    for name, foot in (("front", (0.2, 0, -0.1)), ("left", (-0.1, 0.2, -0.1)), ("right", (-0.1, -0.2, -0.1))):
+        pose.tie(jd.PointOnPlane, "sled", "table", foot, normal=Z, name=name)
+    return pose.tie(jd.PointOnPlane, "mast", "world", (0, 0.1, 0.3), normal=(1, 0.5, 0.2), name="wall")
+
+
+def _kite(one, two, three):
+    """The squared area of the triangle of three origins, and a mix of their axes and offsets."""
+    u, v = two.translation - one.translation, three.apply(jnp.array([0.1, 0.0, 0.2])) - one.translation
+    area = jnp.cross(u, v)
+    axes = one.rotation[:, 0] @ two.rotation[:, 1] - three.rotation[:, 2] @ u
+    return jnp.stack([area @ area - 0.08, axes + 0.4])
+
+
+@robot(loops=True, floating=True)
+def general_of_three(spec):
+    """A function of three poses, one of them a frame."""
+    spec.add_body("one", "world", jd.Spherical(), inertia=bar(1.0, (0.3, 0, 0.1)))
+    spec.add_body("two", "one", jd.Universal(), placement=at(0.5, 0, 0.1, Y, 0.4), inertia=lump(0.7, (0, 0.1, 0)))
+    spec.add_body("three", "world", jd.Free(), placement=at(0.1, 0.6, 0.2), inertia=lump(1.2))
+    spec.add_frame("corner", "two", at(0.1, 0.2, 0, X, 0.6))
+    spec.add_constraint(jd.General(("one", "corner", "three"), _kite, 2, name="kite"))
+
+
+@robot(loops=True, floating=True)
+def balanced(spec):
+    """A floating robot whose centre of mass is held."""
+    spec.add_body("base", "world", jd.Free(), inertia=lump(2.0, (0, 0.05, 0)))
+    spec.add_body("arm", "base", jd.Spherical(), placement=at(0.2), inertia=bar(1.0, (0.3, 0, 0.2)))
+    spec.add_body("hand", "arm", jd.Revolute(axis=(1, 1, 0)), placement=at(0.3, 0, 0.2), inertia=bar(0.5, (0, 0.2, 0)))
+    spec.add_constraint(jd.CenterOfMass((0.1, 0.0, 0.05), name="balance"))
+
+
+@robot(loops=True)
+def fixed_links(spec):
+    """Fixed links and frames as attachments: a flange on a moving body, a bracket on the ground."""
+    spec.add_body("bracket", "world", jd.Fixed(), placement=at(0.1, 0.2, 0.3, X, 0.5), inertia=lump(1.0))
+    spec.add_body("upper", "bracket", jd.Universal(), placement=at(0.1), inertia=bar(1.0, (0.3, 0, 0.1)))
+    spec.add_body("lower", "upper", jd.Spherical(), placement=at(0.3, 0, 0.1), inertia=bar(0.7, (0.2, 0.1, 0)))
+    spec.add_body(
+        "flange", "lower", jd.Fixed(), placement=at(0.2, 0.1, 0, (1, 1, 0), 0.9), inertia=lump(0.3, (0, 0.05, 0))
+    )
+    spec.add_frame("tool", "flange", at(0.05, 0, 0.1, Z, 1.2))
+    spec.add_body("probe", "flange", jd.Prismatic(axis=(1, 0, 1)), placement=at(0.1), inertia=lump(0.2))
+    pose = Pose(spec).tie(jd.Point, "tool", "bracket", (0.02, 0, 0), name="rest")
+    return pose.strut("probe", (0, 0.1, 0), "upper", (0.1, 0.2, 0.2), name="wire")
