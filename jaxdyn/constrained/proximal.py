@@ -100,10 +100,21 @@ def _norm(parts: Sequence[Array]) -> Array:
     return _largest(list(parts))
 
 
+def _body_forces(problem: Problem, start: Start, motions: Sequence[tuple[Array, Array]]) -> list[tuple[Array, Array]]:
+    """What the bodies exert on their joints, by group."""
+
+    def body(group, own, link, a):
+        zero = jnp.zeros_like(a[0])
+        other = (zero, zero) if start.force is None else own["f"]
+        return _body_force(link.mass, link.first, link.second, *a, *other)
+
+    return each(problem.groups, body, {} if start.force is None else {"f": start.force}, problem.links, motions)
+
+
 def iterate(
     problem: Problem, factor: Factor, mu: Array, start: Start, lam: list[Array] | None, stop: Stop
-) -> tuple[list[Array], list[Array], Array]:
-    """Joint accelerations by group, multipliers by bundle, and the number of damped solves per lane."""
+) -> tuple[list[Array], list, Array]:
+    """Joint accelerations and body accelerations by group, and the number of damped solves per lane."""
     bundles, rows, groups = problem.bundles, problem.evaluated, problem.groups
     lanes = max([x.shape[-1] for x in (problem.q, start.tau, *start.rows, *(lam or []))])
     dtype = problem.q.dtype
@@ -115,10 +126,6 @@ def iterate(
         return (jnp.zeros((3, len(group), lanes), dtype),) * 2 if a is None else tuple(_wide(x, lanes) for x in a)
 
     motions = each(groups, initial, {} if start.acceleration is None else {"a": start.acceleration})
-    forces = [None] * len(groups)
-    if start.force is not None:
-        forces = each(groups, lambda g, own: own["f"], {"f": start.force})
-
     def residual(motions):
         field = Field()
         each(groups, lambda g, own, a: field.add(g.nodes, a), {}, motions)
@@ -128,13 +135,7 @@ def iterate(
     def correct(s: _State) -> _State:
         weight = [x + mu * r for x, r in zip(s.lam, s.r2, strict=True)]
         field = Field()
-
-        def body(group, own, link, a, other):
-            zero = jnp.zeros_like(a[0])
-            other = (zero, zero) if other is None else other
-            field.add(group.nodes, _body_force(link.mass, link.first, link.second, *a, *other))
-
-        each(groups, body, {}, problem.links, s.motions, forces)
+        each(groups, lambda g, own, x: field.add(g.nodes, x), {}, _body_forces(problem, start, s.motions))
         for slot, (n, f) in rw.transposed(bundles, rows, weight):
             field.add(slot, (-n, -f))
         rest = [t - i * x for t, i, x in zip(tau, armature, s.rates, strict=True)]
@@ -172,26 +173,41 @@ def iterate(
         lambda s: (correct(s[0]), s[1] + 1),
         (state, 0),
     )[0]
-    return state.rates, state.lam, state.steps
+    return state.rates, state.motions, state.steps
 
 
-def minimum_norm(problem: Problem, factor: Factor, mu: Array, lam: list[Array], times: int = 2) -> list[Array]:
-    """λ without what Jᵀ annihilates: y += (M + μ JᵀJ)⁻¹ Jᵀ(λ − μ J y), λ ← μ J y."""
+def multipliers(
+    problem: Problem, factor: Factor, mu: Array, start: Start, rates: list[Array], motions: list, stop: Stop
+) -> list[Array]:
+    """The minimum-norm λ with Jᵀλ = M a + h − τ, by λ += μ J (M + μ JᵀJ)⁻¹ (M a + h − τ − Jᵀλ) from zero.
+
+    Every iterate lies in the range of J. Those of `iterate` do not where rows are redundant, and carry μ
+    times the rounding of J a.
+    """
     bundles, rows, groups = problem.bundles, problem.evaluated, problem.groups
-    zero = [jnp.zeros((g.kind.nv, len(g), 1), problem.q.dtype) for g in groups]
-    out = [jnp.zeros_like(x) for x in lam]
-    for _ in range(times):
+    lanes, dtype = motions[0][0].shape[-1], problem.q.dtype
+    left = [i * x - t for t, i, x in zip(
+        split_v(problem.model.topology, _wide(start.tau, lanes), groups),
+        [j.armature for j in problem.joints], rates, strict=True)]
+    forces = _body_forces(problem, start, motions)
+
+    def improve(s):
+        lam, last, active = s
         field = Field()
-        each(groups, lambda g, own: field.add(g.nodes, _nothing(g, problem.q.dtype)), {})
-        for slot, (n, f) in rw.transposed(bundles, rows, [x - y for x, y in zip(lam, out, strict=True)]):
-            field.add(slot, (-n, -f))
-        _, y = factor.solve(zero, field)
-        out = [x + mu * z for x, z in zip(out, rw.times(bundles, rows, y), strict=True)]
-    return out
+        each(groups, lambda g, own, x: field.add(g.nodes, tuple(-y for y in x)), {}, forces)
+        for slot, (n, f) in rw.transposed(bundles, rows, lam):
+            field.add(slot, (n, f))
+        _, y = factor.solve(left, field)
+        change = [mu * z for z in rw.times(bundles, rows, y)]
+        step, size = _norm(change), _norm(lam)
+        new = [jnp.where(active, x + d, x) for x, d in zip(lam, change, strict=True)]
+        return new, jnp.where(active, step, last), active & (step > stop.tol * size) & (step < last)
 
-
-def _nothing(group, dtype):
-    return (jnp.zeros((3, len(group), 1), dtype),) * 2
+    zero = [jnp.zeros((b.layout.rows, len(b.members), lanes), dtype) for b in bundles]
+    state = (zero, jnp.full(lanes, jnp.inf, dtype), jnp.ones(lanes, bool))
+    return jax.lax.while_loop(
+        lambda s: s[0][2].any() & (s[1] < stop.max_steps), lambda s: (improve(s[0]), s[1] + 1), (state, 0)
+    )[0][0]
 
 
 def _wide(x: Array, lanes: int) -> Array:

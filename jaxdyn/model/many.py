@@ -182,7 +182,7 @@ class General(Constraint):
                     rot, pos = Rf[k], pf[k]
                     if s is not None:
                         a, b = xi[s, :3], xi[s, 3:]
-                        turn = jnp.cross(jnp.eye(3, dtype=R.dtype), -a)
+                        turn = jnp.cross(jnp.eye(3, dtype=R.dtype), a)
                         step = jnp.eye(3, dtype=R.dtype) + turn + turn @ turn / 2
                         pos = p[s] + R[s] @ (b + jnp.cross(a, b) / 2 + step @ pos)
                         rot = R[s] @ step @ rot

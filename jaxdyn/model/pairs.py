@@ -126,11 +126,19 @@ class Pair(NamedTuple):
         u = mv(self.Q, self.B.l + cross(self.B.w, self.reach))
         return cross(self.wa, wb), cross(self.wa, u) - cross(wb, self.va)
 
-    def gap(self):
-        """Position of a seen from b in A's axes, and rotation vector of a seen from b."""
-        position = mv(self.Q, self.reach - self.pb)
-        rotation = matrix_log(mtm(mm(self.Q, self.Rb), self.Ra))
-        return position, rotation
+    def position(self):
+        """Position of a seen from b, in A's axes."""
+        return mv(self.Q, self.reach - self.pb)
+
+    def rotation(self):
+        """Rotation vector of a seen from b, in A's axes."""
+        return mv(self.Ra, matrix_log(mtm(mm(self.Q, self.Rb), self.Ra)))
+
+    def tilt(self, axis):
+        """b's copy of `axis` in A's axes, and its cross product with a's: the angle between them does not depend on
+        the turn about the axis, whose rotation vector's other components would."""
+        seen = mv(self.Q, mv(self.Rb, axis))
+        return seen, cross(seen, mv(self.Ra, axis))
 
 
 def _stacked(columns) -> list[tuple[Array, Array]]:
@@ -143,13 +151,12 @@ def _stacked(columns) -> list[tuple[Array, Array]]:
     return out
 
 
-def _frame_rows(pair: Pair, linear: list, angular: list) -> Rows:
-    """Rows along unit vectors of frame a: weld-like, b's twist carried to a's origin."""
+def _frame_rows(pair: Pair, linear: list, angular: list, position, rotation) -> Rows:
+    """Rows along unit vectors of frame a: weld-like, b's twist carried to a's origin. `position` and `rotation` are
+    the errors in A's axes, such that their rates are the rows where these close."""
     linear, angular = [mv(pair.Ra, e) for e in linear], [mv(pair.Ra, e) for e in angular]
     columns = [pair.linear(e, pair.reach) for e in linear] + [pair.angular(e) for e in angular]
     bias_w, bias_l = pair.carried_bias()
-    position, rotation = pair.gap()
-    rotation = mv(pair.Ra, rotation)
     return Rows(
         _stacked(columns),
         jnp.stack([dot(e, bias_l) for e in linear] + [dot(e, bias_w) for e in angular]),
@@ -167,7 +174,7 @@ class Weld(FrameConstraint):
     rows = 6
 
     def pair_rows(self, pair):
-        return _frame_rows(pair, _axes(pair.pa), _axes(pair.pa))
+        return _frame_rows(pair, _axes(pair.pa), _axes(pair.pa), pair.position(), pair.rotation())
 
 
 class Hinge(FrameConstraint):
@@ -176,7 +183,8 @@ class Hinge(FrameConstraint):
     rows = 5
 
     def pair_rows(self, pair):
-        return _frame_rows(pair, _axes(pair.pa), list(plane_axes(self.axis)))
+        _, tilt = pair.tilt(self.axis)
+        return _frame_rows(pair, _axes(pair.pa), list(plane_axes(self.axis)), pair.position(), tilt)
 
 
 class Slider(FrameConstraint):
@@ -185,7 +193,9 @@ class Slider(FrameConstraint):
     rows = 5
 
     def pair_rows(self, pair):
-        return _frame_rows(pair, list(plane_axes(self.axis)), _axes(pair.pa))
+        # in b's axes, which do not turn the distance slid into an error
+        position = mv(pair.Ra, mtv(pair.Rb, pair.reach - pair.pb))
+        return _frame_rows(pair, list(plane_axes(self.axis)), _axes(pair.pa), position, pair.rotation())
 
 
 class Cylinder(FrameConstraint):
@@ -195,7 +205,9 @@ class Cylinder(FrameConstraint):
 
     def pair_rows(self, pair):
         across = list(plane_axes(self.axis))
-        return _frame_rows(pair, across, across)
+        seen, tilt = pair.tilt(self.axis)
+        position = pair.position()
+        return _frame_rows(pair, across, across, position - seen * dot(seen, position), tilt)
 
 
 class Point(FrameConstraint):
