@@ -1,0 +1,196 @@
+"""States of MuJoCo, Brax and Pinocchio to jaxdyn's and back, by the names of joints. Nothing else knows of them.
+
+| | configuration of a free joint | its velocity | quaternion | order |
+| --- | --- | --- | --- | --- |
+| jaxdyn | position, quaternion | linear and angular in the body's axes | w x y z | as declared |
+| MuJoCo, Brax | the same | linear in the world's axes, angular in the body's | w x y z | as declared |
+| Pinocchio | the same | as jaxdyn | x y z w | branches sorted by name |
+
+Pinocchio writes a continuous joint as (cos, sin) and a planar joint's velocity in the body's axes. The functions take
+single states, as all of jaxdyn does, and may be traced, vmapped and differentiated; the models are read at trace time.
+"""
+
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike
+
+from .model.model import Model
+from .model.state import State
+from .spatial.rotation import quaternion_conjugate, rotate
+from .spatial.transform import as_floats
+from .tree.topology import unknown
+
+
+class Span(NamedTuple):
+    """Where the other engine keeps a joint: its starts in q and v, and the length of its q."""
+
+    q: int
+    v: int
+    nq: int
+
+
+def _joints(model: Model) -> list[tuple[str, str, slice, slice]]:
+    """(name, kind such as ``"Free"``, place in q, place in v) of every joint."""
+    t = model.topology
+    kinds = [repr(k).removesuffix("Kind") for k in t.kinds]
+    return [(name, kinds[b], t.q_slice(b), t.v_slice(b)) for b, name in enumerate(t.joint_names)]
+
+
+def _order(model: Model, spans: Sequence[Span]) -> np.ndarray:
+    """For every velocity of jaxdyn its place in the other's."""
+    pieces = [np.arange(s.v, s.v + v.stop - v.start) for s, (_, _, _, v) in zip(spans, _joints(model), strict=True)]
+    return np.concatenate(pieces) if pieces else np.zeros(0, int)
+
+
+def _pinocchio_spans(model: Model, pin_model: Any) -> list[Span]:
+    names, spans = list(pin_model.names), []
+    for name, kind, _, at in _joints(model):
+        if name not in names:
+            raise ValueError("`jaxdyn.interop`: in Pinocchio's model " + unknown("joint", name, names[1:]))
+        joint = pin_model.joints[names.index(name)]
+        if joint.nv != at.stop - at.start:
+            raise ValueError(
+                f"`jaxdyn.interop`: joint {name!r} has {at.stop - at.start} velocities here ({kind}) and {joint.nv} in "
+                f"Pinocchio ({joint.shortname()})."
+            )
+        spans.append(Span(joint.idx_q, joint.idx_v, joint.nq))
+    return spans
+
+
+def pinocchio_velocity_order(model: Model, pin_model: Any) -> np.ndarray:
+    """Indices (nv,) with ``v = v_pinocchio[order]`` and ``M = M_pinocchio[order][:, order]``.
+
+    (A planar joint's velocity is besides in other axes: see `from_pinocchio`.) Joints of Pinocchio's model that
+    jaxdyn's has not are left out. Raises `ValueError` for joints that Pinocchio's has not.
+    """
+    return _order(model, _pinocchio_spans(model, pin_model))
+
+
+def from_pinocchio(model: Model, pin_model: Any, q: ArrayLike, v: ArrayLike | None = None) -> State:
+    """Pinocchio's state as jaxdyn's; v is zero where it is not given."""
+    q = as_floats(q)
+    v = jnp.zeros(pin_model.nv, q.dtype) if v is None else as_floats(v)
+    qs, vs = [], []
+    for span, (_, kind, _, at) in zip(_pinocchio_spans(model, pin_model), _joints(model), strict=True):
+        x, u = q[span.q : span.q + span.nq], v[span.v : span.v + at.stop - at.start]
+        if kind in ("Free", "Spherical"):
+            x = jnp.concatenate([x[:-4], x[-1:], x[-4:-1]])
+        elif kind in ("Revolute", "Planar") and span.nq > at.stop - at.start:
+            x = jnp.concatenate([x[:-2], jnp.arctan2(x[-1:], x[-2:-1])])
+        if kind == "Planar":
+            u = _turned(u, x[2])
+        qs.append(x)
+        vs.append(u)
+    return State(jnp.concatenate(qs), jnp.concatenate(vs))
+
+
+def to_pinocchio(model: Model, pin_model: Any, state: State) -> tuple[Array, Array]:
+    """Jaxdyn's state as Pinocchio's (q, v). What Pinocchio's model has besides stays at zero."""
+    q, v = jnp.zeros(pin_model.nq, state.q.dtype), jnp.zeros(pin_model.nv, state.v.dtype)
+    for span, (_, kind, qs, vs) in zip(_pinocchio_spans(model, pin_model), _joints(model), strict=True):
+        x, u = state.q[qs], state.v[vs]
+        if kind == "Planar":
+            u = _turned(u, -x[2])
+        if kind in ("Free", "Spherical"):
+            x = jnp.concatenate([x[:-4], x[-3:], x[-4:-3]])
+        elif kind in ("Revolute", "Planar") and span.nq > vs.stop - vs.start:
+            x = jnp.concatenate([x[:-1], jnp.cos(x[-1:]), jnp.sin(x[-1:])])
+        q, v = q.at[span.q : span.q + span.nq].set(x), v.at[span.v : span.v + vs.stop - vs.start].set(u)
+    return q, v
+
+
+def _turned(u: Array, angle: Array) -> Array:
+    """A planar velocity in axes that are turned by -angle."""
+    c, s = jnp.cos(angle), jnp.sin(angle)
+    return jnp.stack([c * u[0] - s * u[1], s * u[0] + c * u[1], u[2]])
+
+
+def _mujoco_spans(model: Model, mj_model: Any) -> list[Span]:
+    names = {mj_model.joint(k).name: k for k in range(mj_model.njnt)}
+    free = [k for k in range(mj_model.njnt) if int(mj_model.jnt_type[k]) == 0]
+    spans = []
+    for name, kind, at, _ in _joints(model):
+        k = names.get(name)
+        if k is None and kind == "Free" and len(free) == 1:
+            k = free[0]  # MuJoCo's free joints often have no name
+        if k is None and len(model.joint_names) == mj_model.njnt and not mj_model.joint(len(spans)).name:
+            k = len(spans)  # a joint without a name has the same place in both
+        if k is None:
+            raise ValueError("`jaxdyn.interop`: in MuJoCo's model " + unknown("joint", name, names))
+        spans.append(Span(int(mj_model.jnt_qposadr[k]), int(mj_model.jnt_dofadr[k]), at.stop - at.start))
+    return spans
+
+
+def mujoco_velocity_order(model: Model, mj_model: Any) -> np.ndarray:
+    """Indices (nv,) with ``v = qvel[order]`` but for the linear velocities of free joints: see `from_mujoco`."""
+    return _order(model, _mujoco_spans(model, mj_model))
+
+
+def from_mujoco(model: Model, mj_model: Any, qpos: ArrayLike, qvel: ArrayLike | None = None) -> State:
+    """MuJoCo's state (also MJX's) as jaxdyn's; v is zero where it is not given."""
+    return _from_world(model, _mujoco_spans(model, mj_model), int(mj_model.nv), qpos, qvel)
+
+
+def to_mujoco(model: Model, mj_model: Any, state: State) -> tuple[Array, Array]:
+    """Jaxdyn's state as MuJoCo's (qpos, qvel)."""
+    return _to_world(model, _mujoco_spans(model, mj_model), int(mj_model.nq), int(mj_model.nv), state)
+
+
+def _brax_spans(model: Model, system: Any) -> tuple[list[Span], int, int]:
+    """Brax names links, not joints: a link's freedoms are those of the joints that end in its body."""
+    t, at, q, v = model.topology, {}, 0, 0
+    for link, code in zip(system.link_names, system.link_types, strict=True):
+        if link not in t.body_names:
+            raise ValueError("`jaxdyn.interop`: " + unknown("body", link, t.body_names) + " It is a link in Brax.")
+        wanted = 6 if code == "f" else int(code)
+        up = t.ancestors(t.body_names.index(link))
+        total = list(accumulate(t.kinds[b].nv for b in up))
+        if wanted not in total:
+            raise ValueError(f"`jaxdyn.interop`: link {link!r} has {wanted} freedoms in Brax, but not here.")
+        for b in reversed(up[: total.index(wanted) + 1]):
+            at[b] = Span(q, v, t.kinds[b].nq)
+            q, v = q + t.kinds[b].nq, v + t.kinds[b].nv
+    missing = [name for b, name in enumerate(t.joint_names) if b not in at]
+    if missing:
+        raise ValueError(f"`jaxdyn.interop`: Brax's system has no link that joint {missing[0]!r} moves.")
+    return [at[b] for b in range(t.nb)], q, v
+
+
+def from_brax(model: Model, system: Any, q: ArrayLike, qd: ArrayLike | None = None) -> State:
+    """Brax's state (q, qd) as jaxdyn's; v is zero where it is not given."""
+    spans, _, nv = _brax_spans(model, system)
+    return _from_world(model, spans, nv, q, qd)
+
+
+def to_brax(model: Model, system: Any, state: State) -> tuple[Array, Array]:
+    """Jaxdyn's state as Brax's (q, qd)."""
+    return _to_world(model, *_brax_spans(model, system), state)
+
+
+def _from_world(model: Model, spans: Sequence[Span], nv: int, q: ArrayLike, v: ArrayLike | None) -> State:
+    q = as_floats(q)
+    v = jnp.zeros(nv, q.dtype) if v is None else as_floats(v)
+    qs, vs = [], []
+    for span, (_, kind, _, at) in zip(spans, _joints(model), strict=True):
+        x, u = q[span.q : span.q + span.nq], v[span.v : span.v + at.stop - at.start]
+        qs.append(x)
+        vs.append(_linear(kind, u, lambda l, x=x: rotate(quaternion_conjugate(x[3:]), l)))
+    return State(jnp.concatenate(qs), jnp.concatenate(vs))
+
+
+def _to_world(model: Model, spans: Sequence[Span], nq: int, nv: int, state: State) -> tuple[Array, Array]:
+    q, v = jnp.zeros(nq, state.q.dtype), jnp.zeros(nv, state.v.dtype)
+    for span, (_, kind, qs, vs) in zip(spans, _joints(model), strict=True):
+        x = state.q[qs]
+        u = _linear(kind, state.v[vs], lambda l, x=x: rotate(x[3:], l))
+        q, v = q.at[span.q : span.q + span.nq].set(x), v.at[span.v : span.v + vs.stop - vs.start].set(u)
+    return q, v
+
+
+def _linear(kind: str, u: Array, turn: Callable[[Array], Array]) -> Array:
+    """The velocity of a free joint with its linear part turned; of other joints as it is."""
+    return jnp.concatenate([turn(u[:3]), u[3:]]) if kind == "Free" else u

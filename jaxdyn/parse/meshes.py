@@ -1,0 +1,57 @@
+"""Missing meshes: one warning a file. They carry no inertia in URDF and SDF, so nothing else depends on them."""
+
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+from ..model.spec import ModelWarning
+from .xml import Document
+
+
+def references(document: Document) -> Iterator[tuple[str, int]]:
+    """The meshes a URDF or SDF names, with their lines."""
+    for mesh in document.root.iter("mesh"):
+        name = mesh.get("filename") or mesh.findtext("uri")
+        if name and name.strip():
+            yield name.strip(), mesh.sourceline
+
+
+def exists(name: str, folder: Path) -> bool:
+    """Whether a mesh is found: a plain path, ``file://``, or ``package://`` and ``model://`` in a folder above."""
+    scheme, rest = name.split("://", 1) if "://" in name else ("", name)
+    try:
+        if scheme in ("package", "model"):
+            parts, place = rest.lstrip("/").split("/"), folder
+            while True:
+                if place.joinpath(*parts).is_file() or (
+                    place.name == parts[0] and place.joinpath(*parts[1:]).is_file()
+                ):
+                    return True
+                if place == place.parent:
+                    return False
+                place = place.parent
+        if scheme == "file":
+            return Path(unquote(urlparse(name).path)).is_file()
+        return bool(scheme) or (folder / rest).is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def warn_of_missing(document: Document) -> None:
+    """One `ModelWarning` that counts the meshes which are not there. Silent for texts, which have no folder."""
+    if document.folder is None:
+        return
+    folder = document.folder.resolve()
+    missing: dict[str, int] = {}
+    for name, line in references(document):
+        if name not in missing and not exists(name, folder):
+            missing[name] = line
+    if missing:
+        first, line = next(iter(missing.items()))
+        text = f"{len(missing)} meshes are" if len(missing) > 1 else "a mesh is"
+        warnings.warn(
+            f"`load`: {document.origin}, line {line}: {text} missing, first {first!r}; the dynamics need none.",
+            ModelWarning,
+            stacklevel=2,
+        )

@@ -1,0 +1,233 @@
+"""MJCF, through MuJoCo's own compiler (the extra ``jaxdyn[mjcf]``).
+
+| in the file | in the model |
+| --- | --- |
+| `<body>` | a body, its frame at the last joint's anchor; ``<body>_origin`` is MuJoCo's where that differs |
+| several joints in a body | a chain of massless bodies ``<body>_<joint>`` before it |
+| `<joint>`, `<freejoint>` | a joint of its name, with all that acts in it; its q is MuJoCo's qpos |
+| `<equality>` connect, weld | a `Point`, a `Weld` |
+| `<equality>` joint, tendon (fixed), of first degree | a `Coupling` |
+| `<actuator>` | an actuator whose command is the actuator's force |
+| `<site>` | a frame |
+
+A free joint without a name is ``root_joint``. Equalities hold exactly here, and softly in MuJoCo. Contacts, geometry
+and sensors are not read. What acts on the motion and is not in the table is refused or told by a warning.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..model.joints import Fixed, Free, Joint, Prismatic, Revolute, Spherical
+from ..model.spec import ModelSpec
+from .mjcf_forces import add_actuators, note_forces
+from .mjcf_rows import add_equalities
+from .mjcf_tree import Tree
+from .pose import Mass, Pose, about, from_quaternion
+from .xml import Document, Notes, fail, located
+
+FREE, BALL, SLIDE, HINGE = range(4)
+
+
+def load(document: Document, floating: bool | None = None, name: str | None = None) -> ModelSpec:
+    """The `ModelSpec` of an MJCF file.
+
+    **Raises** `ImportError` without MuJoCo, `ValueError` with MuJoCo's words for what its compiler refuses.
+    """
+    with Notes() as notes:
+        m = compiled(document, notes)
+        gravity = np.zeros(3) if m.opt.disableflags & _flag("GRAVITY") else np.array(m.opt.gravity)
+        spec = ModelSpec(name or document.root.get("model") or document.origin.removesuffix(".xml"), gravity)
+        tree = Tree.of(m)
+        if m.nflex:
+            fail(document.root, f"the flex {tree.name('FLEX', 0)!r} is deformable, which nothing here is.")
+        base = _base(document, m, tree, floating)
+        for body in range(1, m.nbody):
+            _add(spec, notes, document, m, tree, body, floating, base)
+        _name_frames(spec, notes, document, m, tree)
+        if m.opt.disableflags & _flag("EQUALITY") and m.neq:
+            notes.add(document.root, "equalities that <flag equality> disables: {}.", f"all {m.neq}")
+        else:
+            add_equalities(spec, notes, document, m, tree)
+        add_actuators(spec, notes, document, m, tree)
+        note_forces(notes, document, m, tree)
+    return spec
+
+
+def _flag(name: str) -> int:
+    import mujoco
+
+    return int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}"))
+
+
+def compiled(document: Document, notes: Notes) -> Any:
+    """The `MjModel` of a document. Meshes and textures that are missing and carry no inertia are left out."""
+    try:
+        import mujoco
+    except ImportError:
+        text = "`load`: MJCF is read by MuJoCo, which is not installed; install it by `pip install 'jaxdyn[mjcf]'`."
+        raise ImportError(text) from None
+
+    def read() -> Any:
+        if document.folder is None:
+            return mujoco.MjSpec.from_string(document.data.decode())
+        return mujoco.MjSpec.from_file(str(document.folder / document.origin))
+
+    try:
+        spec = read()
+        try:
+            return spec.compile()
+        except ValueError as error:
+            if "file" not in str(error):
+                raise
+            spec = read()
+            _leave_out_missing(spec, document, notes)
+            return spec.compile()
+    except ValueError as error:
+        told = " ".join(str(error).split())
+        raise ValueError(f"`load`: {document.origin}: MuJoCo refuses the file: {told}") from error
+
+
+def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> None:
+    """Delete the assets whose files are not there, and the shapes that use them."""
+    folder = document.folder or Path()
+
+    def gone(asset: Any, directory: str) -> bool:
+        return bool(asset.file) and not (folder / (directory or "") / asset.file).is_file()
+
+    def delete(item: Any) -> None:
+        item.delete() if hasattr(item, "delete") else spec.delete(item)
+
+    meshes = {x.name for x in spec.meshes if gone(x, spec.meshdir)}
+    fields = {x.name for x in spec.hfields if gone(x, spec.meshdir)}
+    for geom in list(spec.geoms):
+        if geom.meshname in meshes or geom.hfieldname in fields:
+            body = geom.parent
+            if geom.meshname and not body.explicitinertial and body.name != "world":
+                continue  # the mesh gives the body its inertia: let the compiler name the file
+            delete(geom)
+    used = {g.meshname for g in spec.geoms}
+    for asset in [*spec.meshes, *spec.hfields]:
+        if asset.name in (meshes | fields) - used:
+            notes.add(document.root, "missing files of shapes, which the dynamics do not need: {}.", repr(asset.file))
+            delete(asset)
+    if any(gone(x, spec.texturedir) for x in spec.textures):
+        for geom in spec.geoms:
+            geom.material = ""
+        for site in spec.sites:
+            site.material = ""
+        for item in [*spec.materials, *spec.textures]:
+            delete(item)
+        notes.add(document.root, "missing files of {}.", "textures; all are left out")
+
+
+def _base(document: Document, m: Any, tree: Tree, floating: bool | None) -> int | None:
+    """The body that `floating=True` sets free; None where nothing changes."""
+    tops = [b for b in range(1, m.nbody) if m.body_parentid[b] == 0]
+    if not floating or any(m.jnt_type[j] == FREE for b in tops for j in tree.joints(b)):
+        return None
+    still = [b for b in tops if not tree.joints(b) and m.body_mocapid[b] < 0 and m.body_subtreemass[b] > 0]
+    if len(still) != 1:
+        names = ", ".join(repr(tree.bodies[b]) for b in (still or tops))
+        fail(document.root, f"`floating=True`: no single body without joints stands on the world, but {names}.")
+    return still[0]
+
+
+def _add(
+    spec: ModelSpec,
+    notes: Notes,
+    document: Document,
+    m: Any,
+    tree: Tree,
+    body: int,
+    floating: bool | None,
+    base: int | None,
+) -> None:
+    """The body and the chain of its joints."""
+    root = document.root
+    parent = int(m.body_parentid[body])
+    pose = tree.offsets[parent] @ Pose(from_quaternion(m.body_quat[body]), np.array(m.body_pos[body]))
+    name, holder = tree.bodies[body], tree.bodies[parent]
+    own = Mass(float(m.body_mass[body]), np.zeros(3), np.diag(m.body_inertia[body]))
+    own = own.seen_from(Pose(from_quaternion(m.body_iquat[body]), np.array(m.body_ipos[body])))
+    joints = tree.joints(body)
+    if m.body_mocapid[body] >= 0:
+        notes.add(root, "mocap bodies, which stand still: {}.", repr(name))
+    if body == base:
+        located(root, spec.add_body, name, "world", Free("root_joint"), inertia=own.inertia())
+        return
+    if joints and m.jnt_type[joints[0]] == FREE and floating is not False:
+        located(root, spec.add_body, name, "world", _joint(m, tree, joints[0], notes, root), inertia=own.inertia())
+        return
+    if not joints or m.jnt_type[joints[0]] == FREE:
+        place = pose.transform()
+        located(root, spec.add_body, name, holder, Fixed(f"{name}_fixed"), placement=place, inertia=own.inertia())
+        return
+    anchor = np.zeros(3)
+    for k, j in enumerate(joints):
+        last = k == len(joints) - 1
+        step = np.array(m.jnt_pos[j]) - anchor
+        anchor, reference = np.array(m.jnt_pos[j]), float(m.qpos0[m.jnt_qposadr[j]])
+        place = pose @ Pose(np.eye(3), step)
+        axis = np.array(m.jnt_axis[j])
+        if m.jnt_type[j] == HINGE:
+            place = place @ Pose(about(axis, -reference))
+        elif m.jnt_type[j] == SLIDE:
+            place = place @ Pose(np.eye(3), -reference * axis)
+        mass = own.seen_from(Pose(np.eye(3), -anchor)) if last else Mass()
+        called = name if last else tree.link_of(body, j)
+        joint = _joint(m, tree, j, notes, root)
+        located(root, spec.add_body, called, holder, joint, placement=place.transform(), inertia=mass.inertia())
+        pose, holder = Pose(), called
+    tree.offsets[body] = Pose(np.eye(3), -anchor)
+
+
+def _joint(m: Any, tree: Tree, j: int, notes: Notes, root: Any) -> Joint:
+    """The joint with what acts in it."""
+    kind, name = int(m.jnt_type[j]), tree.joint_names[j]
+    nq, nv = {FREE: (7, 6), BALL: (4, 3)}.get(kind, (1, 1))
+    q, v = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
+    stiffness = float(m.jnt_stiffness[j])
+    if kind == FREE and stiffness:
+        notes.add(root, "springs on free joints, which make no force: {}.", repr(name))
+        stiffness = 0.0
+    options: dict = {
+        "armature": np.array(m.dof_armature[v : v + nv]) + tree.armature[v : v + nv],
+        "damping": np.array(m.dof_damping[v : v + nv]) + tree.damping[v : v + nv],
+        "friction": np.array(m.dof_frictionloss[v : v + nv]),
+        "stiffness": stiffness,
+    }
+    if kind != FREE:
+        options["rest"] = np.array(m.qpos_spring[q : q + nq])
+    if kind in (HINGE, SLIDE):
+        if m.jnt_limited[j]:
+            options["limits"] = tuple(float(x) for x in m.jnt_range[j])
+        if m.jnt_actfrclimited[j]:
+            options["effort"] = float(np.abs(m.jnt_actfrcrange[j]).max())
+        options["axis"] = tuple(m.jnt_axis[j])
+    elif m.jnt_limited[j]:
+        notes.add(root, "ranges of ball joints, which are not kept: {}.", repr(name))
+    return (Free, Spherical, Prismatic, Revolute)[kind](name, **options)
+
+
+def _name_frames(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: Tree) -> None:
+    """MuJoCo's own frames of bodies whose frame is elsewhere, and the sites."""
+    taken = {*spec.bodies, "world"}
+
+    def add(name: str, body: int, pose: Pose, suffix: str) -> None:
+        called = name
+        while called in taken:
+            called += suffix
+        if called != name:
+            notes.add(document.root, "frames whose name was taken: {}.", f"{name!r} is now {called!r}")
+        taken.add(called)
+        located(document.root, spec.add_frame, called, tree.bodies[body], (tree.offsets[body] @ pose).transform())
+
+    for body in range(1, m.nbody):
+        if not tree.offsets[body].is_identity():
+            add(f"{tree.bodies[body]}_origin", body, Pose(), "_")
+    for k in range(m.nsite):
+        name = m.site(k).name
+        if name:
+            add(name, int(m.site_bodyid[k]), tree.site(k), "_site")

@@ -1,0 +1,100 @@
+"""What drives and pulls in a compiled MuJoCo model: actuators, and the forces that have no place here."""
+
+from typing import Any
+
+import numpy as np
+
+from ..model.spec import ModelSpec
+from .mjcf_tree import Tree
+from .pose import Pose, from_quaternion
+from .xml import Document, Notes, located
+
+JOINT, JOINT_IN_PARENT, SLIDER_CRANK, TENDON, SITE, BODY = range(6)
+
+
+def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: Tree) -> None:
+    """The actuators. A command is the actuator's force; a fixed gain without bias, as a motor has, is in the gear."""
+    joints = {b.joint.name: b.joint for b in spec.bodies.values()}
+    for k in range(tree.actuators):
+        name = tree.name("ACTUATOR", k)
+        gain, bias = int(m.actuator_gaintype[k]), int(m.actuator_biastype[k])
+        scale = float(m.actuator_gainprm[k][0]) if gain == 0 and bias == 0 and int(m.actuator_dyntype[k]) == 0 else 0.0
+        if not scale:
+            text = "actuators with a law of their own, whose commands are forces here: {}."
+            notes.add(document.root, text, repr(name))
+            scale = 1.0
+        pulls = _pulls(m, tree, k)
+        if not pulls or not all(p in joints and joints[p].kind.nv == len(g) for p, g in pulls.items()):
+            notes.add(document.root, "actuators on what has no fixed gear to joints, left out: {}.", repr(name))
+            continue
+        if len(pulls) > 1:
+            text = "actuators that pull several joints, each driven by itself: {}."
+            notes.add(document.root, text, repr(name))
+        for joint, gear in pulls.items():
+            label = name if len(pulls) == 1 else f"{name}_{joint}"
+            gear = scale * gear
+            located(document.root, spec.add_actuator, joint, label, gear=gear[0] if len(gear) == 1 else gear)
+
+
+def _pulls(m: Any, tree: Tree, k: int) -> dict[str, np.ndarray]:
+    """By joint, the generalised force of a unit of the actuator's; empty where it changes with the pose."""
+    kind, target, gear = int(m.actuator_trntype[k]), int(m.actuator_trnid[k][0]), np.array(m.actuator_gear[k])
+    if kind in (JOINT, JOINT_IN_PARENT):
+        form, name = int(m.jnt_type[target]), tree.joint_names[target]
+        if form in (2, 3):
+            return {name: gear[:1]}
+        if form == 1 and kind == JOINT:
+            return {name: gear[:3]}
+        # MuJoCo pushes a free joint along the world's axes, which turn in the body's
+        return {name: gear} if form == 0 and kind == JOINT and not gear[:3].any() else {}
+    if kind == TENDON:
+        start, out = int(m.tendon_adr[target]), {}
+        for w in range(start, start + int(m.tendon_num[target])):
+            if int(m.wrap_type[w]) != 1:
+                return {}
+            name = tree.joint_names[int(m.wrap_objid[w])]
+            out[name] = out.get(name, np.zeros(1)) + gear[0] * m.wrap_prm[w]
+        return out
+    if kind == SITE and int(m.actuator_trnid[k][1]) < 0:
+        return _thrust(m, tree, target, gear)
+    return {}
+
+
+def _thrust(m: Any, tree: Tree, site: int, gear: np.ndarray) -> dict[str, np.ndarray]:
+    """The wrench of a site on a free body, in the body's axes (a propeller)."""
+    body, pose = int(m.site_bodyid[site]), tree.site(site)
+    while body and not tree.joints(body):
+        pose = Pose(from_quaternion(m.body_quat[body]), np.array(m.body_pos[body])) @ pose
+        body = int(m.body_parentid[body])
+    if not body or int(m.jnt_type[tree.joints(body)[0]]) != 0:
+        return {}
+    force, torque = pose.R @ gear[:3], pose.R @ gear[3:]
+    return {tree.joint_names[tree.joints(body)[0]]: np.r_[force, torque + np.cross(pose.p, force)]}
+
+
+def note_forces(notes: Notes, document: Document, m: Any, tree: Tree) -> None:
+    """Note what pulls in MuJoCo and not here."""
+    root = document.root
+    for t in range(m.ntendon):
+        pulls = ("stiffness", "damping", "frictionloss", "limited", "armature")
+        acts = [what for what in pulls if np.any(getattr(m, f"tendon_{what}", np.zeros(m.ntendon))[t])]
+        if acts:
+            notes.add(
+                root, "tendons whose forces are not modelled: {}.", f"{tree.name('TENDON', t)!r} ({', '.join(acts)})"
+            )
+    for what, kind in (("jnt_stiffnesspoly", "JOINT"), ("dof_dampingpoly", "DOF"), ("jnt_springyield", "JOINT")):
+        values = np.asarray(getattr(m, what, np.zeros(0)))
+        for i in range(len(values)):
+            if np.any(values[i]):
+                joint = tree.joint_names[i if kind == "JOINT" else int(m.dof_jntid[i])]
+                notes.add(root, "springs and dampers that are not linear, taken as linear: {}.", repr(joint))
+    for k in range(tree.actuators):
+        if (tree.motor("armature", k) or tree.motor("damping", k)) and not tree.turns_joint(k):
+            notes.add(root, "armature and damping of actuators that is not modelled: {}.", tree.name("ACTUATOR", k))
+    for b in range(1, m.nbody):
+        if m.body_gravcomp[b]:
+            notes.add(root, "gravity compensation that is not modelled: {}.", repr(tree.bodies[b]))
+    if m.opt.density or m.opt.viscosity:
+        notes.add(root, "the {} that <option> sets is not modelled.", "fluid")
+    for k in range(getattr(m, "nplugin", 0)):
+        notes.add(root, "plugins that are not run: {}.", tree.name("PLUGIN", k))

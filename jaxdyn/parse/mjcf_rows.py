@@ -1,0 +1,90 @@
+"""The equalities of a compiled MuJoCo model as constraints."""
+
+from typing import Any
+
+import numpy as np
+
+from ..model.many import Coupling
+from ..model.pairs import Point, Weld
+from ..model.spec import ModelSpec
+from .mjcf_tree import Tree
+from .pose import Pose, from_quaternion
+from .xml import Document, Notes, fail, located
+
+CONNECT, WELD, JOINT, TENDON = range(4)
+SITE = 6
+
+
+def add_equalities(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: Tree) -> None:
+    """A constraint for every active equality. Raises, by name, for kinds that have none here."""
+    root = document.root
+    for k in range(m.neq):
+        kind, name = int(m.eq_type[k]), tree.name("EQUALITY", k)
+        if not m.eq_active0[k]:
+            notes.add(root, "equalities that are not active and left out: {}.", repr(name))
+            continue
+        if kind in (CONNECT, WELD):
+            _pair(spec, root, m, tree, k, name)
+        elif kind == JOINT:
+            terms = _linear(root, m, k, name, [{tree.joint_names[i]: 1.0} for i in _two(m, k)])
+            _couple(spec, root, m, tree, name, *terms)
+        elif kind == TENDON:
+            terms = _linear(root, m, k, name, [_coefficients(root, m, tree, i, name) for i in _two(m, k)])
+            _couple(spec, root, m, tree, name, *terms)
+        else:
+            fail(root, f"the equality {name!r} is of a kind (number {kind}) that has no constraint here; remove it.")
+
+
+def _pair(spec: ModelSpec, root: Any, m: Any, tree: Tree, k: int, name: str) -> None:
+    data, ids = np.array(m.eq_data[k]), (int(m.eq_obj1id[k]), int(m.eq_obj2id[k]))
+    if int(m.eq_objtype[k]) == SITE:
+        bodies = [int(m.site_bodyid[i]) for i in ids]
+        places = [tree.site(i) for i in ids]
+    else:
+        bodies = list(ids)
+        if int(m.eq_type[k]) == CONNECT:
+            places = [Pose(np.eye(3), data[:3]), Pose(np.eye(3), data[3:6])]
+        else:
+            # MuJoCo keeps the anchor in body 2, and body 2's frame as body 1 sees it
+            places = [Pose(from_quaternion(data[6:10]), data[3:6]), Pose(np.eye(3), data[:3])]
+    a, b = ((tree.offsets[i] @ p).transform() for i, p in zip(bodies, places, strict=True))
+    build = Point if int(m.eq_type[k]) == CONNECT else Weld
+    ends = (tree.bodies[i] for i in bodies)
+    spec.add_constraint(located(root, build, *ends, placement_a=a, placement_b=b, name=name))
+
+
+def _two(m: Any, k: int) -> list[int]:
+    """The one or two joints or tendons of an equality."""
+    return [int(i) for i in (m.eq_obj1id[k], m.eq_obj2id[k]) if i >= 0]
+
+
+def _coefficients(root: Any, m: Any, tree: Tree, tendon: int, name: str) -> dict[str, float]:
+    """The joints of a fixed tendon."""
+    start = int(m.tendon_adr[tendon])
+    out: dict[str, float] = {}
+    for w in range(start, start + int(m.tendon_num[tendon])):
+        if int(m.wrap_type[w]) != 1:
+            told = tree.name("TENDON", tendon)
+            fail(root, f"the equality {name!r} holds the spatial tendon {told!r}, which has no constraint here.")
+        joint = tree.joint_names[int(m.wrap_objid[w])]
+        out[joint] = out.get(joint, 0.0) + float(m.wrap_prm[w])
+    return out
+
+
+def _linear(root: Any, m: Any, k: int, name: str, sides: list[dict[str, float]]) -> tuple[dict[str, float], float]:
+    """Coefficients by joint and the constant of ``x1 = c0 + c1 x2``, x counted from the file's pose."""
+    c = np.array(m.eq_data[k][:5])
+    if len(sides) == 2 and np.any(c[2:]):
+        fail(root, f"the equality {name!r} is a polynomial of degree above one, which has no constraint here.")
+    terms = dict(sides[0])
+    for joint, factor in sides[1].items() if len(sides) == 2 else ():
+        terms[joint] = terms.get(joint, 0.0) - c[1] * factor
+    return terms, float(c[0])
+
+
+def _couple(
+    spec: ModelSpec, root: Any, m: Any, tree: Tree, name: str, terms: dict[str, float], constant: float
+) -> None:
+    for joint, factor in terms.items():
+        constant += factor * float(m.qpos0[m.jnt_qposadr[tree.joint_names.index(joint)]])
+    spec.add_constraint(located(root, Coupling, tuple(terms), tuple(terms.values()), constant, name=name))

@@ -1,0 +1,85 @@
+"""The names and frames of a compiled MuJoCo model as jaxdyn has them."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .pose import Pose, from_quaternion
+
+
+@dataclass
+class Tree:
+    """`bodies` and `joint_names` by MuJoCo's index; `offsets`, MuJoCo's body frames in jaxdyn's; `armature` and
+    `damping` (nv,) that actuators add to joints."""
+
+    m: Any
+    bodies: list[str]
+    joint_names: list[str]
+    offsets: list[Pose]
+    armature: np.ndarray
+    damping: np.ndarray
+
+    @staticmethod
+    def of(m: Any) -> "Tree":
+        bodies, joints = ["world"], []
+        taken = {m.body(b).name for b in range(m.nbody)}
+        for b in range(1, m.nbody):
+            name = m.body(b).name or f"body{b}"
+            while not m.body(b).name and name in taken:
+                name += "_"
+            taken.add(name)
+            bodies.append(name)
+        named = {m.joint(j).name for j in range(m.njnt)}
+        for j in range(m.njnt):
+            name = m.joint(j).name
+            if not name:
+                body = bodies[int(m.jnt_bodyid[j])]
+                several = int(m.body_jntnum[m.jnt_bodyid[j]]) > 1
+                name = "root_joint" if int(m.jnt_type[j]) == 0 else f"{body}_joint{j if several else ''}"
+                while name in named:
+                    name = f"{body}_{name}"
+            named.add(name)
+            joints.append(name)
+        tree = Tree(m, bodies, joints, [Pose() for _ in bodies], np.zeros(m.nv), np.zeros(m.nv))
+        for k in range(tree.actuators):
+            if tree.turns_joint(k):
+                v, square = int(m.jnt_dofadr[m.actuator_trnid[k][0]]), float(m.actuator_gear[k][0]) ** 2
+                tree.armature[v] += square * tree.motor("armature", k)
+                tree.damping[v] += square * tree.motor("damping", k)
+        return tree
+
+    @property
+    def actuators(self) -> int:
+        """How many actuators there are; before MuJoCo 4 each had one control."""
+        return int(getattr(self.m, "nactuator", self.m.nu))
+
+    def motor(self, what: str, k: int) -> float:
+        """An actuator's own armature or damping, which MuJoCo has since version 4."""
+        return float(getattr(self.m, f"actuator_{what}", np.zeros(self.actuators))[k])
+
+    def turns_joint(self, k: int) -> bool:
+        """Whether an actuator acts on a hinge or slide."""
+        return int(self.m.actuator_trntype[k]) in (0, 1) and int(self.m.jnt_type[self.m.actuator_trnid[k][0]]) in (2, 3)
+
+    def joints(self, body: int) -> list[int]:
+        """The joints of a body."""
+        first = int(self.m.body_jntadr[body])
+        return list(range(first, first + int(self.m.body_jntnum[body])))
+
+    def link_of(self, body: int, joint: int) -> str:
+        """The name of the massless body between the joints of one body."""
+        name = f"{self.bodies[body]}_{self.joint_names[joint]}"
+        while name in self.bodies:
+            name += "_"
+        return name
+
+    def site(self, k: int) -> Pose:
+        """A site in MuJoCo's body frame."""
+        return Pose(from_quaternion(self.m.site_quat[k]), np.array(self.m.site_pos[k]))
+
+    def name(self, kind: str, k: int) -> str:
+        """The name of an object of a kind such as ``"TENDON"``, or its number."""
+        import mujoco
+
+        return mujoco.mj_id2name(self.m, getattr(mujoco.mjtObj, f"mjOBJ_{kind}"), k) or f"{kind.lower()}{k}"

@@ -1,0 +1,55 @@
+"""Whether the axis of a hinge that closes a loop nearly locks it.
+
+A rod with a ball joint at one end and a revolute joint at the other (Cassie's achilles rods are drawn so) works in
+a loop that is all but plane. Of the two rows of orientation that the hinge adds, one stops the rod's spin and the
+other is all but implied by the rest: taken exactly, the little by which the axis leans removes a freedom that the
+mechanism has, where simulators with soft joints hardly notice. Such a rod is closed by its point alone.
+"""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from .sdf_parts import Part
+
+#: an axis leans, and is neither plane nor truly spatial, where a singular value lies between these parts of the largest
+PLANE, SPATIAL = 1e-9, 5e-2
+
+
+def columns(part: Part, at: np.ndarray) -> np.ndarray:
+    """The unit velocities (linear, angular) that a joint gives to a point of the world, one (6,) a freedom."""
+    if part.kind == "fixed":
+        return np.zeros((0, 6))
+    turns = np.eye(3) if part.kind == "ball" else np.array([part.pose.R @ a.direction / a.length for a in part.axes])
+    out = []
+    for axis in turns:
+        swing = np.cross(axis, at - part.pose.p)
+        if part.kind == "prismatic":
+            out.append(np.r_[axis, 0, 0, 0])
+        elif part.kind == "screw":
+            out.append(np.r_[swing + part.pitch * axis, axis])
+        else:
+            out.append(np.r_[swing, axis])
+    return np.array(out)
+
+
+def hinge_nearly_locks(cut: Part, loop: Sequence[Part], joints: Sequence[Part]) -> bool:
+    """Whether `cut`, which closes a loop over the tree's joints `loop`, ends a rod and leans so that it nearly locks.
+
+    `joints` are all of the robot's.
+    """
+    ends = [[p for p in joints if p is not cut and link in (p.parent, p.child)] for link in (cut.parent, cut.child)]
+    size = max([float(np.linalg.norm(p.pose.p - cut.pose.p)) for p in loop], default=0.0)
+    if size == 0 or not any(len(others) == 1 and others[0].kind == "ball" for others in ends):
+        return False
+    motions = np.concatenate([columns(p, cut.pose.p) for p in loop])
+    axis = cut.pose.R @ cut.axes[0].direction / cut.axes[0].length
+    across = np.linalg.svd(axis[None])[2][1:]
+    point = motions[:, :3] / size
+    hinge = np.concatenate([point, motions[:, 3:] @ across.T], 1)
+
+    def leans(rows: np.ndarray) -> bool:
+        s = np.linalg.svd(rows)[1]
+        return bool(((s > PLANE * s[0]) & (s < SPATIAL * s[0])).any())
+
+    return leans(hinge) and not leans(point)

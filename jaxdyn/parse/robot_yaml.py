@@ -1,0 +1,162 @@
+"""A `robot.yaml` beside a URDF: which of its frames close loops, as in Gepetto's example-parallel-robots.
+
+| key | meaning |
+| --- | --- |
+| `closed_loop` | pairs of frames that coincide: names of links, or of joints for the links they move |
+| `type` | `3d` (a `Point`) or `6d` (a `Weld`, the default) for each pair; the constraint is named ``<a>/<b>`` |
+| `name_mot` | the joints with motors; without it every joint with one velocity has one |
+| `joint_name`, `joint_type` | joints that are of another type: `SPHERICAL`, `FIXED`, or `UJOINT_XY` and its kin |
+| `urdf` | the URDF's file name (default: `robot.urdf`, or the only URDF of the folder) |
+
+A joint that becomes `UJOINT_XY` is a `Universal` about the joint frame's x, then y.
+"""
+
+import re
+from pathlib import Path
+from typing import Any, NoReturn
+
+import numpy as np
+import yaml
+
+from ..model.joints import Fixed, Spherical, Universal
+from ..model.pairs import Point, Weld
+from ..model.spec import ModelSpec
+from ..tree.topology import unknown
+from . import urdf
+from .skeleton import Connection
+from .xml import brief, read
+
+KEYS = ("closed_loop", "type", "name_mot", "joint_name", "joint_type", "urdf")
+AXES = dict(zip("XYZ", np.eye(3), strict=True))
+
+
+class _Loader(yaml.SafeLoader):
+    """Plain data only: no aliases, which can grow without bound, and no key twice."""
+
+    def compose_node(self, parent, index):
+        if self.check_event(yaml.AliasEvent):
+            event = self.peek_event()
+            raise yaml.constructor.ConstructorError(None, None, "aliases are not read", event.start_mark)
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node, deep=False):
+        seen = set()
+        for key, _ in node.value:
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} occurs twice", key.start_mark)
+            seen.add(key.value)
+        return super().construct_mapping(node, deep)
+
+
+def contents(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file. Raises `ValueError` with file and line."""
+
+    def bad(text: str, line: int | None = None) -> NoReturn:
+        raise ValueError(f"`load`: {path.name}{'' if line is None else f', line {line + 1}'}: {text}") from None
+
+    try:
+        data = yaml.load(path.read_text(), _Loader)
+    except FileNotFoundError:
+        raise FileNotFoundError(f"`load`: there is no file {str(path)!r}.") from None
+    except OSError as error:
+        bad(f"cannot be read: {error.strerror}.")
+    except yaml.MarkedYAMLError as error:
+        bad(f"the YAML cannot be read: {error.problem}.", error.problem_mark.line if error.problem_mark else None)
+    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+        bad(f"the YAML cannot be read: {brief(str(error))}.")
+    if not isinstance(data, dict):
+        bad(f"a mapping with `closed_loop` is needed, not {type(data).__name__}.")
+    for key in data:
+        if key not in KEYS:
+            bad(f"there is no key {brief(key)}; the keys are {', '.join(KEYS)}.")
+    return data
+
+
+def strings(path: Path, data: dict, key: str) -> list[str]:
+    """A list of names; empty where the key is absent."""
+    value = data.get(key) or []
+    if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
+        raise ValueError(f"`load`: {path.name}: `{key}` is not a list of names.")
+    doubled = next((x for x in value if value.count(x) > 1), None)
+    if doubled is not None and key in ("name_mot", "joint_name"):
+        raise ValueError(f"`load`: {path.name}: `{key}` holds {doubled!r} twice.")
+    return value
+
+
+def retyped(path: Path, connection: Connection, kind: str) -> None:
+    """Give a joint the type that the YAML says."""
+    old = connection.joint
+    if kind.upper() == "FIXED":
+        connection.joint = Fixed(old.name)
+    elif kind.upper() == "SPHERICAL":
+        connection.joint = Spherical(old.name, damping=old.damping, friction=old.friction)
+    elif re.fullmatch("UJOINT_(?!XX|YY|ZZ)[XYZ]{2}", kind.upper()):
+        first, second = (tuple(AXES[c]) for c in kind.upper()[-2:])
+        options = {"damping": old.damping, "friction": old.friction}
+        connection.joint = Universal(old.name, axis=first, axis2=second, **options)
+    else:
+        known = "SPHERICAL, FIXED, or UJOINT_ with two different of X, Y, Z"
+        raise ValueError(f"`load`: {path.name}: joint {old.name!r}: the type {brief(kind)} is none of {known}.")
+
+
+def urdf_beside(path: Path, data: dict) -> Path:
+    """The URDF that the YAML belongs to."""
+    if "urdf" in data:
+        if not isinstance(data["urdf"], str):
+            raise ValueError(f"`load`: {path.name}: `urdf` is not a file name.")
+        return path.parent / data["urdf"]
+    beside = path.parent / "robot.urdf"
+    found = [beside] if beside.is_file() else sorted(path.parent.glob("*.urdf"))
+    if len(found) != 1:
+        raise ValueError(f"`load`: {path.name}: there is no robot.urdf beside it; name the URDF by the key `urdf`.")
+    return found[0]
+
+
+def load(path: Path, floating: bool | None = None, name: str | None = None) -> ModelSpec:
+    """The `ModelSpec` of a `robot.yaml` and the URDF beside it.
+
+    **Raises** `ValueError` naming the key and the frame, joint or type that is wrong.
+    """
+    data = contents(path)
+    document = read(urdf_beside(path, data))
+    joints, kinds = strings(path, data, "joint_name"), strings(path, data, "joint_type")
+    if len(joints) != len(kinds):
+        raise ValueError(f"`load`: {path.name}: {len(joints)} `joint_name` for {len(kinds)} `joint_type`.")
+
+    def retype(connections: dict[str, Connection]) -> None:
+        for joint, kind in zip(joints, kinds, strict=True):
+            if joint not in connections:
+                raise ValueError(f"`load`: {path.name}: `joint_name`: " + unknown("joint", joint, connections))
+            retyped(path, connections[joint], kind)
+
+    spec = urdf.load(document, floating, name, retype, drive="name_mot" not in data)
+    moving = {b.joint.name: b.joint for b in spec.bodies.values() if b.joint.kind.nv}
+    for motor in strings(path, data, "name_mot"):
+        if motor not in moving:
+            raise ValueError(f"`load`: {path.name}: `name_mot`: " + unknown("moving joint", motor, moving))
+        if moving[motor].kind.nv != 1:
+            raise ValueError(f"`load`: {path.name}: `name_mot`: joint {motor!r} has more than one velocity.")
+        spec.add_actuator(motor)
+    close(path, data, spec, {j.get("name"): j.find("child").get("link") for j in document.root.findall("joint")})
+    return spec
+
+
+def close(path: Path, data: dict, spec: ModelSpec, moved: dict[str, str]) -> None:
+    """A constraint for every pair of `closed_loop`; `moved` is the child link of every joint."""
+    pairs, kinds = data.get("closed_loop") or [], strings(path, data, "type")
+    if not isinstance(pairs, list) or not all(
+        isinstance(p, list) and len(p) == 2 and all(isinstance(x, str) for x in p) for p in pairs
+    ):
+        raise ValueError(f"`load`: {path.name}: `closed_loop` is not a list of pairs of frame names.")
+    kinds = kinds or ["6d"] * len(pairs)
+    if len(kinds) != len(pairs):
+        raise ValueError(f"`load`: {path.name}: {len(pairs)} pairs in `closed_loop` for {len(kinds)} `type`.")
+    known = {**moved, **{link: link for link in (*spec.bodies, *spec.frames, "world")}}
+    for pair, kind in zip(pairs, kinds, strict=True):
+        for frame in pair:
+            if frame not in known:
+                raise ValueError(f"`load`: {path.name}: `closed_loop`: " + unknown("frame", frame, known))
+        if kind.lower() not in ("3d", "6d"):
+            raise ValueError(f"`load`: {path.name}: `type` {brief(kind)} of {pair} is neither 3d nor 6d.")
+        build = Point if kind.lower() == "3d" else Weld
+        spec.add_constraint(build(*(known[frame] for frame in pair), name="/".join(pair)))

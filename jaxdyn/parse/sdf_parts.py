@@ -1,0 +1,281 @@
+"""What an SDF file declares, flat and in world coordinates: links, joints, frames."""
+
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from ..model.joints import Fixed, Helical, Joint, Prismatic, Revolute, Spherical, Universal
+from .pose import Mass, Pose, moments
+from .sdf_frames import Scope, pose_of
+from .xml import Document, Element, attribute, brief, fail, needed, numbers, only, text_number, truth, warn
+
+TYPES = ("revolute", "continuous", "prismatic", "ball", "fixed", "universal", "revolute2", "screw", "gearbox")
+#: SDF writes a missing limit as a number of this size
+ENDLESS = 1e15
+
+
+class Axis(NamedTuple):
+    """An `<axis>`: direction (3,) in the joint frame, and what its coordinate feels."""
+
+    direction: np.ndarray
+    limits: tuple[float, float] = (-np.inf, np.inf)
+    effort: float = np.inf
+    damping: float = 0.0
+    friction: float = 0.0
+    stiffness: float = 0.0
+    rest: float = 0.0
+
+    @property
+    def length(self) -> float:
+        return float(np.linalg.norm(self.direction))
+
+
+@dataclass
+class Body:
+    """A link: its pose in the world, and its mass properties in its own frame."""
+
+    element: Element
+    pose: Pose
+    mass: Mass
+    static: bool
+
+
+@dataclass
+class Part:
+    """A joint: `pose` is its frame in the world."""
+
+    name: str
+    element: Element
+    kind: str
+    parent: str
+    child: str
+    pose: Pose
+    axes: list[Axis]
+    pitch: float = 0.0
+    #: stated limit of the actuator's force; -1 where the file states none
+    effort: float = -1.0
+    mimic: tuple[Element, str, float, float] | None = None
+    ratio: float = 1.0
+    reference: str = ""
+
+    @property
+    def is_sprung(self) -> bool:
+        return any(a.stiffness for a in self.axes)
+
+    @property
+    def is_single(self) -> bool:
+        return self.kind in ("revolute", "continuous", "prismatic", "screw")
+
+    def joint(self, reverse: bool) -> Joint:
+        """The joint of the tree. Entered from its child's side it moves the other way about the same axis."""
+        if self.kind == "fixed":
+            return Fixed(self.name)
+        if self.kind == "ball":
+            a = self.axes[0] if self.axes else Axis(np.array([0.0, 0, 1]))
+            return Spherical(self.name, damping=a.damping, friction=a.friction)
+        sign = -1.0 if reverse else 1.0
+        axes = self.axes[::-1] if reverse else self.axes
+        columns = {k: [getattr(a, k) for a in axes] for k in ("damping", "friction", "stiffness", "rest", "effort")}
+        columns["limits"] = tuple(np.array([a.limits for a in axes]).T)
+        columns["axis"] = tuple(sign * axes[0].direction)
+        if self.kind in ("universal", "revolute2"):
+            return Universal(self.name, axis2=tuple(sign * axes[1].direction), **columns)
+        if self.kind == "screw":
+            return Helical(self.name, pitch=self.pitch, **columns)
+        return (Prismatic if self.kind == "prismatic" else Revolute)(self.name, **columns)
+
+
+@dataclass
+class Robot:
+    """All of a file, flat. `plugged` are the joints that plugins name."""
+
+    name: str
+    gravity: np.ndarray
+    links: dict[str, Body] = field(default_factory=dict)
+    joints: list[Part] = field(default_factory=list)
+    gears: list[Part] = field(default_factory=list)
+    frames: dict[str, tuple[Element, str, Pose]] = field(default_factory=dict)
+    plugged: set[str] = field(default_factory=set)
+
+
+def flatten(document: Document) -> Robot:
+    """Read `<sdf>` with one `<model>`, or a `<world>` of models."""
+    root = document.root
+    version = tuple(int(x) if x.isdigit() else 0 for x in root.get("version", "1.6").split("."))
+    world = only(root, "world")
+    holder = root if world is None else world
+    models = holder.findall("model")
+    for element in holder.iter("include", "experimental_params"):
+        fail(
+            element, f"<{element.tag}> is not read; put the model {brief(element.findtext('uri') or '')} into the file."
+        )
+    if not models:
+        fail(holder, "there is no <model> in it.")
+    if world is None and len(models) > 1:
+        fail(models[1], "an <sdf> without <world> takes one <model>.")
+    gravity = None if world is None else only(world, "gravity")
+    down = np.array([0, 0, -9.8]) if world is not None else np.array([0, 0, -9.81])
+    down = down if gravity is None else numbers(gravity, gravity.text, 3, "gravity")
+    robot = Robot(attribute(models[0] if len(models) == 1 else holder, "name"), down)
+    scopes = {}
+    for model in models:
+        prefix = f"{attribute(model, 'name')}::" if len(models) > 1 else ""
+        if prefix in scopes:
+            fail(model, f"the name {model.get('name')!r} is taken by another model.")
+        scopes[prefix] = read_scope(model, prefix, Pose())
+    for scope in scopes.values():
+        fill(robot, scope, version, static=False)
+    if world is not None:
+        for joint in world.findall("joint"):
+            fail(joint, "a <joint> between models of a <world> is not read; nest the models in one.")
+    return robot
+
+
+def read_scope(model: Element, prefix: str, outer: Pose) -> Scope:
+    """The frames of a model and of those nested in it."""
+    placement = model.get("placement_frame")
+    pose = only(model, "pose")
+    if placement is not None or (pose is not None and pose.get("relative_to")):
+        fail(model, "`placement_frame` and `relative_to` of a model's pose are not read; place the model's own frame.")
+    scope = Scope(model, outer @ pose_of(pose), prefix)
+    for element in model.findall("link"):
+        scope.add(element, "__model__")
+    for element in model.findall("frame"):
+        attached = element.get("attached_to") or "__model__"
+        scope.add(element, attached, attached)
+    for element in model.findall("joint"):
+        child = (needed(element, "child").text or "").strip()
+        scope.add(element, child)
+    for element in model.findall("model"):
+        name = attribute(element, "name")
+        if name in scope.frames or name in scope.inner:
+            fail(element, f"the name {name!r} is taken in this model.")
+        scope.inner[name] = read_scope(element, f"{prefix}{name}::", scope.pose)
+    return scope
+
+
+def fill(robot: Robot, scope: Scope, version: tuple[int, ...], static: bool) -> None:
+    """Put the links, joints and frames of a model into `robot`."""
+    model = scope.element
+    still = only(model, "static")
+    static = static or (still is not None and truth(still, still.text, "static"))
+    for name, frame in scope.frames.items():
+        element = frame.element
+        if element.tag == "link":
+            robot.links[scope.prefix + name] = Body(element, scope.place(element, name), mass_of(element), static)
+        elif element.tag == "frame":
+            link = scope.link(element, name)
+            robot.frames[scope.prefix + name] = (element, link, scope.place(element, name))
+    for inner in scope.inner.values():
+        fill(robot, inner, version, static)
+    for name, frame in scope.frames.items():
+        if frame.element.tag == "joint":
+            part = joint_of(scope, frame.element, name, version)
+            (robot.gears if part.kind == "gearbox" else robot.joints).append(part)
+    for plugin in model.findall("plugin"):
+        for tag in ("joint_name", "jointName", "joint"):
+            robot.plugged |= {scope.prefix + (e.text or "").strip() for e in plugin.iter(tag)}
+
+
+def mass_of(link: Element) -> Mass:
+    """The `<inertial>` of a link in the link's frame. SDF's defaults are one kilogram and a unit inertia."""
+    inertial = only(link, "inertial")
+    if inertial is None:
+        warn(link, "there is no <inertial>; SDF gives the link 1 kg and an inertia of 1 kg m².")
+        return Mass(1.0, np.zeros(3), np.eye(3))
+    if truth(inertial, inertial.get("auto"), "auto"):
+        fail(inertial, '`auto="true"` computes the inertia from shapes, which is not done here; state the numbers.')
+    if only(inertial, "fluid_added_mass") is not None:
+        warn(inertial, "<fluid_added_mass> is not modelled.")
+    value = text_number(inertial, "mass", 1.0)
+    inertia = only(inertial, "inertia")
+    six = [1.0, 1.0, 1.0, 0.0, 0.0, 0.0]
+    if inertia is not None:
+        tags = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
+        six = [text_number(inertia, tag, default) for tag, default in zip(tags, six, strict=True)]
+    pose = only(inertial, "pose")
+    told = None if pose is None else pose.get("relative_to") or pose.get("frame")
+    if told:
+        fail(pose, f"the pose of an <inertial> relative to {brief(told)} is not read; give it in the link's frame.")
+    return Mass(value, np.zeros(3), moments(*six)).seen_from(pose_of(pose))
+
+
+def joint_of(scope: Scope, element: Element, name: str, version: tuple[int, ...]) -> Part:
+    """A `<joint>` with its frame and axes."""
+    kind = attribute(element, "type")
+    if kind not in TYPES:
+        fail(element, f"the type {brief(kind)} is none of {', '.join(TYPES)}.")
+    ends = []
+    for tag in ("parent", "child"):
+        told = (needed(element, tag).text or "").strip()
+        if not told:
+            fail(element, f"its <{tag}> is empty.")
+        ends.append("world" if told == "world" else scope.link(element, told))
+    if ends[0] == ends[1]:
+        fail(element, f"link {ends[0]!r} is its own parent.")
+    if ends[1] == "world":
+        fail(element, "the world cannot be a child; exchange <parent> and <child>.")
+    pose = scope.place(element, name)
+    part = Part(scope.prefix + name, element, kind, ends[0], ends[1], pose, [])
+    for tag in ("axis", "axis2"):
+        axis = only(element, tag)
+        if axis is not None and (tag == "axis" or kind in ("universal", "revolute2", "gearbox")):
+            part.axes.append(axis_of(scope, axis, pose, version))
+            part.effort = max(part.effort, part.axes[-1].effort if np.isfinite(part.axes[-1].effort) else -1.0)
+            mimic = only(axis, "mimic")
+            if mimic is not None:
+                part.mimic = mimic_of(scope, mimic)
+    wanted = {"fixed": 0, "ball": 0, "universal": 2, "revolute2": 2, "gearbox": 2}.get(kind, 1)
+    if len(part.axes) < wanted:
+        fail(element, f"a {kind} joint has {'an <axis>' if wanted == 1 else '<axis> and <axis2>'}.")
+    if kind == "screw":
+        # <thread_pitch> is in radians per metre with the wrong sign, <screw_thread_pitch> in metres per turn
+        metres = only(element, "screw_thread_pitch")
+        part.pitch = (
+            float(numbers(metres, metres.text, 1, metres.tag)[0]) / (2 * np.pi)
+            if metres is not None
+            else -1.0 / (text_number(element, "thread_pitch", 1.0) or fail(element, "<thread_pitch> is zero."))
+        )
+    if kind == "gearbox":
+        part.ratio = text_number(element, "gearbox_ratio", 1.0)
+        told = (needed(element, "gearbox_reference_body").text or "").strip()
+        part.reference = scope.link(element, told)
+    return part
+
+
+def axis_of(scope: Scope, axis: Element, pose: Pose, version: tuple[int, ...]) -> Axis:
+    """An `<axis>`. Before version 1.5 its direction is in the model's frame, from then on in the joint's."""
+    xyz = only(axis, "xyz")
+    direction = np.array([0.0, 0, 1]) if xyz is None else numbers(xyz, xyz.text, 3, "xyz")
+    if not direction.any():
+        fail(axis, "the axis is zero.")
+    flag = only(axis, "use_parent_model_frame")
+    told = None if xyz is None else xyz.get("expressed_in")
+    if told:
+        direction = pose.R.T @ scope.place(axis, told).R @ direction
+    elif truth(axis, None if flag is None else flag.text, "use_parent_model_frame", default=version < (1, 5)):
+        direction = pose.R.T @ scope.pose.R @ direction
+    options: dict = {}
+    limit, dynamics = only(axis, "limit"), only(axis, "dynamics")
+    if limit is not None:
+        ends = text_number(limit, "lower", -np.inf), text_number(limit, "upper", np.inf)
+        options["limits"] = tuple(np.copysign(np.inf, x) if abs(x) >= ENDLESS else x for x in ends)
+        effort = text_number(limit, "effort", -1.0)
+        options["effort"] = np.inf if effort < 0 or effort >= ENDLESS else effort
+    if dynamics is not None:
+        tags = {
+            "damping": "damping",
+            "friction": "friction",
+            "spring_stiffness": "stiffness",
+            "spring_reference": "rest",
+        }
+        options |= {name: text_number(dynamics, tag, 0.0) for tag, name in tags.items()}
+    return Axis(direction, **options)
+
+
+def mimic_of(scope: Scope, mimic: Element) -> tuple[Element, str, float, float]:
+    """A `<mimic>`: the joint followed, the ratio, and the offset of ``q = ratio * q_other + offset``."""
+    ratio = text_number(mimic, "multiplier", 1.0)
+    offset = text_number(mimic, "offset", 0.0) - ratio * text_number(mimic, "reference", 0.0)
+    return mimic, scope.prefix + attribute(mimic, "joint"), ratio, offset

@@ -1,0 +1,55 @@
+"""Which joints of a mechanism with loops make its tree, and which are cut and become constraints."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, NamedTuple, TypeVar
+
+Edge = TypeVar("Edge")
+
+
+class Spanning(NamedTuple, Generic[Edge]):
+    """`tree` holds (edge, whether it is entered from its child), parents first; `cut` the rest; `roots` the links on
+    which each connected part stands (the world is none of them)."""
+
+    tree: list[tuple[Edge, bool]]
+    cut: list[Edge]
+    roots: list[str]
+
+
+def spanning_tree(
+    links: Iterable[str], edges: Sequence[Edge], ends: Callable[[Edge], tuple[str, str]], rank: Callable[[Edge], int]
+) -> Spanning[Edge]:
+    """A spanning tree that keeps edges of low rank, and of equal rank those that come first.
+
+    `ends` gives parent and child, of which the parent may be ``"world"``. Each connected part stands on the world
+    where an edge of it does, else on its first link that is no edge's child, else on its first link. The tree's edges
+    come in the order of `edges` as far as links must come before what hangs on them.
+    """
+    links = list(links)
+    leader = {name: name for name in ("world", *links)}
+
+    def find(name: str) -> str:
+        while leader[name] != name:
+            leader[name] = leader[leader[name]]
+            name = leader[name]
+        return name
+
+    kept = set()
+    for k in sorted(range(len(edges)), key=lambda k: (rank(edges[k]), k)):
+        a, b = map(find, ends(edges[k]))
+        if a != b:
+            leader[b] = a
+            kept.add(k)
+    is_child = {ends(e)[1] for e in edges}
+    roots: dict[str, str] = {find("world"): "world"}
+    for name in sorted(links, key=lambda n: n in is_child):
+        roots.setdefault(find(name), name)
+    there = {"world", *roots.values()}
+    tree, waiting = [], sorted(kept)
+    while waiting:
+        k = next(k for k in waiting if there & set(ends(edges[k])))
+        waiting.remove(k)
+        parent, child = ends(edges[k])
+        tree.append((edges[k], parent not in there))
+        there |= {parent, child}
+    stands = [name for name in roots.values() if name != "world"]
+    return Spanning(tree, [e for k, e in enumerate(edges) if k not in kept], stands)

@@ -1,0 +1,109 @@
+"""What drives the joints of a URDF: `<transmission>`, `<ros2_control>`, or nothing said.
+
+An actuator is named as the file names it; its gear is the `mechanicalReduction`, so that its command is the force
+at the motor. Where several motors and joints mix (differentials, hands whose one motor pulls many joints) every
+joint gets an actuator of its own name that drives it directly, with a warning. A file that says nothing of
+actuation drives every joint with one velocity that follows no other, in the same way.
+"""
+
+from collections import Counter
+from collections.abc import Collection
+
+from ..model.joints import Fixed
+from ..model.spec import ModelSpec
+from .skeleton import Connection
+from .xml import Element, Notes, attribute, brief, located, numbers
+
+#: tags that name the joints of a transmission; the last three are PR2's
+DRIVEN = ("joint", "flexJoint", "rollJoint", "gap_joint")
+
+
+def reduction(element: Element | None) -> float | None:
+    """The `<mechanicalReduction>` in an element; None where there is none."""
+    found = None if element is None else element.find("mechanicalReduction")
+    return None if found is None else float(numbers(found, found.text, 1, "mechanicalReduction")[0])
+
+
+def add_actuators(
+    spec: ModelSpec, notes: Notes, robot: Element, chain: list[Connection], passive: Collection[str] = ()
+) -> None:
+    """The actuators of a robot whose joints are `chain`; those in `passive` follow others and get none."""
+    joints = {j.name: j for j in chain}
+    stated = robot.findall("transmission")
+    motors = Counter(m.get("name") for e in stated for m in e.findall("actuator"))
+    for element in stated:
+        _transmission(spec, notes, element, joints, passive, motors)
+    controls = [j for e in robot.findall("ros2_control") for j in e.findall("joint")]
+    for element in controls:
+        name = attribute(element, "name")
+        if element.find("command_interface") is not None and not _is_driven(spec, name):
+            _drive(spec, notes, element, name, joints, passive)
+    if not stated and not controls:
+        for joint in chain:
+            if joint.joint.kind.nv == 1 and joint.name not in passive:
+                located(joint.element, spec.add_actuator, joint.name)
+
+
+def _is_driven(spec: ModelSpec, joint: str) -> bool:
+    return any(joint == driven for driven, _ in spec.actuators.values())
+
+
+def _drive(
+    spec: ModelSpec,
+    notes: Notes,
+    element: Element,
+    name: str,
+    joints: dict[str, Connection],
+    passive: Collection[str],
+    label: str | None = None,
+    gear: float = 1.0,
+) -> None:
+    """An actuator on a joint; where there can be none it is noted why."""
+    nothing = "what drives nothing: {}."
+    if name not in joints:
+        notes.add(element, nothing, f"there is no joint {brief(name)}")
+    elif isinstance(joints[name].joint, Fixed):
+        notes.add(element, nothing, f"joint {name!r} is fixed")
+    elif name in passive:
+        notes.add(element, nothing, f"joint {name!r} follows another")
+    elif joints[name].joint.kind.nv != 1:
+        notes.add(element, nothing, f"joint {name!r} has more than one velocity")
+    else:
+        label = name if label is None else label
+        if label in spec.actuators:
+            free = next(n for n in (f"{label}_{k}" for k in range(2, 100_000)) if n not in spec.actuators)
+            notes.add(element, "actuators whose name was taken: {}.", f"{label!r} is now {free!r}")
+            label = free
+        located(element, spec.add_actuator, name, label, gear=gear)
+
+
+def _transmission(
+    spec: ModelSpec,
+    notes: Notes,
+    element: Element,
+    joints: dict[str, Connection],
+    passive: Collection[str],
+    motors: Counter,
+) -> None:
+    called = attribute(element, "name")
+    driven = [e for tag in DRIVEN for e in element.findall(tag)]
+    motor = element.find("actuator")
+    label = called if motor is None else motor.get("name") or called
+    if not driven:
+        notes.add(element, "transmissions that name no <joint> and drive nothing: {}.", repr(called))
+        return
+    if len(driven) > 1 or len(element.findall("actuator")) > 1 or motors[label] > 1:
+        text = "transmissions that mix motors, their joints driven each by itself: {}."
+        notes.add(element, text, repr(called))
+        for joint in driven:
+            _drive(spec, notes, element, attribute(joint, "name"), joints, passive)
+        return
+    # the reduction stands in the actuator, in the transmission itself in old files, and may stand in the joint too
+    stages = [reduction(motor), reduction(driven[0])]
+    gear = 1.0
+    for stage in stages if stages[0] is not None else [reduction(element), stages[1]]:
+        gear *= 1.0 if stage is None else stage
+    if gear == 0:
+        notes.add(element, "transmissions with a reduction of zero, taken as one: {}.", repr(called))
+        gear = 1.0
+    _drive(spec, notes, element, attribute(driven[0], "name"), joints, passive, label, gear)
