@@ -26,6 +26,10 @@ from ..tree.sweep import each
 from .problem import Problem, Start
 
 
+#: steps in a row that may grow before a lane is taken to be at its floor
+PATIENCE = 3
+
+
 class Stop(NamedTuple):
     """When to stop: the estimated relative error of the accelerations, and the most damped solves."""
 
@@ -49,6 +53,26 @@ def _tie_pair(mu, a, b, c, d):
     return tuple(mu * (x[:, :, None] * y[:, None]).sum(0) for x, y in ((a, c), (a, d), (b, c), (b, d)))
 
 
+def automatic_weight(problem: Problem) -> Array:
+    """μ (lanes,) from the precision and the size of the inertia: so large that a step gains several digits, so
+    small that μ JᵀJ leaves those of M. Measured on the benchmark systems: `docs/algorithms/lcaba.md`."""
+    return _digits(problem, 3e3, 1e7) * _mean_mass(problem)
+
+
+def _digits(problem: Problem, single: float, double: float) -> float:
+    return double if problem.q.dtype == jnp.float64 else single
+
+
+def _mean_mass(problem: Problem) -> Array:
+    return jnp.maximum(problem.model.bodies.mass.mean(0), 1e-3)
+
+
+def _farthest(problem: Problem, mu: Array) -> Array:
+    """The longest conjugate step: an eigenvalue w of J M⁻¹ Jᵀ calls for 1 / (μ w), and what is smaller than
+    about 1e-12 (single precision: 1e-5) of the largest counts as zero."""
+    return jnp.maximum(_digits(problem, 1e5, 1e12) * _mean_mass(problem) / mu, 1)
+
+
 def penalised(problem: Problem, mu: Array) -> Factor:
     """The factor of M + μ JᵀJ; `mu` is (lanes,) or (1,)."""
     own, ties = Field(), Field()
@@ -69,12 +93,13 @@ def penalised(problem: Problem, mu: Array) -> Factor:
 
 
 class _State(NamedTuple):
-    """Carried through the iterations: joint and body accelerations by group, λ and r2 by bundle, and per lane the
-    last step, the largest one, whether to go on, how often the step grew, and the number of steps."""
+    """Carried through the iterations: joint and body accelerations by group and λ by bundle, the last direction in
+    which they moved and J times it, r2 by bundle, and per lane the last step, the largest one, whether to go
+    on, how often the step grew, and the number of steps."""
 
-    rates: list[Array]
-    motions: list[tuple[Array, Array]]
-    lam: list[Array]
+    at: tuple[list[Array], list[tuple[Array, Array]], list[Array]]
+    direction: tuple[list[Array], list[tuple[Array, Array]], list[Array]]
+    image: list[Array]
     r2: list[Array]
     last: Array
     scale: Array
@@ -118,49 +143,62 @@ def iterate(
     bundles, rows, groups = problem.bundles, problem.evaluated, problem.groups
     lanes = max([x.shape[-1] for x in (problem.q, start.tau, *start.rows, *(lam or []))])
     dtype = problem.q.dtype
+    far = _farthest(problem, mu)
     tau = split_v(problem.model.topology, _wide(start.tau, lanes), groups)
     armature = [j.armature for j in problem.joints]
+    none = [None] * len(bundles)
 
     def initial(group, own):
         a = None if start.acceleration is None else own["a"]
         return (jnp.zeros((3, len(group), lanes), dtype),) * 2 if a is None else tuple(_wide(x, lanes) for x in a)
 
     motions = each(groups, initial, {} if start.acceleration is None else {"a": start.acceleration})
-    def residual(motions):
+    def image_of(motions):
         field = Field()
         each(groups, lambda g, own, a: field.add(g.nodes, a), {}, motions)
-        now = rw.times(bundles, rows, field)
-        return [_wide(b - x, lanes) for b, x in zip(start.rows, now, strict=True)]
+        return [_wide(x, lanes) for x in rw.times(bundles, rows, field)]
+
+    def residual(motions):
+        return [b - x for b, x in zip(start.rows, image_of(motions), strict=True)]
 
     def correct(s: _State) -> _State:
-        weight = [x + mu * r for x, r in zip(s.lam, s.r2, strict=True)]
+        rates, motions, lam = s.at
         field = Field()
-        each(groups, lambda g, own, x: field.add(g.nodes, x), {}, _body_forces(problem, start, s.motions))
-        for slot, (n, f) in rw.transposed(bundles, rows, weight):
+        each(groups, lambda g, own, x: field.add(g.nodes, x), {}, _body_forces(problem, start, motions))
+        for slot, (n, f) in rw.transposed(bundles, rows, [x + mu * r for x, r in zip(lam, s.r2, strict=True)]):
             field.add(slot, (-n, -f))
-        rest = [t - i * x for t, i, x in zip(tau, armature, s.rates, strict=True)]
+        rest = [t - i * x for t, i, x in zip(tau, armature, rates, strict=True)]
         change, accelerations = factor.solve(rest, field)
         moved = each(groups, lambda g, own: own["a"], {"a": accelerations})
-        rates = [x + d for x, d in zip(s.rates, change, strict=True)]
-        motions = [(w + x, l + y) for (w, l), (x, y) in zip(s.motions, moved, strict=True)]
-        r2 = residual(motions) if bundles else []
-        lam = [x + mu * r for x, r in zip(s.lam, r2, strict=True)]
         step = _norm(change)
+        if bundles:
+            image = rw.times(bundles, rows, accelerations)
+            pushed = [mu * (r - x) for r, x in zip(s.r2, image, strict=True)]
+            slow = (s.steps > 1) & (step > 0.1 * s.last)
+            direction, image, ahead = _conjugate(slow, (change, moved, pushed), image, s.direction, s.image, s.r2, far)
+            at = _step(s.at, direction, ahead)
+            r2 = residual(at[1])
+        else:
+            direction, image, r2, ahead = (change, moved, []), [], [], 1
+            at = _step(s.at, direction, 1)
+        step = step * ahead
         scale = jnp.maximum(s.scale, step)
         # error left after this step, from the rate at which steps shrink
-        ratio = jnp.minimum(jnp.where(jnp.isinf(s.last), 1, step / jnp.maximum(s.last, jnp.finfo(dtype).tiny)), 0.99)
-        left = step * ratio / (1 - ratio)
-        grown = s.grown + (step >= s.last)
-        steps = s.steps + s.active
+        ratio = jnp.where(jnp.isinf(s.last), 1, step / jnp.maximum(s.last, jnp.finfo(dtype).tiny))
+        left = step * jnp.minimum(ratio / (1 - jnp.minimum(ratio, 0.99)), 10)
+        grown = jnp.where(step >= s.last, s.grown + 1, 0)
         # written so that NaN ends a lane
-        active = s.active & (left > stop.tol * scale) & (step > stop.tol * scale * 1e-2) & (grown < 2)
-        new = _State(rates, motions, lam, r2, step, scale, active, grown, steps)
+        active = s.active & (left > stop.tol * scale) & (step > stop.tol * scale * 1e-2) & (grown < PATIENCE)
+        new = _State(at, direction, image, r2, step, scale, active, grown, s.steps + 1)
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)
 
+    rates = [jnp.zeros((g.kind.nv, len(g), lanes), dtype) for g in groups]
+    lam = [_wide(jnp.zeros_like(b) if x is None else x, lanes) for b, x in zip(start.rows, lam or none, strict=True)]
+    zeros = jax.tree.map(jnp.zeros_like, (rates, motions, lam))
     state = _State(
-        [jnp.zeros((g.kind.nv, len(g), lanes), dtype) for g in groups],
-        motions,
-        [jnp.zeros_like(_wide(b, lanes)) for b in start.rows] if lam is None else [_wide(x, lanes) for x in lam],
+        (rates, motions, lam),
+        zeros,
+        zeros[2],
         residual(motions) if bundles else [],
         jnp.full(lanes, jnp.inf, dtype),
         jnp.zeros(lanes, dtype),
@@ -173,7 +211,38 @@ def iterate(
         lambda s: (correct(s[0]), s[1] + 1),
         (state, 0),
     )[0]
-    return state.rates, state.motions, state.steps
+    return *state.at[:2], state.steps
+
+
+def _conjugate(slow, direction, image, last_direction, last_image, residual, far):
+    """One step of the conjugate residual method: the direction with an image orthogonal to the last one's, and how
+    far to go along it to make the residual smallest. Plain steps (as they are, and 1) where convergence is
+    fast, where the residual is not one that the direction can take away (conflicting rows, rounding), and where
+    the way would be longer than `far`: there the rows are as good as redundant."""
+    back = jnp.where(slow, -_ratio(_inner(image, last_image), _inner(last_image, last_image)), 0)
+    turned, turned_image = _step(direction, last_direction, back), _step(image, last_image, back)
+    along, square = _inner(residual, turned_image), _inner(turned_image, turned_image)
+    size = _ratio(along, square)
+    useful = slow & (size > 1) & (size < far) & (along * along > 0.1 * square * _inner(residual, residual))
+    choose = lambda new, old: jnp.where(useful, new, old)  # noqa: E731
+    return (
+        jax.tree.map(choose, turned, direction),
+        jax.tree.map(choose, turned_image, image),
+        jnp.where(useful, size, 1),
+    )
+
+
+def _step(at, direction, size):
+    return jax.tree.map(lambda x, d: x + size * d, at, direction)
+
+
+def _inner(x: Sequence[Array], y: Sequence[Array]) -> Array:
+    """Per lane, the inner product of two vectors of rows."""
+    return sum((a * b).sum((0, 1)) for a, b in zip(x, y, strict=True))
+
+
+def _ratio(x, y):
+    return x / jnp.maximum(y, jnp.finfo(y.dtype).tiny)
 
 
 def multipliers(
@@ -186,27 +255,34 @@ def multipliers(
     """
     bundles, rows, groups = problem.bundles, problem.evaluated, problem.groups
     lanes, dtype = motions[0][0].shape[-1], problem.q.dtype
+    far = _farthest(problem, mu)
     left = [i * x - t for t, i, x in zip(
         split_v(problem.model.topology, _wide(start.tau, lanes), groups),
         [j.armature for j in problem.joints], rates, strict=True)]
     forces = _body_forces(problem, start, motions)
 
-    def improve(s):
-        lam, last, active = s
+    def change_at(lam):
         field = Field()
         each(groups, lambda g, own, x: field.add(g.nodes, tuple(-y for y in x)), {}, forces)
         for slot, (n, f) in rw.transposed(bundles, rows, lam):
             field.add(slot, (n, f))
         _, y = factor.solve(left, field)
-        change = [mu * z for z in rw.times(bundles, rows, y)]
-        step, size = _norm(change), _norm(lam)
-        new = [jnp.where(active, x + d, x) for x, d in zip(lam, change, strict=True)]
-        return new, jnp.where(active, step, last), active & (step > stop.tol * size) & (step < last)
+        return [mu * _wide(z, lanes) for z in rw.times(bundles, rows, y)]
+
+    def improve(s):
+        lam, change, direction, image, last, active = s
+        ahead = _step(lam, change, 1)
+        now = [x - y for x, y in zip(change, change_at(ahead), strict=True)]
+        step = _norm(change)
+        turned, turned_image, size = _conjugate(step > 0.1 * last, change, now, direction, image, change, far)
+        new = (_step(lam, turned, size), _step(change, turned_image, -size), turned, turned_image, step)
+        new = jax.tree.map(lambda x, y: jnp.where(active, x, y), new, s[:-1])
+        return *new, active & (_norm(new[1]) > stop.tol * _norm(new[0]))
 
     zero = [jnp.zeros((b.layout.rows, len(b.members), lanes), dtype) for b in bundles]
-    state = (zero, jnp.full(lanes, jnp.inf, dtype), jnp.ones(lanes, bool))
+    state = (zero, change_at(zero), zero, zero, jnp.full(lanes, jnp.inf, dtype), jnp.ones(lanes, bool))
     return jax.lax.while_loop(
-        lambda s: s[0][2].any() & (s[1] < stop.max_steps), lambda s: (improve(s[0]), s[1] + 1), (state, 0)
+        lambda s: s[0][-1].any() & (s[1] < stop.max_steps), lambda s: (improve(s[0]), s[1] + 1), (state, 0)
     )[0][0]
 
 
