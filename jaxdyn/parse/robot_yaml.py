@@ -158,5 +158,5 @@ def close(path: Path, data: dict, spec: ModelSpec, moved: dict[str, str]) -> Non
                 raise ValueError(f"`load`: {path.name}: `closed_loop`: " + unknown("frame", frame, known))
         if kind.lower() not in ("3d", "6d"):
             raise ValueError(f"`load`: {path.name}: `type` {brief(kind)} of {pair} is neither 3d nor 6d.")
-        build = Point if kind.lower() == "3d" else Weld
+        build: Any = Point if kind.lower() == "3d" else Weld
         spec.add_constraint(build(*(known[frame] for frame in pair), name="/".join(pair)))

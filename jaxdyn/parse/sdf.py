@@ -2,11 +2,11 @@
 
 | in the file | in the model |
 | --- | --- |
-| `<link>` | a body, its frame that of the joint it hangs on; ``<link>_origin`` is the link's own frame where it differs |
+| `<link>` | a body, its frame the joint's; ``<link>_origin`` is the link's own frame where that differs |
 | `<joint>` kept in the tree | a joint of its name, with `<limit>`, damping, friction and spring |
-| `<joint>` cut | a constraint of its name: ball a `Point`, revolute and continuous a `Hinge`, prismatic a `Slider`, fixed a `Weld` |
+| `<joint>` cut | a constraint of its name: `Point` for ball, `Hinge` for revolute, `Slider` for prismatic, `Weld` for fixed |
 | `<joint type="gearbox">`, `<mimic>` | a `Coupling` of the joint's name, ``<joint>_mimic`` |
-| a model tied to the world by no joint, and not static | a `Free` joint named ``root_joint``; its q is the link's pose in the world |
+| no joint to the world, not static | a `Free` joint named ``root_joint``; its q is the link's pose in the world |
 
 A revolute joint that is cut at the end of a rod with a ball joint at its other end, and whose axis leans so that it
 would all but lock the loop, becomes a `Point` with a warning (`jaxdyn.parse.mobility`).
@@ -14,7 +14,8 @@ would all but lock the loop, becomes a `Point` with a warning (`jaxdyn.parse.mob
 Where joints close a loop, the tree keeps in this order: fixed joints; those that have no constraint (universal,
 screw); those the file says are driven (an effort limit above zero, or a plugin that names them); those with a spring;
 then whatever comes first in the file. A joint that the tree enters from its child's side keeps its name and the sign
-of its coordinate. At q = 0 all links stand as in the file, so loops are closed there.
+of its coordinate (a ball's q is always that of the body in what it hangs on; a cardan's angles change places). At
+q = 0 all links stand as in the file, so loops are closed there.
 
 SDF says little about motors. Joints with an effort limit above zero are driven; where the file states none, all
 joints of the tree with one velocity are that have no spring and follow no other.

@@ -1,0 +1,151 @@
+"""States of Pinocchio, MuJoCo and Brax and back."""
+
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracle
+import pytest
+from parse_help import arm, joint, link, quiet, urdf
+
+import jaxdyn as jd
+from jaxdyn import interop
+from jaxdyn.parse.load import load
+
+pin = pytest.importorskip("pinocchio")
+mujoco = pytest.importorskip("mujoco")
+
+#: a branch that Pinocchio sorts before another, a continuous joint and a plane
+MIXED = urdf(
+    *map(link, ("base", "z", "a", "wheel", "sled")),
+    joint("zz", "base", "z"),
+    joint("aa", "base", "a", "prismatic"),
+    joint("roll", "z", "wheel", "continuous", axis="0.6 0 0.8"),
+    joint("skate", "base", "sled", "planar", axis="0 0 1"),
+)
+
+
+@pytest.fixture(params=[False, True], ids=["fixed", "floating"])
+def pair(request):
+    root = (pin.JointModelFreeFlyer(),) if request.param else ()
+    return load(MIXED, floating=request.param or None), pin.buildModelFromXML(MIXED, *root)
+
+
+def test_pinocchio_and_back(pair):
+    model, other = pair
+    state = model.random_state(jax.random.key(3))
+    q, v = interop.to_pinocchio(model, other, state)
+    assert q.shape == (other.nq,) and v.shape == (other.nv,)
+    back = interop.from_pinocchio(model, other, q, v)
+    np.testing.assert_allclose(back.q, state.q, atol=1e-14)
+    np.testing.assert_allclose(back.v, state.v, atol=1e-14)
+    assert not interop.from_pinocchio(model, other, q).v.any()
+
+
+def test_pinocchios_dynamics(pair):
+    model, other = pair
+    assert tuple(other.names[-4:]) != model.joint_names[-4:]
+    data = other.createData()
+    state = model.random_state(jax.random.key(5))
+    q, v = (np.array(x) for x in interop.to_pinocchio(model, other, state))
+    M, h = pin.crba(other, data, q).copy(), pin.nle(other, data, q, v).copy()
+    M = np.triu(M) + np.triu(M, 1).T
+    T = np.array(jax.jacobian(lambda u: interop.to_pinocchio(model, other, jd.State(state.q, u))[1])(state.v))
+    ours = np.array(state.q), np.array(state.v)
+    np.testing.assert_allclose(oracle.mass_matrix(model, ours[0]), T.T @ M @ T, atol=1e-12)
+    np.testing.assert_allclose(oracle.kinetic_energy(model, *ours), pin.computeKineticEnergy(other, data, q, v), rtol=1e-12)
+    # but for the plane, whose axes turn, T is the permutation
+    order = interop.pinocchio_velocity_order(model, other)
+    keep = [k for k in range(model.nv) if not model.v_slice("skate").start <= k < model.v_slice("skate").stop]
+    np.testing.assert_array_equal(T.T[keep][:, order[keep]], np.eye(len(keep)))
+    assert h.shape == (model.nv,)
+
+
+def test_pinocchios_order_permutes():
+    model, other = load(arm(n=3)), pin.buildModelFromXML(arm(n=3))
+    np.testing.assert_array_equal(interop.pinocchio_velocity_order(model, other), [0, 1, 2])
+    names = list(other.names)
+    mixed, mixed_pin = load(MIXED), pin.buildModelFromXML(MIXED)
+    order = interop.pinocchio_velocity_order(mixed, mixed_pin)
+    assert sorted(order) == list(range(mixed.nv)) and names[0] == "universe"
+    assert order[mixed.v_slice("zz")][0] == mixed_pin.joints[mixed_pin.getJointId("zz")].idx_v
+
+
+def test_conversions_may_be_traced(pair):
+    model, other = pair
+    states = jax.vmap(model.random_state)(jax.random.split(jax.random.key(0), 4))
+    there = jax.jit(jax.vmap(lambda s: interop.to_pinocchio(model, other, s)))(states)
+    back = jax.vmap(lambda q, v: interop.from_pinocchio(model, other, q, v))(*there)
+    np.testing.assert_allclose(back.q, states.q, atol=1e-14)
+
+
+def test_a_joint_that_pinocchio_has_not():
+    with pytest.raises(ValueError, match="'j3'"):
+        interop.pinocchio_velocity_order(load(arm(n=3)), pin.buildModelFromXML(arm(n=2)))
+    ball = jd.ModelSpec().add_body("l1", "world", jd.Spherical("j1"), inertia=jd.Inertia(1.0, (0, 0, 1.0))).build()
+    with pytest.raises(ValueError, match="'j1' has 3 velocities here.*1 in"):
+        interop.pinocchio_velocity_order(ball, pin.buildModelFromXML(arm(n=1)))
+
+
+XML = """<mujoco><worldbody><body name="base"><freejoint/><geom size=".1" mass="1"/>
+<body name="a"><joint name="ja" axis="0 1 0"/><joint name="jb" axis="1 0 0"/><geom size=".1" mass="1"/></body>
+<body name="c"><joint name="jc" type="ball"/><geom size=".1" mass="1"/></body></body></worldbody></mujoco>"""
+
+
+def test_mujoco_and_back():
+    model, other = quiet(XML), mujoco.MjModel.from_xml_string(XML)
+    state = model.random_state(jax.random.key(1))
+    qpos, qvel = interop.to_mujoco(model, other, state)
+    np.testing.assert_allclose(qpos, state.q, atol=1e-15)
+    back = interop.from_mujoco(model, other, qpos, qvel)
+    np.testing.assert_allclose(back.v, state.v, atol=1e-14)
+    np.testing.assert_array_equal(interop.mujoco_velocity_order(model, other), np.arange(model.nv))
+    # MuJoCo moves the base along the world's axes
+    data = mujoco.MjData(other)
+    data.qpos[:], data.qvel[:] = np.array(qpos), np.array(qvel)
+    mujoco.mj_forward(other, data)
+    R = oracle.poses(model, np.array(state.q))[0][0]
+    np.testing.assert_allclose(qvel[:3], R @ np.array(state.v[:3]), atol=1e-14)
+    np.testing.assert_allclose(qvel[3:], state.v[3:], atol=1e-15)
+
+
+def test_mujoco_models_of_the_same_urdf():
+    text = arm(n=3)
+    model, other = load(text), mujoco.MjModel.from_xml_string(text)
+    state = interop.from_mujoco(model, other, np.array([0.1, 0.2, 0.3]), np.array([1.0, 2, 3]))
+    np.testing.assert_allclose(state.q, [0.1, 0.2, 0.3])
+    with pytest.raises(ValueError, match="'j3'"):
+        interop.from_mujoco(model, mujoco.MjModel.from_xml_string(arm(n=2)), np.zeros(2))
+
+
+def test_brax_and_back():
+    model = quiet(XML)
+    # what Brax's System holds of the links, declared in another order
+    system = SimpleNamespace(link_names=["base", "a"], link_types="f2")
+    small = jd.ModelSpec()
+    small.add_body("base", "world", jd.Free("root"), inertia=jd.Inertia(1.0, rotational=jnp.eye(3)))
+    small.add_body("a_ja", "base", jd.Revolute("ja"))
+    small.add_body("a", "a_ja", jd.Revolute("jb"), inertia=jd.Inertia(1.0, rotational=jnp.eye(3)))
+    small = small.build()
+    state = small.random_state(jax.random.key(2))
+    q, qd = interop.to_brax(small, system, state)
+    np.testing.assert_allclose(q, state.q, atol=1e-15)
+    R = oracle.poses(small, np.array(state.q))[0][0]
+    np.testing.assert_allclose(qd[:3], R @ np.array(state.v[:3]), atol=1e-14)
+    back = interop.from_brax(small, system, q, qd)
+    np.testing.assert_allclose(back.v, state.v, atol=1e-14)
+    with pytest.raises(ValueError, match="joint 'jc'"):
+        interop.from_brax(model, system, np.zeros(9))
+    with pytest.raises(ValueError, match="'b'"):
+        interop.from_brax(model, SimpleNamespace(link_names=["b"], link_types="1"), np.zeros(1))
+    with pytest.raises(ValueError, match="'a' has 3 freedoms in Brax"):
+        interop.from_brax(small, SimpleNamespace(link_names=["base", "a"], link_types="f3"), np.zeros(9))
+
+
+def test_brax_orders_links_as_it_likes():
+    spec = jd.ModelSpec()
+    for n in "ab":
+        spec.add_body(n, "world", jd.Revolute(f"j{n}"), inertia=jd.Inertia(1.0, (0, 0, 1.0)))
+    state = interop.from_brax(spec.build(), SimpleNamespace(link_names=["b", "a"], link_types="11"), np.array([1.0, 2.0]))
+    np.testing.assert_allclose(state.q, [2, 1])

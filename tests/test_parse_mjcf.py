@@ -1,0 +1,245 @@
+"""MJCF: the same dynamics as MuJoCo's, its equalities as constraints, its actuators."""
+
+import builtins
+import re
+
+import equinox as eqx
+import jax
+import numpy as np
+import oracle
+import pytest
+from parse_help import closed, quiet
+
+import jaxdyn as jd
+from jaxdyn import interop
+from jaxdyn.parse.load import load
+
+mujoco = pytest.importorskip("mujoco")
+
+TREE = """<mujoco model="zoo"><option gravity="0.3 0.2 -9.5"/><worldbody>
+<body name="base" pos="0 0 1"><freejoint name="fly"/><geom size=".1 .2 .3" type="box" mass="3"/>
+  <body name="leg" pos=".1 .2 .3" euler="10 20 30">
+    <joint name="hip" axis="0 1 0" pos="0 0 .1" ref="30" stiffness="2" springref="10" range="-60 90" limited="true"/>
+    <joint name="slide" type="slide" axis="1 0 0" armature=".2" damping=".4" frictionloss=".1"/>
+    <geom size=".1" mass="1" pos="0 .1 .2"/><site name="toe" pos="0 .1 0" euler="0 30 0"/>
+    <body name="shoe" pos="0 0 -.2" euler="0 40 0"><geom size=".05" mass=".3" pos=".1 0 0"/><site name="sole"/></body>
+  </body>
+  <body name="arm" pos="0 .2 .3"><joint name="ball" type="ball" damping=".1" stiffness="1.5"/>
+    <inertial pos=".1 .2 .3" mass="2" fullinertia="1 1.2 1.4 .1 .2 .05"/><site name="hand" pos="0 .1 0"/></body>
+</body>
+<body name="cart" pos="2 0 1"><joint name="x" type="slide" axis="1 0 0"/><joint name="y" axis="0 1 0" pos=".1 0 .2"/>
+  <joint name="z" axis="0 1 1" pos=".3 .2 0"/><geom size=".1" mass="1" pos=".2 .1 0"/>
+  <site name="dock" pos=".1 .2 0" euler="20 0 10"/></body>
+</worldbody>{}</mujoco>"""
+
+
+def both(extra=""):
+    """The model here and MuJoCo's."""
+    text = TREE.format(extra)
+    return quiet(text), mujoco.MjModel.from_xml_string(text)
+
+
+def velocity_map(model, mj_model, q, v):
+    """T with qvel = T v."""
+    return np.array(jax.jacobian(lambda u: interop.to_mujoco(model, mj_model, jd.State(q, u))[1])(v))
+
+
+def test_names():
+    model, _ = both()
+    assert model.name == "zoo"
+    assert model.joint_names == ("fly", "hip", "slide", "ball", "x", "y", "z")
+    assert model.body_names == ("base", "leg_hip", "leg", "arm", "cart_x", "cart_y", "cart")
+    assert model.frame_names == ("shoe", "cart_origin", "toe", "sole", "hand", "dock")
+    np.testing.assert_allclose(model.gravity, [0.3, 0.2, -9.5])
+    at = model.v_slice("slide")
+    assert (model.joints.armature[at], model.joints.damping[at], model.joints.friction[at]) == (0.2, 0.4, 0.1)
+    np.testing.assert_allclose(model.joints.upper[model.v_slice("hip")], np.pi / 2)
+
+
+def test_dynamics_are_mujocos():
+    model, mm = both()
+    state = model.random_state(jax.random.key(0))
+    q, v = np.array(state.q), np.array(state.v)
+    data = mujoco.MjData(mm)
+    data.qpos[:], data.qvel[:] = (np.array(x) for x in interop.to_mujoco(model, mm, state))
+    mujoco.mj_forward(mm, data)
+    M = np.zeros((mm.nv, mm.nv))
+    try:
+        mujoco.mj_fullM(mm, data, M)
+    except TypeError:  # the signature before MuJoCo 4
+        mujoco.mj_fullM(mm, M, data.qM)
+    T = velocity_map(model, mm, state.q, state.v)
+    np.testing.assert_allclose(oracle.mass_matrix(model, q), T.T @ M @ T, atol=1e-12)
+    np.testing.assert_allclose(oracle.passive_forces(model, q, v), T.T @ data.qfrc_passive, atol=1e-12)
+    # qvel = T v, so M d(T v)/dt + bias is the force, in v's axes
+    step = 1e-5
+    ends = [velocity_map(model, mm, oracle.integrate(model, q, v, s), state.v) for s in (step, -step)]
+    rate = (ends[0] - ends[1]) / (2 * step)
+    bias = T.T @ (data.qfrc_bias + M @ rate @ v)
+    np.testing.assert_allclose(oracle.bias_forces(model, q, v), bias, atol=1e-7)
+
+
+EQUALITIES = """<tendon><fixed name="cord"><joint joint="hip" coef="1"/><joint joint="slide" coef="2"/></fixed></tendon>
+<equality><connect name="pin" body1="leg" body2="arm" anchor=".1 0 0"/><weld name="glue" body1="leg" body2="arm"/>
+<connect name="sites" site1="hand" site2="toe"/><weld name="welded" site1="hand" site2="dock"/>
+<weld name="posed" body1="cart" body2="arm" anchor=".3 .2 .1" relpose=".1 .2 .3 1 .2 .3 .1"/>
+<joint name="gear" joint1="hip" joint2="slide" polycoef=".1 2 0 0 0"/><joint name="lock" joint1="y"/>
+<tendon name="taut" tendon1="cord"/><connect name="ground" body1="cart" anchor="0 0 .5"/></equality>"""
+
+
+def test_equalities():
+    model, mm = both(EQUALITIES)
+    kinds = {c.name: type(c) for c in model.constraints}
+    points, welds, gears = ("pin", "sites", "ground"), ("glue", "welded", "posed"), ("gear", "lock", "taut")
+    expected = dict.fromkeys(points, jd.Point) | dict.fromkeys(welds, jd.Weld) | dict.fromkeys(gears, jd.Coupling)
+    assert kinds == expected
+    # at MuJoCo's initial pose what it builds from that pose is closed
+    q0 = np.array(interop.from_mujoco(model, mm, mm.qpos0).q)
+    for c in model.constraints:
+        if c.name not in ("sites", "welded", "posed", "gear"):
+            assert np.abs(oracle.constraint_residual(model, q0, (c,))).max() < 1e-12, c.name
+
+
+@pytest.mark.parametrize("name", ["pin", "glue", "sites", "welded", "posed", "gear", "lock", "taut", "ground"])
+def test_equalities_span_mujocos_rows_and_close_where_they_do(name):
+    model, mm = both(EQUALITIES)
+    (c,) = (c for c in model.constraints if c.name == name)
+    k = mujoco.mj_name2id(mm, mujoco.mjtObj.mjOBJ_EQUALITY, name)
+    data = mujoco.MjData(mm)
+
+    def rows(state):
+        data.qpos[:], data.qvel[:] = (np.array(x) for x in interop.to_mujoco(model, mm, state))
+        mujoco.mj_forward(mm, data)
+        at = (data.efc_type == 0) & (data.efc_id == k)
+        return data.efc_J.reshape(-1, mm.nv)[at], data.efc_pos[at]
+
+    state = model.random_state(jax.random.key(4))
+    # the joints between the two bodies that are glued have five freedoms: they meet where MuJoCo starts
+    start = interop.from_mujoco(model, mm, mm.qpos0).q if name == "glue" else state.q
+    q, error = closed(eqx.tree_at(lambda m: m.constraints, model, (c,)), start)
+    assert error < 1e-9
+    # away from closure MuJoCo turns the rows of orientation otherwise; where it closes they span the same
+    J, gap = rows(jd.State(q, state.v))
+    assert np.abs(gap).max() < 1e-8
+    ours = oracle.constraint_jacobian(model, q, (c,))
+    J = J @ velocity_map(model, mm, jax.numpy.asarray(q), state.v)
+    ranks = {np.linalg.matrix_rank(x, tol=1e-6) for x in (ours, J, np.vstack([J, ours]))}
+    assert len(ranks) == 1
+
+
+ACTUATORS = """<tendon><fixed name="cord"><joint joint="hip" coef="1"/><joint joint="slide" coef="2"/></fixed></tendon>
+<actuator><motor name="m" joint="hip" gear="3"/><general name="g" joint="slide" gainprm="5"/><motor name="thrust" site="top" gear="0 0 1 0 0 .1"/>
+<motor name="twist" joint="ball" gear="1 2 3"/><position name="servo" joint="x" kp="10"/></actuator>"""
+
+
+def test_actuators():
+    extra = '<site name="top" pos=".1 .2 .3" euler="0 30 0"/>'
+    text = TREE.format(ACTUATORS).replace('<body name="leg"', extra + '<body name="leg"')
+    with pytest.warns(jd.ModelWarning, match="commands are forces here: 'servo'"):
+        model = load(text)
+    mm = mujoco.MjModel.from_xml_string(text)
+    assert model.actuator_names == ("m", "g", "thrust", "twist", "servo")
+    state = model.random_state(jax.random.key(2))
+    data = mujoco.MjData(mm)
+    data.qpos[:] = np.array(interop.to_mujoco(model, mm, state)[0])
+    data.ctrl[:] = [0.3, -0.2, 0.7, 0.5, 0.9]
+    mujoco.mj_forward(mm, data)
+    T = velocity_map(model, mm, state.q, state.v)
+    command = data.ctrl.copy()
+    command[4] = data.actuator_force[4]
+    np.testing.assert_allclose(np.array(model.actuation) @ command, T.T @ data.qfrc_actuator, atol=1e-12)
+
+
+def test_actuators_that_have_no_single_gear():
+    extra = ACTUATORS.replace('site="top"', 'site="hand"') + '<actuator><motor name="pull" tendon="cord"/></actuator>'
+    with pytest.warns(jd.ModelWarning) as told:
+        model = load(TREE.format(extra))
+    text = " ".join(str(w.message) for w in told)
+    assert "left out: 'thrust'" in text and "each driven by itself: 'pull'" in text
+    assert model.actuator_names == ("m", "g", "twist", "servo", "pull_hip", "pull_slide")
+    np.testing.assert_allclose(model.actuation[model.v_slice("slide"), -1], 2)
+
+
+def test_what_is_not_modelled_is_told():
+    extra = """<tendon><fixed name="spring" stiffness="3"><joint joint="hip" coef="1"/></fixed></tendon>
+      <equality><connect name="off" body1="cart" anchor="0 0 0" active="false"/></equality>"""
+    text = TREE.format(extra).replace('gravity="0.3 0.2 -9.5"', 'density="1.2"').replace('name="shoe"', 'name="shoe" gravcomp="1"')
+    with pytest.warns(jd.ModelWarning) as told:
+        model = load(text)
+    text = " ".join(str(w.message) for w in told)
+    for words in ("'spring' (stiffness)", "not active and left out: 'off'", "fluid", "gravity compensation.*'shoe'"):
+        assert re.search(words.replace("(", r"\(").replace(")", r"\)"), text), words
+    assert model.constraints == ()
+
+
+def test_floating():
+    text = '<mujoco><worldbody><body name="{}" pos="0 0 1">{}<geom size=".1" mass="1"/><body name="b"><joint name="j"/><geom size=".1" mass="1"/></body></body></worldbody></mujoco>'
+    free, still = text.format("a", "<freejoint/>"), text.format("a", "")
+    assert load(free).joint_names == ("root_joint", "j") == load(free, floating=True).joint_names
+    assert load(free, floating=False).joint_names == ("j",)
+    assert load(still).joint_names == ("j",)
+    assert load(still, floating=True).joint_names == ("root_joint", "j")
+    np.testing.assert_allclose(load(still).bodies.placement.translation[0], [0, 0, 1])
+    with pytest.raises(ValueError, match="floating=True.*'arm'"):
+        load('<mujoco><worldbody><body name="arm"><joint/><geom size=".1"/></body></worldbody></mujoco>', floating=True)
+
+
+def test_unnamed_bodies_and_joints():
+    text = '<mujoco><worldbody><body><joint/><joint axis="0 1 0"/><geom size=".1"/><body><joint/><geom size=".1"/></body></body></worldbody></mujoco>'
+    model = load(text)
+    assert model.nv == 3 and len({*model.joint_names, *model.body_names}) == 6
+
+
+MESHES = """<mujoco><asset><mesh name="shape" file="gone.stl"/><texture name="t" type="2d" file="gone.png"/>
+<material name="m" texture="t"/></asset><worldbody><body name="a"><joint name="j"/>{}<geom type="mesh" mesh="shape" material="m"/></body>
+</worldbody></mujoco>"""
+
+
+def test_missing_meshes(tmp_path):
+    file = tmp_path / "robot.xml"
+    file.write_text(MESHES.format('<inertial pos="0 0 0" mass="1" diaginertia="1 1 1"/>'))
+    with pytest.warns(jd.ModelWarning) as told:
+        assert load(file).nv == 1
+    assert {"'gone.stl'." in str(w.message) or "textures" in str(w.message) for w in told} == {True}
+    file.write_text(MESHES.format(""))
+    with pytest.raises(ValueError, match=r"robot\.xml.*gone\.stl"):
+        load(file)
+
+
+def test_files_and_includes(tmp_path):
+    (tmp_path / "part.xml").write_text('<mujocoinclude><body name="a"><joint name="j"/><geom size=".1"/></body></mujocoinclude>')
+    file = tmp_path / "robot.xml"
+    file.write_text('<mujoco><worldbody><include file="part.xml"/></worldbody></mujoco>')
+    model = load(file)
+    assert model.name == "robot" and model.joint_names == ("j",)
+
+
+BAD = {
+    "an unknown attribute value": ('<body><joint type="ring"/><geom size=".1"/></body>', "ring"),
+    "no mass": ('<body name="light"><joint/></body>', "light"),
+    "an unknown body": ("</worldbody><equality><weld body1='none'/></equality><worldbody>", "none"),
+    "a name twice": ('<body name="a"><geom size=".1"/></body><body name="a"><geom size=".1"/></body>', "'a'"),
+    "a curved equality": (
+        '<body><joint name="p"/><joint name="q" axis="1 0 0"/><geom size=".1"/></body></worldbody><equality>'
+        '<joint name="bent" joint1="p" joint2="q" polycoef="0 1 2 0 0"/></equality><worldbody>',
+        "'bent'.*degree",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_what_is_wrong_is_named(case):
+    inner, words = BAD[case]
+    with pytest.raises(ValueError, match=f"(?s)load.*{words}"):
+        quiet(f"<mujoco><worldbody>{inner}</worldbody></mujoco>")
+
+
+def test_without_mujoco_the_extra_is_named(monkeypatch):
+    def no_mujoco(name, *args, real=builtins.__import__, **kwargs):
+        if name == "mujoco":
+            raise ImportError(name)
+        return real(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", no_mujoco)
+    with pytest.raises(ImportError, match=r"pip install 'jaxdyn\[mjcf\]'"):
+        load(TREE.format(""))
