@@ -33,8 +33,8 @@ class Core:
     def run(self, args: tuple, used: tuple[bool, ...] | None) -> list:
         raise NotImplementedError
 
-    def jvp(self, primals, tangents, used):
-        """Tangents of the outputs, or `None` where an output has none; symbolic zeros are `None` too."""
+    def jvp(self, primals, tangents, outs, used):
+        """Tangents of the outputs `outs`, `None` where an output has none; symbolic zeros are `None` too."""
         active = tuple(t is not None for t in tangents)
         lifted = [t for t in tangents if t is not None]
         return bind(Tangent(self, active), *primals, *lifted, used=used)
@@ -221,7 +221,7 @@ def _batch(args, dims, *, core, used):
 def _jvp(primals, tangents, *, core, used):
     outs = lanes_p.bind(*primals, core=core, used=used)
     lifted = [None if type(t) is ad.Zero else t for t in tangents]
-    touts = core.jvp(primals, lifted, used)
+    touts = core.jvp(primals, lifted, outs, used)
     zeros = [ad.Zero(jax.typeof(o).to_tangent_aval()) for o in outs]
     return outs, [
         z if t is None or not jnp.issubdtype(o.dtype, jnp.floating) else t

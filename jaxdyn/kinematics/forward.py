@@ -108,7 +108,9 @@ def sweep(
         out["g"] = _gravity(E, gravity if top else parent["g"])
         if rate is not None:
             own = _joint_motion(group.kind)(link.par, x, rate)
-            w, l = out["w"], out["l"] = _dense(plus((None, None) if top else from_parent(E, r, *_pair(parent, "w", "l")), own), r)
+            w, l = out["w"], out["l"] = _dense(
+                plus((None, None) if top else from_parent(E, r, *_pair(parent, "w", "l")), own), r
+            )
             out["cw"], out["cl"] = _bias(group.kind)(link.par, x, rate, w, l)
         if acceleration is not None or biased:
             own = (None, None) if acceleration is None else _joint_motion(group.kind)(link.par, x, acceleration)

@@ -262,7 +262,9 @@ class Distance(FrameConstraint):
         if self.length.shape != ():
             raise ValueError(f"{call}: `length` has shape {self.length.shape}, not ().")
         if not isinstance(self.length, jax.core.Tracer) and not float(self.length) > 0:
-            raise ValueError(f"{call}: `length` = {float(self.length):g} is not positive; use `Point` to make origins coincide.")
+            raise ValueError(
+                f"{call}: `length` = {float(self.length):g} is not positive; use `Point` to make origins coincide."
+            )
 
     def pair_rows(self, pair):
         gap = mv(pair.Q, pair.reach - pair.pb)

@@ -127,7 +127,9 @@ class ModelSpec:
         mass = float(_concrete(call, "inertia.mass", inertia.mass, ()))
         center = _concrete(call, "inertia.center_of_mass", inertia.center_of_mass, (3,))
         rotational = _concrete(call, "inertia.rotational", inertia.rotational, (3, 3))
-        self.bodies[name] = _Body(name, parent, joint, rotation, translation, mass, center, (rotational + rotational.T) / 2)
+        self.bodies[name] = _Body(
+            name, parent, joint, rotation, translation, mass, center, (rotational + rotational.T) / 2
+        )
         return self
 
     def add_frame(self, name: str, body: str, placement: Transform | None = None) -> "ModelSpec":
@@ -286,7 +288,9 @@ def _warn_of_massless(call: str, topology: Topology, moving: dict[str, _Body]) -
     for b in reversed(range(topology.nb)):
         if below[b] and topology.parents[b] != WORLD:
             below[topology.parents[b]] = True
-    idle = [b.name for b, ok in zip(bodies, below, strict=True) if not ok and not np.all(np.asarray(b.joint.armature) > 0)]
+    idle = [
+        b.name for b, ok in zip(bodies, below, strict=True) if not ok and not np.all(np.asarray(b.joint.armature) > 0)
+    ]
     if idle:
         warnings.warn(
             f"{call}: nothing that hangs on {', '.join(map(repr, idle))} has inertia, so that the mass matrix is "
@@ -330,7 +334,10 @@ def _joints(moving: dict[str, _Body]) -> Joints:
         pitch=rows("pitch"),
         lower=flat([j.limits[0] for j in joints]),
         upper=flat([j.limits[1] for j in joints]),
-        **{w: flat([getattr(j, w) for j in joints]) for w in ("armature", "damping", "stiffness", "rest", "effort", "friction")},
+        **{
+            w: flat([getattr(j, w) for j in joints])
+            for w in ("armature", "damping", "stiffness", "rest", "effort", "friction")
+        },
     )
 
 
@@ -343,6 +350,8 @@ def _actuation(call: str, topology: Topology, actuators) -> jax.Array:
             raise ValueError(f"{call}: actuator {name!r}: {error}") from None
         nv = topology.kinds[body].nv
         if gear.shape not in ((), (nv,)) or (gear.shape == () and nv != 1):
-            raise ValueError(f"{call}: actuator {name!r}: `gear` has shape {gear.shape}; joint {joint!r} takes ({nv},).")
+            raise ValueError(
+                f"{call}: actuator {name!r}: `gear` has shape {gear.shape}; joint {joint!r} takes ({nv},)."
+            )
         out[topology.v_slice(body), k] = gear
     return _floats(out)

@@ -15,9 +15,7 @@ def mm(a, b):
 
 def mmt(a, b):
     """A Bᵀ."""
-    return (
-        a[:, 0, None] * b[None, :, 0] + a[:, 1, None] * b[None, :, 1] + a[:, 2, None] * b[None, :, 2]
-    )
+    return a[:, 0, None] * b[None, :, 0] + a[:, 1, None] * b[None, :, 1] + a[:, 2, None] * b[None, :, 2]
 
 
 def mtm(a, b):
@@ -42,9 +40,7 @@ def dot(x, y):
 
 def cross(x, y):
     """x × y."""
-    return jnp.stack(
-        [x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]]
-    )
+    return jnp.stack([x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]])
 
 
 def outer(x, y):

@@ -34,9 +34,7 @@ class Transform(eqx.Module):
     def __check_init__(self):
         r, t = np.shape(self.rotation), np.shape(self.translation)
         if r[-2:] != (3, 3) or t[-1:] != (3,) or r[:-2] != t[:-1]:
-            raise ValueError(
-                f"`Transform` takes `rotation` (..., 3, 3) and `translation` (..., 3); got {r} and {t}."
-            )
+            raise ValueError(f"`Transform` takes `rotation` (..., 3, 3) and `translation` (..., 3); got {r} and {t}.")
 
     @staticmethod
     def identity() -> "Transform":

@@ -274,8 +274,10 @@ class Factor(eqx.Module):
             xs = [None] * len(columns)
             for c in reversed(range(len(columns))):
                 e = columns[c]
-                x = _pivot(u[c], e.Dinv, e.Un, e.Uf, w, l) if tied is None else _pivot_ties(
-                    u[c], e.Dinv, e.Un, e.Uf, w, l, *e.V, *tied
+                x = (
+                    _pivot(u[c], e.Dinv, e.Un, e.Uf, w, l)
+                    if tied is None
+                    else _pivot_ties(u[c], e.Dinv, e.Un, e.Uf, w, l, *e.V, *tied)
                 )
                 w, l = steps(group.kind, c).motion(joints.par, joints.q, x, w, l)
                 xs[c] = x

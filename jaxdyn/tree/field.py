@@ -30,6 +30,12 @@ class Field:
         for column, node in enumerate(nodes):
             self._parts.setdefault(node, []).append((len(self._arrays) - 1, column))
 
+    def replace(self, nodes: Sequence[Hashable], value: Any) -> None:
+        """Forget what the nodes had, and give them the columns of `value`."""
+        for node in nodes:
+            self._parts[node] = []
+        self.add(nodes, value)
+
     def get(self, nodes: Sequence[Hashable]) -> Any:
         """The values of `nodes` side by side, zero for a node without any; None when no node has one."""
         views = [self._parts.get(n, []) for n in nodes]

@@ -48,11 +48,11 @@ def up(
     return out
 
 
-def each(groups: Sequence[Group], step: Callable[..., Any], fields: Mapping[str, Field], *inputs: Sequence[Any]) -> list[Any]:
+def each(
+    groups: Sequence[Group], step: Callable[..., Any], fields: Mapping[str, Field], *inputs: Sequence[Any]
+) -> list[Any]:
     """No recursion: ``step(group, own, *inputs_of_the_group)`` for every group, with `own` as in `up`."""
-    return [
-        step(group, _Lazy(fields, group.nodes), *xs) for group, *xs in zip(groups, *inputs, strict=True)
-    ]
+    return [step(group, _Lazy(fields, group.nodes), *xs) for group, *xs in zip(groups, *inputs, strict=True)]
 
 
 class _Lazy(Mapping):

@@ -1,0 +1,66 @@
+"""The damped factor: M + μ JᵀJ, eliminated body by body, and the weight μ."""
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.kernel import kernel
+from ..spatial.small import eye, skew
+from ..tree.elimination import Articulated, Factor, factorise
+from ..tree.field import Field
+from ..tree.sweep import each
+from .problem import Problem
+
+
+@kernel
+def _rigid(mass, first, second):
+    return second, skew(first), mass * eye(first)
+
+
+@kernel
+def _tie_own(mu, ang, lin):
+    """μ KᵀK as (A, C, M)."""
+    return tuple(mu * (x[:, :, None] * y[:, None]).sum(0) for x, y in ((ang, ang), (ang, lin), (lin, lin)))
+
+
+@kernel
+def _tie_pair(mu, a, b, c, d):
+    return tuple(mu * (x[:, :, None] * y[:, None]).sum(0) for x, y in ((a, c), (a, d), (b, c), (b, d)))
+
+
+def automatic_weight(problem: Problem) -> Array:
+    """μ (lanes,) from the precision and the size of the inertia: so large that a step gains several digits, so
+    small that μ JᵀJ leaves those of M. Measured on the benchmark systems: `docs/algorithms/lcaba.md`."""
+    return _digits(problem, 3e3, 1e7) * _mean_mass(problem)
+
+
+def _digits(problem: Problem, single: float, double: float) -> float:
+    return double if problem.q.dtype == jnp.float64 else single
+
+
+def _mean_mass(problem: Problem) -> Array:
+    return jnp.maximum(problem.model.bodies.mass.mean(0), 1e-3)
+
+
+def farthest(problem: Problem, mu: Array) -> Array:
+    """The longest conjugate step: an eigenvalue w of J M⁻¹ Jᵀ calls for 1 / (μ w), and what is smaller than
+    about 1e-12 (single precision: 1e-5) of the largest counts as zero."""
+    return jnp.maximum(_digits(problem, 1e5, 1e12) * _mean_mass(problem) / mu, 1)
+
+
+def penalised(problem: Problem, mu: Array) -> Factor:
+    """The factor of M + μ JᵀJ; `mu` is (lanes,) or (1,)."""
+    own, ties = Field(), Field()
+    each(
+        problem.groups,
+        lambda g, _, link: own.add(g.nodes, _rigid(link.mass, link.first, link.second)),
+        {},
+        problem.links,
+    )
+    for bundle, e in zip(problem.bundles, problem.evaluated, strict=True):
+        K = e.rows.K
+        for s, slot in enumerate(bundle.slots):
+            own.add(slot, _tie_own(mu, *K[s]))
+            for t in range(s + 1, len(K)):
+                pairs = list(zip(slot, bundle.slots[t], strict=True))
+                ties.add(pairs, _tie_pair(mu, *K[s], *K[t]))
+    return factorise(problem.groups, problem.joints, Articulated(own, ties))

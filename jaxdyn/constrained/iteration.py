@@ -1,0 +1,74 @@
+"""Pieces that the iterations share: when they stop, conjugate steps, sizes per lane."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.kernel import kernel
+
+
+class Stop(NamedTuple):
+    """When to stop: the estimated relative error of the accelerations, and the most damped solves. `unrolled`
+    makes all of them, as plain steps in a loop that reverse differentiation can go through."""
+
+    tol: float
+    max_steps: int
+    unrolled: bool = False
+
+
+def loop(active, step, state, stop: Stop):
+    """Repeat `step` while some lane of ``active(state)`` goes on."""
+    if stop.max_steps == 1:
+        return step(state)
+    if stop.unrolled:
+        return jax.lax.scan(lambda s, _: (step(s), None), state, length=stop.max_steps)[0]
+    go_on = lambda s: active(s[0]).any() & (s[1] < stop.max_steps)  # noqa: E731
+    return jax.lax.while_loop(go_on, lambda s: (step(s[0]), s[1] + 1), (state, 0))[0]
+
+
+def conjugate(slow, direction, image, last_direction, last_image, residual, far):
+    """One step of the conjugate residual method: the direction with an image orthogonal to the last one's, and how
+    far to go along it to make the residual smallest. Plain steps (as they are, and 1) where convergence is
+    fast, where the residual is not one that the direction can take away (conflicting rows, rounding), and where
+    the way would be longer than `far`: there the rows are as good as redundant."""
+    back = jnp.where(slow, -ratio_of(inner(image, last_image), inner(last_image, last_image)), 0)
+    turned, turned_image = advance(direction, last_direction, back), advance(image, last_image, back)
+    along, square = inner(residual, turned_image), inner(turned_image, turned_image)
+    size = ratio_of(along, square)
+    useful = slow & (size > 1) & (size < far) & (along * along > 0.1 * square * inner(residual, residual))
+    choose = lambda new, old: jnp.where(useful, new, old)  # noqa: E731
+    return (
+        jax.tree.map(choose, turned, direction),
+        jax.tree.map(choose, turned_image, image),
+        jnp.where(useful, size, 1),
+    )
+
+
+def advance(at, direction, size):
+    return jax.tree.map(lambda x, d: x + size * d, at, direction)
+
+
+def inner(x: Sequence[Array], y: Sequence[Array]) -> Array:
+    """Per lane, the inner product of two vectors of rows."""
+    return sum((a * b).sum((0, 1)) for a, b in zip(x, y, strict=True))
+
+
+def ratio_of(x, y):
+    return x / jnp.maximum(y, jnp.finfo(y.dtype).tiny)
+
+
+@kernel
+def _largest(parts):
+    return jnp.stack([jnp.abs(x).max((0, 1)) for x in parts]).max(0)
+
+
+def largest_of(parts: Sequence[Array]) -> Array:
+    """Largest magnitude per lane; NaN where there is one."""
+    return _largest(list(parts))
+
+
+def widen(x: Array, lanes: int) -> Array:
+    return jnp.broadcast_to(x, (*x.shape[:-1], lanes)) if x.shape[-1] < lanes else x
