@@ -15,8 +15,9 @@ ROBOTS = Path(str(distribution("example-robot-data").locate_file("cmeel.prefix/s
 
 def link(name, mass=1.0, com=(0.1, 0.0, 0.2), inertia=(0.01, 0.02, 0.015), inner=""):
     """A `<link>` with an inertial."""
+    moments = f'ixx="{inertia[0]}" iyy="{inertia[1]}" izz="{inertia[2]}" ixy="0" ixz="0" iyz="0"'
     return f"""<link name="{name}"><inertial><origin xyz="{" ".join(map(str, com))}"/><mass value="{mass}"/>
-      <inertia ixx="{inertia[0]}" iyy="{inertia[1]}" izz="{inertia[2]}" ixy="0" ixz="0" iyz="0"/></inertial>{inner}</link>"""
+      <inertia {moments}/></inertial>{inner}</link>"""
 
 
 def joint(name, parent, child, kind="revolute", xyz="0 0 0.3", axis="0 1 0", inner="", attributes=""):

@@ -54,7 +54,9 @@ def test_pinocchios_dynamics(pair):
     T = np.array(jax.jacobian(lambda u: interop.to_pinocchio(model, other, jd.State(state.q, u))[1])(state.v))
     ours = np.array(state.q), np.array(state.v)
     np.testing.assert_allclose(oracle.mass_matrix(model, ours[0]), T.T @ M @ T, atol=1e-12)
-    np.testing.assert_allclose(oracle.kinetic_energy(model, *ours), pin.computeKineticEnergy(other, data, q, v), rtol=1e-12)
+    np.testing.assert_allclose(
+        oracle.kinetic_energy(model, *ours), pin.computeKineticEnergy(other, data, q, v), rtol=1e-12
+    )
     # but for the plane, whose axes turn, T is the permutation
     order = interop.pinocchio_velocity_order(model, other)
     keep = [k for k in range(model.nv) if not model.v_slice("skate").start <= k < model.v_slice("skate").stop]
@@ -147,5 +149,7 @@ def test_brax_orders_links_as_it_likes():
     spec = jd.ModelSpec()
     for n in "ab":
         spec.add_body(n, "world", jd.Revolute(f"j{n}"), inertia=jd.Inertia(1.0, (0, 0, 1.0)))
-    state = interop.from_brax(spec.build(), SimpleNamespace(link_names=["b", "a"], link_types="11"), np.array([1.0, 2.0]))
+    state = interop.from_brax(
+        spec.build(), SimpleNamespace(link_names=["b", "a"], link_types="11"), np.array([1.0, 2.0])
+    )
     np.testing.assert_allclose(state.q, [2, 1])

@@ -128,7 +128,8 @@ def test_equalities_span_mujocos_rows_and_close_where_they_do(name):
 
 
 ACTUATORS = """<tendon><fixed name="cord"><joint joint="hip" coef="1"/><joint joint="slide" coef="2"/></fixed></tendon>
-<actuator><motor name="m" joint="hip" gear="3"/><general name="g" joint="slide" gainprm="5"/><motor name="thrust" site="top" gear="0 0 1 0 0 .1"/>
+<actuator><motor name="m" joint="hip" gear="3"/><general name="g" joint="slide" gainprm="5"/>
+<motor name="thrust" site="top" gear="0 0 1 0 0 .1"/>
 <motor name="twist" joint="ball" gear="1 2 3"/><position name="servo" joint="x" kp="10"/></actuator>"""
 
 
@@ -163,7 +164,11 @@ def test_actuators_that_have_no_single_gear():
 def test_what_is_not_modelled_is_told():
     extra = """<tendon><fixed name="spring" stiffness="3"><joint joint="hip" coef="1"/></fixed></tendon>
       <equality><connect name="off" body1="cart" anchor="0 0 0" active="false"/></equality>"""
-    text = TREE.format(extra).replace('gravity="0.3 0.2 -9.5"', 'density="1.2"').replace('name="shoe"', 'name="shoe" gravcomp="1"')
+    text = (
+        TREE.format(extra)
+        .replace('gravity="0.3 0.2 -9.5"', 'density="1.2"')
+        .replace('name="shoe"', 'name="shoe" gravcomp="1"')
+    )
     with pytest.warns(jd.ModelWarning) as told:
         model = load(text)
     text = " ".join(str(w.message) for w in told)
@@ -173,7 +178,8 @@ def test_what_is_not_modelled_is_told():
 
 
 def test_floating():
-    text = '<mujoco><worldbody><body name="{}" pos="0 0 1">{}<geom size=".1" mass="1"/><body name="b"><joint name="j"/><geom size=".1" mass="1"/></body></body></worldbody></mujoco>'
+    text = """<mujoco><worldbody><body name="{}" pos="0 0 1">{}<geom size=".1" mass="1"/>
+      <body name="b"><joint name="j"/><geom size=".1" mass="1"/></body></body></worldbody></mujoco>"""
     free, still = text.format("a", "<freejoint/>"), text.format("a", "")
     assert load(free).joint_names == ("root_joint", "j") == load(free, floating=True).joint_names
     assert load(free, floating=False).joint_names == ("j",)
@@ -185,13 +191,15 @@ def test_floating():
 
 
 def test_unnamed_bodies_and_joints():
-    text = '<mujoco><worldbody><body><joint/><joint axis="0 1 0"/><geom size=".1"/><body><joint/><geom size=".1"/></body></body></worldbody></mujoco>'
+    text = """<mujoco><worldbody><body><joint/><joint axis="0 1 0"/><geom size=".1"/>
+      <body><joint/><geom size=".1"/></body></body></worldbody></mujoco>"""
     model = load(text)
     assert model.nv == 3 and len({*model.joint_names, *model.body_names}) == 6
 
 
 MESHES = """<mujoco><asset><mesh name="shape" file="gone.stl"/><texture name="t" type="2d" file="gone.png"/>
-<material name="m" texture="t"/></asset><worldbody><body name="a"><joint name="j"/>{}<geom type="mesh" mesh="shape" material="m"/></body>
+<material name="m" texture="t"/></asset><worldbody><body name="a"><joint name="j"/>{}
+<geom type="mesh" mesh="shape" material="m"/></body>
 </worldbody></mujoco>"""
 
 
@@ -207,7 +215,9 @@ def test_missing_meshes(tmp_path):
 
 
 def test_files_and_includes(tmp_path):
-    (tmp_path / "part.xml").write_text('<mujocoinclude><body name="a"><joint name="j"/><geom size=".1"/></body></mujocoinclude>')
+    (tmp_path / "part.xml").write_text(
+        '<mujocoinclude><body name="a"><joint name="j"/><geom size=".1"/></body></mujocoinclude>'
+    )
     file = tmp_path / "robot.xml"
     file.write_text('<mujoco><worldbody><include file="part.xml"/></worldbody></mujoco>')
     model = load(file)

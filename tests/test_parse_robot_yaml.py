@@ -43,7 +43,10 @@ def test_a_pair_of_frames(folder, kind, constraint):
     if kind == "3d":
         q, error = closed(model, [0.8, -0.5, 1.2])
         assert error < 1e-11
-        ends = [np.array(oracle.attached(oracle.read(model), oracle.body_frames(oracle.read(model), q), n).p) for n in ("end2", "end3")]
+        ends = [
+            np.array(oracle.attached(oracle.read(model), oracle.body_frames(oracle.read(model), q), n).p)
+            for n in ("end2", "end3")
+        ]
         np.testing.assert_allclose(*ends, atol=1e-11)
 
 
@@ -93,7 +96,9 @@ def test_fixed_joints(folder):
 
 def test_a_urdf_plus_keeps_its_loops(folder):
     file = folder / "robot.urdf"
-    gear = '<coupling name="gear"><predecessor link="bar1"/><successor link="bar3"/><ratio value="2"/></coupling></robot>'
+    gear = (
+        '<coupling name="gear"><predecessor link="bar1"/><successor link="bar3"/><ratio value="2"/></coupling></robot>'
+    )
     file.write_text(file.read_text().replace("</robot>", gear))
     assert [c.name for c in load(write(folder, CLOSED.format("6d"))).constraints] == ["gear", "end2/end3"]
 

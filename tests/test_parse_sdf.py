@@ -8,7 +8,8 @@ from parse_help import ROBOTS, closed, quiet
 import jaxdyn as jd
 from jaxdyn.parse.load import load
 
-INERTIAL = """<inertial><mass>{}</mass><pose>0.1 0 0.05 0 0 0</pose><inertia><ixx>0.01</ixx><iyy>0.02</iyy><izz>0.015</izz>
+INERTIAL = """<inertial><mass>{}</mass><pose>0.1 0 0.05 0 0 0</pose>
+  <inertia><ixx>0.01</ixx><iyy>0.02</iyy><izz>0.015</izz>
   <ixy>0</ixy><ixz>0</ixz><iyz>0</iyz></inertia></inertial>"""
 
 
@@ -89,16 +90,23 @@ def test_poses_relative_to_others():
     assert set(model.frame_names) == {"turned", "far"}
 
 
-@pytest.mark.parametrize(("version", "flag", "turned"), [("1.4", "", True), ("1.5", "", False), ("1.6", "1", True), ("1.6", "0", False)])
+@pytest.mark.parametrize(
+    ("version", "flag", "turned"), [("1.4", "", True), ("1.5", "", False), ("1.6", "1", True), ("1.6", "0", False)]
+)
 def test_the_frame_of_an_axis(version, flag, turned):
     inner = f"<use_parent_model_frame>{flag}</use_parent_model_frame>" if flag else ""
-    text = sdf(link("rod", f"0 0 0 0 0 {np.pi / 2}"), joint("pin", "world", "rod", inner=axis("1 0 0", inner)), version=version)
+    text = sdf(
+        link("rod", f"0 0 0 0 0 {np.pi / 2}"), joint("pin", "world", "rod", inner=axis("1 0 0", inner)), version=version
+    )
     np.testing.assert_allclose(load(text).joints.axis[0], [0, -1, 0] if turned else [1, 0, 0], atol=1e-15)
 
 
 def test_degrees_and_quaternions():
     c = np.cos(np.pi / 4)
-    for pose in ('<pose degrees="true">0 0 0 0 0 90</pose>', f'<pose rotation_format="quat_xyzw">0 0 0 0 0 {c} {c}</pose>'):
+    for pose in (
+        '<pose degrees="true">0 0 0 0 0 90</pose>',
+        f'<pose rotation_format="quat_xyzw">0 0 0 0 0 {c} {c}</pose>',
+    ):
         model = load(sdf(link("rod").replace("<pose>0 0 0 0 0 0</pose>", pose, 1), joint("pin", "world", "rod")))
         np.testing.assert_allclose(model.bodies.placement.rotation[0], [[0, -1, 0], [1, 0, 0], [0, 0, 1]], atol=1e-15)
 
@@ -146,14 +154,27 @@ def test_a_joint_whose_child_has_a_parent_closes_a_loop():
     assert np.linalg.matrix_rank(oracle.constraint_jacobian(model, q), tol=1e-9) == 2
 
 
-CUT = [("ball", jd.Point), ("revolute", jd.Hinge), ("continuous", jd.Hinge), ("prismatic", jd.Slider), ("fixed", jd.Weld)]
+CUT = [
+    ("ball", jd.Point),
+    ("revolute", jd.Hinge),
+    ("continuous", jd.Hinge),
+    ("prismatic", jd.Slider),
+    ("fixed", jd.Weld),
+]
 
 
 @pytest.mark.parametrize(("kind", "constraint"), CUT)
 def test_what_stands_for_a_joint_that_is_cut(kind, constraint):
-    text = four_bar(kinds=("revolute", "revolute", "revolute", kind)) if kind != "fixed" else four_bar(kinds=("fixed", "fixed", "fixed", "fixed"))
+    text = (
+        four_bar(kinds=("revolute", "revolute", "revolute", kind))
+        if kind != "fixed"
+        else four_bar(kinds=("fixed", "fixed", "fixed", "fixed"))
+    )
     if kind == "fixed":
-        with pytest.warns(jd.ModelWarning, match="fixed to each other already: 'jd'"), pytest.raises(ValueError, match="no joint moves"):
+        with (
+            pytest.warns(jd.ModelWarning, match="fixed to each other already: 'jd'"),
+            pytest.raises(ValueError, match="no joint moves"),
+        ):
             load(text)
         # a fixed joint is kept and one that moves is cut
         model = load(four_bar(kinds=("revolute", "revolute", "revolute", "fixed")))
@@ -245,11 +266,14 @@ def test_mimic():
     parts = [link("a"), link("b"), joint("j1", "world", "a"), joint("j2", "a", "b", inner=axis(inner=mimic))]
     model = load(sdf(*parts, version="1.11"))
     assert [c.name for c in model.constraints] == ["j2_mimic"] and model.actuator_names == ("j1",)
-    np.testing.assert_allclose(oracle.constraint_residual(model, np.array([0.3, 2 * (0.3 - 0.05) + 0.1])), 0, atol=1e-15)
+    np.testing.assert_allclose(
+        oracle.constraint_residual(model, np.array([0.3, 2 * (0.3 - 0.05) + 0.1])), 0, atol=1e-15
+    )
 
 
 def test_nested_models():
-    inner = f'<model name="hand"><pose>0 0 1 0 0 0</pose>{link("palm")}{link("finger")}{joint("f", "palm", "finger")}</model>'
+    parts = link("palm") + link("finger") + joint("f", "palm", "finger")
+    inner = f'<model name="hand"><pose>0 0 1 0 0 0</pose>{parts}</model>'
     model = load(sdf(link("arm"), joint("w", "world", "arm"), inner, joint("wrist", "arm", "hand::palm", "fixed")))
     assert model.body_names == ("arm", "hand::finger") and model.joint_names == ("w", "hand::f")
     np.testing.assert_allclose(model.bodies.placement.translation[1], [0, 0, 1])
@@ -293,7 +317,13 @@ def test_cassie():
     with pytest.warns(jd.ModelWarning, match="'right-achilles-spring-joint', 'left-achilles-spring-joint'"):
         model = load(CASSIE / "cassie_v2.sdf")
     assert (model.nb, model.nq, model.nv) == (23, 35, 32)
-    assert model.joint_names[:5] == ("root_joint", "left-roll-op", "left-yaw-op", "left-pitch-op", "left-pitch-rod-joint")
+    assert model.joint_names[:5] == (
+        "root_joint",
+        "left-roll-op",
+        "left-yaw-op",
+        "left-pitch-op",
+        "left-pitch-rod-joint",
+    )
     parents = {n: model.topology.parents[k] for k, n in enumerate(model.body_names)}
     assert model.body_names[parents["left-achilles-rod"]] == "left-hip-pitch"
     assert {c.name: type(c) for c in model.constraints} == {
@@ -309,7 +339,9 @@ def test_cassie():
 
 def test_a_hinge_that_does_not_lean_stays_a_hinge():
     """A rod with a ball at one end and a hinge at the other in a truly spatial loop."""
-    text = four_bar(kinds=("revolute", "revolute", "ball", "revolute"), inner=[axis("1 0 0"), axis("0 1 1"), None, axis("0 1 0")])
+    text = four_bar(
+        kinds=("revolute", "revolute", "ball", "revolute"), inner=[axis("1 0 0"), axis("0 1 1"), None, axis("0 1 0")]
+    )
     assert [type(c) for c in load(text).constraints] == [jd.Hinge]
     plane = four_bar(kinds=("revolute", "revolute", "ball", "revolute"))
     assert [type(c) for c in load(plane).constraints] == [jd.Hinge]

@@ -60,7 +60,9 @@ def test_the_inertia_is_turned_into_the_links_axes():
 
 def test_fixed_links_merge_and_stay_as_frames():
     tool = joint("tool_joint", "l2", "tool", "fixed", xyz="0 0 0.5")
-    model = load(urdf(*map(link, ("base", "l1", "l2", "tool")), joint("j1", "base", "l1"), joint("j2", "l1", "l2"), tool))
+    model = load(
+        urdf(*map(link, ("base", "l1", "l2", "tool")), joint("j1", "base", "l1"), joint("j2", "l1", "l2"), tool)
+    )
     assert model.body_names == ("l1", "l2")
     assert model.frame_names == ("base", "tool")
     np.testing.assert_allclose(model.bodies.mass, [1, 2])
@@ -92,7 +94,9 @@ def test_the_default_axis_is_x():
 
 def test_damping_friction_and_unstated_limits():
     dynamics = '<dynamics damping="0.5" friction="0.2"/>'
-    text = urdf(link("base"), link("l1"), joint("j1", "base", "l1", inner=dynamics)).replace('lower="-1" upper="2" ', "")
+    text = urdf(link("base"), link("l1"), joint("j1", "base", "l1", inner=dynamics)).replace(
+        'lower="-1" upper="2" ', ""
+    )
     model = load(text)
     assert model.joints.damping[0] == 0.5 and model.joints.friction[0] == 0.2
     assert np.isinf(model.joints.lower[0]) and np.isinf(model.joints.upper[0])
@@ -100,7 +104,9 @@ def test_damping_friction_and_unstated_limits():
 
 @pytest.mark.filterwarnings("ignore::jaxdyn.ModelWarning")
 def test_springs_of_gazebo(recwarn):
-    spring = '<gazebo reference="j1"><springStiffness>7</springStiffness><springReference>0.3</springReference></gazebo>'
+    spring = (
+        '<gazebo reference="j1"><springStiffness>7</springStiffness><springReference>0.3</springReference></gazebo>'
+    )
     model = load(arm(spring))
     assert model.joints.stiffness[0] == 7 and model.joints.rest[0] == 0.3
 
@@ -136,7 +142,9 @@ def test_mimic_is_a_coupling():
 
 
 def test_mimic_without_numbers_follows_one_to_one():
-    text = urdf(*map(link, ("base", "a", "b")), joint("j1", "base", "a"), joint("j2", "a", "b", inner='<mimic joint="j1"/>'))
+    text = urdf(
+        *map(link, ("base", "a", "b")), joint("j1", "base", "a"), joint("j2", "a", "b", inner='<mimic joint="j1"/>')
+    )
     np.testing.assert_allclose(oracle.constraint_residual(load(text), np.array([0.4, 0.4])), 0, atol=1e-15)
 
 
@@ -160,7 +168,8 @@ def test_transmissions():
 
 
 def test_transmission_in_the_old_form():
-    stated = '<transmission name="t" type="x"><actuator name="m"/><joint name="j1"/><mechanicalReduction>-3</mechanicalReduction></transmission>'
+    stated = """<transmission name="t" type="x"><actuator name="m"/><joint name="j1"/>
+      <mechanicalReduction>-3</mechanicalReduction></transmission>"""
     model = load(arm(stated))
     np.testing.assert_array_equal(model.actuation, [[-3], [0]])
 
@@ -175,7 +184,8 @@ def test_a_differential_drives_its_joints_each_by_itself(recwarn):
 
 
 def test_ros2_control():
-    stated = '<ros2_control name="c" type="system"><joint name="j2"><command_interface name="effort"/></joint><joint name="j1"/></ros2_control>'
+    stated = """<ros2_control name="c" type="system"><joint name="j2"><command_interface name="effort"/></joint>
+      <joint name="j1"/></ros2_control>"""
     assert load(arm(stated)).actuator_names == ("j2",)
 
 
@@ -201,7 +211,13 @@ def test_floating_base():
 
 
 def test_the_files_own_floating_joint():
-    text = urdf(link("ground"), link("torso"), link("leg"), joint("fly", "ground", "torso", "floating"), joint("hip", "torso", "leg"))
+    text = urdf(
+        link("ground"),
+        link("torso"),
+        link("leg"),
+        joint("fly", "ground", "torso", "floating"),
+        joint("hip", "torso", "leg"),
+    )
     for floating in (None, True):
         assert load(text, floating=floating).joint_names == ("fly", "hip")
     assert load(text, floating=False).joint_names == ("hip",)
@@ -218,7 +234,9 @@ def test_a_root_called_world_is_the_world(recwarn):
 
 def test_massless_links_are_kept(recwarn):
     with pytest.warns(jd.ModelWarning, match="'tip'"):
-        model = load(urdf(link("base"), link("a"), '<link name="tip"/>', joint("j1", "base", "a"), joint("j2", "a", "tip")))
+        model = load(
+            urdf(link("base"), link("a"), '<link name="tip"/>', joint("j1", "base", "a"), joint("j2", "a", "tip"))
+        )
     assert model.bodies.mass[1] == 0
     recwarn.clear()
 
@@ -230,7 +248,10 @@ def test_massless_links_are_kept(recwarn):
 def test_inertias_that_no_body_has_are_told_and_used(inertia, words, recwarn):
     text = urdf(link("base"), link("odd", inertia=inertia[:3]), joint("j1", "base", "odd"))
     if len(inertia) > 3:
-        text = text.replace('<mass value="1.0"/>\n      <inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0"', '<mass value="1.0"/><inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0.02"')
+        text = text.replace(
+            '<mass value="1.0"/>\n      <inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0"',
+            '<mass value="1.0"/><inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0.02"',
+        )
     with pytest.warns(jd.ModelWarning, match=rf"'odd'.*{words}"):
         model = load(text)
     expected = np.diag(inertia[:3])
@@ -274,7 +295,10 @@ def test_sources(tmp_path):
 
 def test_namespaces_and_comments_are_no_obstacle():
     text = arm('<gazebo reference="l1"><sensor:camera xmlns:sensor="http://x"/></gazebo>', "<!-- a comment -->")
-    assert load(text.replace("<robot ", '<robot xmlns="http://www.ros.org" xmlns:xacro="http://ros.org/wiki/xacro" ')).nv == 2
+    assert (
+        load(text.replace("<robot ", '<robot xmlns="http://www.ros.org" xmlns:xacro="http://ros.org/wiki/xacro" ')).nv
+        == 2
+    )
 
 
 def test_load_spec_can_be_changed_before_it_is_built():

@@ -49,7 +49,14 @@ def test_a_four_bar_linkage():
 
 @pytest.mark.parametrize(
     ("kind", "rows", "freedoms"),
-    [("revolute", 5, 1), ("continuous", 5, 1), ("prismatic", 5, 1), ("fixed", 6, 0), ("spherical", 3, 3), ("cylindrical", 4, 2)],
+    [
+        ("revolute", 5, 1),
+        ("continuous", 5, 1),
+        ("prismatic", 5, 1),
+        ("fixed", 6, 0),
+        ("spherical", 3, 3),
+        ("cylindrical", 4, 2),
+    ],
 )
 def test_kinds_of_loops(kind, rows, freedoms):
     model = load(bars(loop(kind)))
@@ -117,7 +124,10 @@ def test_capitals_are_read():
 def test_loops_between_links_that_merge():
     text = bars(link("tip"), joint("tip_joint", "bar2", "tip", "fixed", xyz="1 0 0").replace('rpy="0.1 0.2 0.3"', ""))
     ends = loop(ends=("tip", "bar3")).replace('<origin xyz="1 0 0"/>', "")
-    merged, whole = load(text.replace("</robot>", ends + "</robot>")), load(text.replace("</robot>", loop() + "</robot>"))
+    merged, whole = (
+        load(text.replace("</robot>", ends + "</robot>")),
+        load(text.replace("</robot>", loop() + "</robot>")),
+    )
     q = np.array([0.5, -0.2, 0.8])
     residuals = [oracle.constraint_residual(m, q) for m in (merged, whole)]
     np.testing.assert_allclose(*residuals, atol=1e-14)

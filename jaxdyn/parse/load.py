@@ -33,7 +33,12 @@ def load(source: str | os.PathLike, *, floating: bool | None = None, name: str |
     model = jd.load("cassie.sdf")
     ```
     """
-    return load_spec(source, floating=floating, name=name).build()
+    spec = load_spec(source, floating=floating, name=name)
+    try:
+        return spec.build()
+    except ValueError as error:
+        origin = "text" if isinstance(source, str) and "<" in source else Path(source).name
+        raise ValueError(f"`load`: {origin}: {error}") from error
 
 
 def load_spec(source: str | os.PathLike, *, floating: bool | None = None, name: str | None = None) -> ModelSpec:

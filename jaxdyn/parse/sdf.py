@@ -4,7 +4,7 @@
 | --- | --- |
 | `<link>` | a body, its frame the joint's; ``<link>_origin`` is the link's own frame where that differs |
 | `<joint>` kept in the tree | a joint of its name, with `<limit>`, damping, friction and spring |
-| `<joint>` cut | a constraint of its name: `Point` for ball, `Hinge` for revolute, `Slider` for prismatic, `Weld` for fixed |
+| `<joint>` cut | a constraint of its name: ball `Point`, revolute `Hinge`, prismatic `Slider`, fixed `Weld` |
 | `<joint type="gearbox">`, `<mimic>` | a `Coupling` of the joint's name, ``<joint>_mimic`` |
 | no joint to the world, not static | a `Free` joint named ``root_joint``; its q is the link's pose in the world |
 

@@ -102,7 +102,8 @@ class Robot:
 def flatten(document: Document) -> Robot:
     """Read `<sdf>` with one `<model>`, or a `<world>` of models."""
     root = document.root
-    version = tuple(int(x) if x.isdigit() else 0 for x in root.get("version", "1.6").split("."))
+    parts = root.get("version", "1.7").split(".")
+    version = tuple(int(x) if x.isdecimal() else fail(root, f"`version` is {brief('.'.join(parts))}.") for x in parts)
     world = only(root, "world")
     holder = root if world is None else world
     models = holder.findall("model")

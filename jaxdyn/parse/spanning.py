@@ -1,5 +1,6 @@
 """Which joints of a mechanism with loops make its tree, and which are cut and become constraints."""
 
+import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
@@ -43,13 +44,22 @@ def spanning_tree(
     roots: dict[str, str] = {find("world"): "world"}
     for name in sorted(links, key=lambda n: n in is_child):
         roots.setdefault(find(name), name)
+    touching: dict[str, list[int]] = {}
+    for k in kept:
+        for name in ends(edges[k]):
+            touching.setdefault(name, []).append(k)
     there = {"world", *roots.values()}
-    tree, waiting = [], sorted(kept)
-    while waiting:
-        k = next(k for k in waiting if there & set(ends(edges[k])))
-        waiting.remove(k)
+    ready = sorted({k for name in there for k in touching.get(name, ())})
+    tree: list[tuple[Edge, bool]] = []
+    while ready:
+        k = heapq.heappop(ready)
         parent, child = ends(edges[k])
+        if parent in there and child in there:
+            continue
         tree.append((edges[k], parent not in there))
-        there |= {parent, child}
+        fresh = child if parent in there else parent
+        there.add(fresh)
+        for other in touching[fresh]:
+            heapq.heappush(ready, other)
     stands = [name for name in roots.values() if name != "world"]
     return Spanning(tree, [e for k, e in enumerate(edges) if k not in kept], stands)

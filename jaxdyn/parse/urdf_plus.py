@@ -72,7 +72,7 @@ def add_loop(spec: ModelSpec, element: Element, pair: tuple[str, str]) -> None:
     axis = only(element, "axis")
     direction = np.array([1.0, 0, 0]) if axis is None else vector(axis, "xyz", (1, 0, 0))
     if not direction.any():
-        fail(element, "the axis is zero.")
+        fail(axis, "the axis is zero.")
     build = CLOSURES[kind]
     if kind == "planar":
         # three points of the successor stay in the predecessor's plane: a planar joint

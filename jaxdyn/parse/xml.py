@@ -110,7 +110,10 @@ def parse(data: bytes | str, origin: str, folder: Path | None = None) -> Documen
     try:
         root = etree.fromstring(data, parser, base_url=str(folder / origin) if folder else origin)
     except etree.XMLSyntaxError as error:
-        raise ValueError(f"`load`: {origin}, line {error.lineno}: the XML cannot be read: {error.msg}") from None
+        told = re.sub(r",? line \d+, column \d+$", "", error.msg or "it is empty")
+        if "amplification" in told:
+            told = "it declares entities that grow without bound"
+        raise ValueError(f"`load`: {origin}, line {error.lineno}: the XML cannot be read: {told}.") from None
     doctype = root.getroottree().docinfo.internalDTD
     if doctype is not None:
         entities = [e.name for e in doctype.iterentities()]
@@ -124,7 +127,7 @@ def parse(data: bytes | str, origin: str, folder: Path | None = None) -> Documen
             space, tag = element.tag[1:].split("}", 1)
             if "xacro" in space:
                 element.tag = tag
-                fail(element, "the file holds xacro macros; run `xacro` on it first and load the result.")
+                fail(element, f"<xacro:{tag}> is a macro; run `xacro` on the file first and load the result.")
             element.tag = tag
     return Document(root, origin, folder, data)
 
