@@ -28,6 +28,7 @@ class Problem(NamedTuple):
     """Geometry of a configuration (and velocity): what the matrices M and J are made of."""
 
     model: Model
+    constraints: tuple[Constraint, ...]
     q: Array
     bundles: tuple[rw.Bundle, ...]
     evaluated: list[rw.Evaluated]
@@ -77,7 +78,7 @@ def problem_of(model: Model, constraints: Sequence[Constraint], q: Array, v: Arr
         strict=True,
     )
     joints = [Joints(link.par, x, armature, *pose) for link, x, armature, pose in parts]
-    return Problem(model, q, bundles, evaluated, groups, constants, joints, fields)
+    return Problem(model, tuple(constraints), q, bundles, evaluated, groups, constants, joints, fields)
 
 
 def start_of(problem: Problem, v: Array, tau: Array, external: Array | None) -> Start:

@@ -1,0 +1,34 @@
+"""`Auto`: the solver that suits the constraints."""
+
+from ..kinematics.rows import bundles_of, cliques_of
+from ..tree.plan import elimination
+from .base import Solver
+from .dense import Dense
+from .lcaba import ABA, LCABA
+
+#: more neighbours than this at once, and eliminating bodies costs more than whole matrices
+WIDEST = 12
+
+
+class Auto(Solver):
+    """`ABA` where nothing is constrained; `LCABA` where constraints tie bodies locally; `Dense` where one constraint
+    ties so many bodies (a centre of mass of a large robot) that eliminating them body by body costs more."""
+
+    def pick(self, topology, constraints) -> Solver:
+        """The solver for these constraints."""
+        if not constraints:
+            return ABA()
+        groups = elimination(topology, cliques_of(bundles_of(topology, constraints)))
+        widest = max(len(g.neighbours) for g in groups)
+        return LCABA() if widest <= WIDEST else Dense()
+
+    def unrolled(self):
+        return _UnrolledAuto()
+
+    def solve(self, problem, start, warm, multipliers):
+        return self.pick(problem.model.topology, problem.constraints).solve(problem, start, warm, multipliers)
+
+
+class _UnrolledAuto(Auto):
+    def pick(self, topology, constraints):
+        return Auto.pick(self, topology, constraints).unrolled()

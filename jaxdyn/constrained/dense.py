@@ -1,0 +1,59 @@
+"""`Dense`: the plain reference, by factorisations of whole matrices.
+
+With M = L Lᵀ and the singular values of J L⁻ᵀ = U Σ Vᵀ (a complete orthogonal decomposition, so that redundant
+rows are told from independent ones), y = L⁻¹ r1 and Uᵣ, Σᵣ, Vᵣ of the numerical rank,
+
+    λ = Uᵣ Σᵣ⁻² Uᵣᵀ (r2 − J L⁻ᵀ y),    q̈ = L⁻ᵀ (y + Vᵣ Σᵣ⁻¹ Uᵣᵀ (r2 − J L⁻ᵀ y)).
+"""
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jax.scipy.linalg import solve_triangular
+
+from ..dynamics.crba import mass_matrix
+from ..dynamics.jacobians import jacobian_of
+from ..kinematics import rows as rw
+from ..model.links import links, split_q
+from ..tree.plan import levels
+from .base import Solver
+from .iteration import widen
+from .problem import right_sides
+
+
+class Dense(Solver):
+    """Forward dynamics from the dense mass matrix and Jacobian: any constraints, O((nv + m)³).
+
+    **Arguments:** `rcond`, the ratio to the largest singular value below which a direction of the rows counts as
+    redundant. None: 1e-7 in double, 3e-4 in single precision.
+    """
+
+    rcond: float | None = eqx.field(static=True, default=None)
+
+    def solve(self, problem, start, warm, multipliers):
+        model, q = problem.model, problem.q
+        r1, rows = right_sides(problem, start)
+        lanes = max(x.shape[-1] for x in (q, r1, *rows, *jax.tree.leaves(problem.fields["E"].get((0,)))))
+        M = jnp.moveaxis(widen(mass_matrix(model, q), lanes), -1, 0)
+        L = jnp.linalg.cholesky(M)
+        y = solve_triangular(L, widen(r1, lanes).T[..., None], lower=True)
+        steps = jnp.ones((lanes,), jnp.int32)
+        if not rows:
+            qdd = solve_triangular(L, y, lower=True, trans=1)[..., 0].T
+            return qdd, jnp.zeros((0, lanes), qdd.dtype), steps
+        r2 = jnp.moveaxis(widen(rw.flatten(problem.bundles, rows), lanes), -1, 0)[..., None]
+        groups = levels(model.topology)
+        geometry = (problem.fields, links(model, groups), split_q(model.topology, q, groups))
+        J = jacobian_of(model, problem.constraints, q, problem.evaluated, *geometry)
+        A = solve_triangular(L, jnp.swapaxes(jnp.moveaxis(widen(J, lanes), -1, 0), 1, 2), lower=True)
+        A = jnp.swapaxes(A, 1, 2)
+        # a lane of NaN must not keep the decomposition of the others from converging
+        sound = jnp.isfinite(A).all((1, 2), keepdims=True)
+        U, s, Vt = jnp.linalg.svd(jnp.where(sound, A, 0), full_matrices=False)
+        rcond = self.rcond or (1e-7 if q.dtype == jnp.float64 else 3e-4)
+        keep = s > rcond * s.max(-1, keepdims=True)
+        inverse = jnp.where(keep, 1 / jnp.where(keep, s, 1), 0)[..., None]
+        part = inverse * (jnp.swapaxes(U, 1, 2) @ (r2 - A @ y))
+        lam = jnp.where(sound, U @ (inverse * part), jnp.nan)
+        qdd = solve_triangular(L, y + jnp.swapaxes(Vt, 1, 2) @ part, lower=True, trans=1)
+        return jnp.where(sound, qdd, jnp.nan)[..., 0].T, lam[..., 0].T, steps

@@ -1,0 +1,139 @@
+"""`forward_dynamics`: validation, derivatives and results around a solver."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike
+
+from ..engine.lanes import Function, call, laned
+from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype, rows_of
+from ..model.constraints import Constraint
+from ..model.model import Model
+from ..model.state import State
+from .auto import Auto
+from .base import Solver
+from .implicit import ForwardDynamics, residuals
+from .problem import problem_of, start_of
+from ..kinematics import rows as rw
+
+
+class Result(eqx.Enumeration):
+    """How a solve ended."""
+
+    successful = ""
+    max_steps_reached = "The solver made its `max_steps` before it reached `tol`. Raise `max_steps`, or leave `mu` automatic."
+    inconsistent_constraints = (
+        "The constraints contradict each other: the accelerations are those that violate them least. "
+        "Look for duplicated or conflicting rows with `jaxdyn check`."
+    )
+    not_finite = "The accelerations are not finite: an input was NaN or infinite, or the mass matrix is singular."
+    non_unit_quaternion = "A quaternion of the configuration is not of unit length."
+
+
+class Stats(eqx.Module):
+    """**Fields:** `iterations` (), the damped solves made; `residual_dynamics` () and `residual_constraint` (), the
+    largest entries of r1 = τ − h − M q̈ + Jᵀλ and r2 = a* − γ − J q̈ (N m or N; rad/s² or m/s²)."""
+
+    iterations: Array
+    residual_dynamics: Array
+    residual_constraint: Array
+
+
+class Solution(eqx.Module):
+    """**Fields:** `acceleration` (nv,); `multipliers` (m,), the minimum-norm ones; `result`, a `Result`; `stats`."""
+
+    acceleration: Array
+    multipliers: Array
+    result: Result
+    stats: Stats
+
+
+def _unrolled(solver, model, constraints, q, v, tau, external, warm):
+    problem = problem_of(model, constraints, q, v)
+    guess = None if warm is None or not constraints else rw.unflatten(problem.bundles, warm)
+    return solver.solve(problem, start_of(problem, v, tau, external), guess, True)
+
+
+def forward_dynamics(
+    model: Model,
+    state: State,
+    tau: ArrayLike,
+    *,
+    constraints: Sequence[Constraint] | None = None,
+    external: ArrayLike | None = None,
+    solver: Solver = Auto(),  # noqa: B008 - static
+    adjoint: Literal["implicit", "unrolled"] = "implicit",
+    warm_start: ArrayLike | None = None,
+    throw: bool = False,
+) -> Solution:
+    """Accelerations and constraint forces: M q̈ + h = τ + passive + external + Jᵀλ with J q̈ + γ = a*.
+
+    **Arguments:**
+
+    - `state`: q (nq,) and v (nv,). `tau`: generalised forces (nv,), N or N m.
+    - `constraints`: None for the model's own, else a tuple such as ``model.constraints + (jd.Point("foot"),)``.
+    - `external`: wrenches (nb, 6), force then torque, in body axes at the body's origin.
+    - `solver`: see "Choosing a solver". `adjoint`: "implicit" differentiates by the implicit function theorem, both
+      modes and any order; "unrolled" through the iterations.
+    - `warm_start`: multipliers (m,) to start from.
+    - `throw`: raise at run time unless the result is successful (under `eqx.filter_jit`).
+
+    **Returns** a `Solution`. Conflicting rows give the least-squares point, and `result` says so.
+
+    **Raises** `TypeError` and `ValueError` for wrong types, shapes, unknown bodies, and constraints that the
+    solver cannot treat.
+    """
+    name = "forward_dynamics"
+    model = check_model(name, model)
+    state = check_state(name, model, state)
+    tau = check_vector(name, "tau", tau, (model.nv,))
+    constraints = check_constraints(name, model, constraints)
+    m = rows_of(model, constraints)
+    if external is not None:
+        external = check_vector(name, "external", external, (model.nb, 6))
+    if warm_start is not None:
+        warm_start = check_vector(name, "warm_start", warm_start, (m,))
+    if not isinstance(solver, Solver):
+        raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `LCABA()`.")
+    if adjoint not in ("implicit", "unrolled"):
+        raise ValueError(f"`{name}`: `adjoint` is {adjoint!r}; choose 'implicit' or 'unrolled'.")
+    solver.check(f"`{name}`", model.topology, constraints)
+    args = common_dtype(model, constraints, state.q, state.v, tau, external, warm_start)
+    model, constraints, q, v, tau, external, warm_start = args
+    if adjoint == "implicit":
+        matrix = jax.tree.structure((model, constraints, q))
+        core_of = lambda tree: ForwardDynamics(solver, tree, matrix)  # noqa: E731
+    else:
+        core_of = lambda tree: Function(_unrolled, (solver.unrolled(),), tree)  # noqa: E731
+    qdd, lam, steps = call(core_of, *args)
+    result, stats = _report(solver, args, qdd, lam, steps)
+    if throw:
+        qdd = result.error_if(qdd, result != Result.successful)
+    return Solution(qdd, lam, result, stats)
+
+
+def _report(solver, args, qdd, lam, steps) -> tuple[Result, Stats]:
+    """What values tell. Nothing here is computed unless somebody reads it."""
+    model, constraints, q, v, tau, external, _ = jax.lax.stop_gradient(args)
+    qdd, lam = jax.lax.stop_gradient((qdd, lam))
+    r1, r2 = laned(residuals)(model, constraints, q, v, tau, external, qdd, lam)
+    largest = lambda x: jnp.abs(x).max(initial=0.0)  # noqa: E731
+    one = largest(r1), largest(r2)
+    loose = 1e-6 if q.dtype == jnp.float64 else 1e-2
+    force = 1 + largest(tau) + largest(lam) + largest(qdd)
+    result = Result.where(one[1] > loose * (1 + largest(qdd)), Result.inconsistent_constraints, Result.successful)
+    most, tol = getattr(solver, "max_steps", None), getattr(solver, "tol", None)
+    if most is not None and tol != 0.0 and constraints:
+        failed = (steps >= most) & ((one[0] > loose * force) | (one[1] > loose * (1 + largest(qdd))))
+        result = Result.where(failed, Result.max_steps_reached, result)
+    starts = [s.stop - 4 for s in map(model.topology.q_slice, range(model.nb)) if s.stop - s.start in (4, 7)]
+    if starts:
+        lengths = jnp.stack([jnp.sum(q[k : k + 4] ** 2) for k in starts])
+        off = 1e-3 if q.dtype == jnp.float32 else 1e-6
+        result = Result.where(jnp.any(jnp.abs(lengths - 1) > off), Result.non_unit_quaternion, result)
+    finite = jnp.isfinite(qdd).all() & jnp.isfinite(q).all() & jnp.isfinite(v).all() & jnp.isfinite(lam).all()
+    result = Result.where(finite, result, Result.not_finite)
+    return result, Stats(steps, *one)

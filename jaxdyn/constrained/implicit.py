@@ -1,0 +1,185 @@
+"""Derivatives of constrained dynamics by the implicit function theorem.
+
+With residuals r1 = τ + passive + external + Jᵀλ − M q̈ − h and r2 = a* − γ − J q̈, zero at the solution, a
+tangent of the solution solves
+
+    M dq̈ − Jᵀ dλ = dr1,    J dq̈ = dr2,
+
+where (dr1, dr2) is the tangent of the residuals at fixed (q̈, λ): one more solve with the same matrix. The matrix
+is symmetric but for a sign, so that the transpose of the solve is the solve, and its own derivative is
+implicit again: no loop is ever differentiated.
+
+Where rows are redundant (constant rank), q̈ needs no more, but the minimum-norm λ = J J⁺ λ moves with the range
+of J: dλ gains (1 − P) dJ z with P = J J⁺ and any z with J z = λ.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from ..dynamics.rnea import body_wrenches, forces_up, inertial_force, passive, resting_force
+from ..engine.lanes import Core, Function, Tangent, bind
+from ..kinematics import rows as rw
+from ..kinematics.forward import sweep
+from ..tree.field import Field
+from ..tree.plan import levels
+from ..tree.sweep import each
+from .base import Solver
+from .problem import Start, problem_of, start_of
+
+
+def _paired(groups, fields, first, second):
+    out = Field()
+    each(groups, lambda g, own: out.add(g.nodes, (own[first], own[second])), fields)
+    return out
+
+
+def residuals(model, constraints, q, v, tau, external, qdd, lam):
+    """(r1, r2) at any (q̈, λ): (nv, lanes) and (m, lanes)."""
+    groups = levels(model.topology)
+    fields, constants, coordinates = sweep(model, q, v, qdd)
+    forces = Field()
+
+    def body(group, own, link):
+        n, f = inertial_force(link.mass, link.first, link.second, *[own[k] for k in ("w", "l", "aw", "al", "g")])
+        if external is not None:
+            en, ef = body_wrenches(external, group)
+            n, f = n - en, f - ef
+        forces.add(group.nodes, (n, f))
+
+    each(groups, body, fields, constants)
+    r2 = jnp.zeros((0, q.shape[-1]), q.dtype)
+    if constraints:
+        bundles = rw.bundles_of(model.topology, constraints)
+        evaluated = rw.evaluate(model, constraints, q, fields)
+        for slot, (n, f) in rw.transposed(bundles, evaluated, rw.unflatten(bundles, lam)):
+            forces.add(slot, (-n, -f))
+        accelerations = rw.times(bundles, evaluated, _paired(groups, fields, "aw", "al"))
+        rates = rw.times(bundles, evaluated, _paired(groups, fields, "w", "l"))
+        left = [
+            e.target - e.stiffness * e.rows.residual - e.damping * rate - e.rows.gamma - a
+            for e, rate, a in zip(evaluated, rates, accelerations, strict=True)
+        ]
+        r2 = rw.flatten(bundles, left)
+    r1 = tau + passive(model, q, v) - model.joints.armature * qdd
+    return r1 - forces_up(model, fields, constants, coordinates, forces), r2
+
+
+def saddle(model, constraints, q, x, y):
+    """(M x − Jᵀ y, J x): (nv, lanes) and (m, lanes)."""
+    groups = levels(model.topology)
+    fields, constants, coordinates = sweep(model, q, None, x)
+    forces = Field()
+    each(
+        groups,
+        lambda g, own, k: forces.add(g.nodes, resting_force(k.mass, k.first, k.second, own["aw"], own["al"])),
+        fields,
+        constants,
+    )
+    image = jnp.zeros((0, q.shape[-1]), q.dtype)
+    if constraints:
+        bundles = rw.bundles_of(model.topology, constraints)
+        evaluated = rw.evaluate(model, constraints, q, fields)
+        for slot, (n, f) in rw.transposed(bundles, evaluated, rw.unflatten(bundles, y)):
+            forces.add(slot, (-n, -f))
+        image = rw.flatten(bundles, rw.times(bundles, evaluated, _paired(groups, fields, "aw", "al")))
+    return forces_up(model, fields, constants, coordinates, forces) + model.joints.armature * x, image
+
+
+@dataclasses.dataclass(frozen=True)
+class SaddleSolve(Core):
+    """(r1, r2) to (x, y) with M x − Jᵀ y = r1, J x = r2; least squares and minimum norm where rank is missing.
+
+    Operands: leaves of (model, constraints, q), then r1 and r2, in which it is linear. `tree` is the structure
+    of the former.
+    """
+
+    solver: Solver
+    tree: Any
+
+    def run(self, args, used):
+        model, constraints, q = jax.tree.unflatten(self.tree, args[:-2])
+        r1, r2 = args[-2:]
+        problem = problem_of(model, constraints, q)
+        rows = rw.unflatten(problem.bundles, r2) if constraints else []
+        wanted = used is None or used[1]
+        return list(self.solver.solve(problem, Start(r1, rows, None, None), None, wanted)[:2])
+
+    def transpose(self, args, undefined, cotangents, used):
+        r1, r2 = (_zeros(a, c) if c is None else c for a, c in zip(args[-2:], cotangents, strict=True))
+        x, y = bind(self, *args[:-2], r1, -r2)
+        return [None] * (len(args) - 2) + [x if undefined[-2] else None, -y if undefined[-1] else None]
+
+    def jvp(self, primals, tangents, outs, used):
+        *matrix, r1, r2 = primals
+        *moved, dr1, dr2 = tangents
+        dr1 = jnp.zeros_like(r1) if dr1 is None else dr1
+        dr2 = jnp.zeros_like(r2) if dr2 is None else dr2
+        if any(t is not None for t in moved):
+            x, y = outs
+            ds1, ds2 = saddle_tangent(self.tree, matrix, moved, x, y)
+            dr1, dr2 = dr1 - ds1, dr2 - ds2
+        return bind(self, *matrix, dr1, dr2, used=used)
+
+
+def _zeros(operand, other):
+    aval = getattr(operand, "aval", operand)
+    return jnp.zeros(aval.shape, aval.dtype)
+
+
+def _function(fn, tree, *more) -> Function:
+    """A differentiable core of (model, constraints, q, ...) and further single operands."""
+    base = jax.tree.unflatten(tree, [0] * tree.num_leaves)
+    return Function(fn, (), jax.tree.structure((*base, *more)))
+
+
+def _tangent(core, primals, tangents):
+    active = tuple(t is not None for t in tangents)
+    return bind(Tangent(core, active), *primals, *[t for t in tangents if t is not None])
+
+
+def saddle_tangent(tree, matrix, moved, x, y):
+    """Tangent of (M x − Jᵀ y, J x) at fixed x and y."""
+    core = _function(saddle, tree, 0, 0)
+    return _tangent(core, [*matrix, x, y], [*moved, None, None])
+
+
+@dataclasses.dataclass(frozen=True)
+class ForwardDynamics(Core):
+    """(model, constraints, q, v, tau, external, warm) to (q̈, λ, number of solves), with implicit derivatives.
+
+    `tree` is the structure of all operands, `matrix` that of (model, constraints, q), which come first.
+    """
+
+    solver: Solver
+    tree: Any
+    matrix: Any
+
+    def run(self, args, used):
+        model, constraints, q, v, tau, external, warm = jax.tree.unflatten(self.tree, args)
+        problem = problem_of(model, constraints, q, v)
+        start = start_of(problem, v, tau, external)
+        guess = None if warm is None or not constraints else rw.unflatten(problem.bundles, warm)
+        return list(self.solver.solve(problem, start, guess, used is None or used[1]))
+
+    def jvp(self, primals, tangents, outs, used):
+        qdd, lam, _ = outs
+        *_, external, warm = jax.tree.unflatten(self.tree, list(range(len(primals))))
+        if warm is not None:  # where iterations start does not matter
+            primals, tangents = primals[:-1], tangents[:-1]
+        n = self.matrix.num_leaves
+        core = _function(residuals, self.matrix, 0, 0, None if external is None else 0, 0, 0)
+        dr1, dr2 = _tangent(core, [*primals, qdd, lam], [*tangents, None, None])
+        matrix, moved = primals[:n], tangents[:n]
+        solve = SaddleSolve(self.solver, self.matrix)
+        x, y = bind(solve, *matrix, dr1, dr2)
+        if lam.shape[0] and any(t is not None for t in moved):
+            none = jnp.zeros_like(qdd)
+            z, _ = bind(solve, *matrix, none, lam)
+            _, w = saddle_tangent(self.matrix, matrix, moved, z, jnp.zeros_like(lam))
+            inside, _ = bind(solve, *matrix, none, w)
+            _, pw = bind(_function(saddle, self.matrix, 0, 0), *matrix, inside, jnp.zeros_like(lam))
+            y = y + w - pw
+        return [x, y, None]

@@ -1,0 +1,75 @@
+"""Checks of what calls are given: everything that shapes and dtypes can tell, before tracing."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..spatial.transform import as_floats
+from .constraints import Constraint
+from .model import Model
+from .state import State
+
+
+def check_model(call: str, model: Any) -> Model:
+    if not isinstance(model, Model):
+        raise TypeError(f"`{call}`: `model` is {type(model).__name__}, not a `Model`. Use `load(...)` or `ModelSpec`.")
+    if model.bodies.mass.ndim != 1:
+        raise ValueError(f"`{call}`: `model.bodies.mass` has shape {model.bodies.mass.shape}; map over models with `jax.vmap`.")
+    return model
+
+
+def check_vector(call: str, name: str, x: Any, shape: tuple[int, ...]) -> Array:
+    """`x` as floats of that shape, or an error that tells how to batch."""
+    try:
+        x = as_floats(x)
+    except (TypeError, ValueError) as error:
+        raise TypeError(f"`{call}`: `{name}` is not an array of numbers: {error}") from None
+    if jnp.issubdtype(x.dtype, jnp.complexfloating):
+        raise TypeError(f"`{call}`: `{name}` is complex.")
+    if x.shape != shape:
+        hint = " For a batch, use `jax.vmap`." if x.shape[-len(shape) :] == shape else ""
+        raise ValueError(f"`{call}`: `{name}` has shape {x.shape}, not {shape}.{hint}")
+    return x
+
+
+def check_state(call: str, model: Model, state: Any) -> State:
+    if not isinstance(state, State):
+        raise TypeError(f"`{call}`: `state` is {type(state).__name__}, not a `State(q, v)`.")
+    q = check_vector(call, "state.q", state.q, (model.nq,))
+    return State(q, check_vector(call, "state.v", state.v, (model.nv,)))
+
+
+def check_constraints(call: str, model: Model, constraints: Any) -> tuple[Constraint, ...]:
+    """`constraints` as a tuple, each with bodies and joints that exist; None means the model's own."""
+    if constraints is None:
+        return model.constraints
+    if isinstance(constraints, Constraint):
+        raise TypeError(f"`{call}`: `constraints` is a single {type(constraints).__name__}; put it in a tuple.")
+    if not isinstance(constraints, Sequence):
+        raise TypeError(f"`{call}`: `constraints` is {type(constraints).__name__}, not a tuple of constraints.")
+    for k, c in enumerate(constraints):
+        if not isinstance(c, Constraint):
+            raise TypeError(f"`{call}`: `constraints[{k}]` is {c!r}, not a constraint such as `Point(...)`.")
+        try:
+            c.layout(model.topology)
+        except ValueError as error:
+            raise ValueError(f"`{call}`: constraint {c.name or k!r}: {error}") from None
+    return tuple(constraints)
+
+
+def common_dtype(*trees: Any):
+    """All the trees' float arrays cast to the widest of their types, so that nothing promotes inside."""
+    leaves = [x for x in jax.tree.leaves(trees) if eqx.is_array(x)]
+    dtype = np.result_type(*[x.dtype for x in leaves])
+    if all(x.dtype == dtype for x in leaves):
+        return trees
+    return jax.tree.map(lambda x: x.astype(dtype) if x.dtype != dtype else x, trees)
+
+
+def rows_of(model: Model, constraints: Sequence[Constraint]) -> int:
+    return sum(c.layout(model.topology).rows for c in constraints)
