@@ -1,0 +1,1 @@
+"""Loaders: each format fills a `ModelSpec`."""

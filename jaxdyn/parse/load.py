@@ -68,4 +68,7 @@ def load_document(document: Document, floating: bool | None, name: str | None) -
     root = document.root
     if root.tag not in FORMATS:
         fail(root, "it is the root of no robot format; known are <robot> (URDF), <sdf> and <mujoco>.")
-    return FORMATS[root.tag](document, floating, name)
+    try:
+        return FORMATS[root.tag](document, floating, name)
+    except RecursionError:
+        fail(root, "its parts refer to each other over too many steps.")

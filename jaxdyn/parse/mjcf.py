@@ -69,24 +69,23 @@ def compiled(document: Document, notes: Notes) -> Any:
         text = "`load`: MJCF is read by MuJoCo, which is not installed; install it by `pip install 'jaxdyn[mjcf]'`."
         raise ImportError(text) from None
 
-    def read() -> Any:
-        if document.folder is None:
-            return mujoco.MjSpec.from_string(document.data.decode())
-        return mujoco.MjSpec.from_file(str(document.folder / document.origin))
-
+    path = None if document.folder is None else str(document.folder / document.origin)
     try:
-        spec = read()
+        if path is None:
+            return mujoco.MjModel.from_xml_string(document.data.decode())
+        return mujoco.MjModel.from_xml_path(path)
+    except ValueError as error:
+        refusal = error
+    if "file" in str(refusal):
         try:
-            return spec.compile()
-        except ValueError as error:
-            if "file" not in str(error):
-                raise
-            spec = read()
+            text = document.data.decode()
+            spec = mujoco.MjSpec.from_string(text) if path is None else mujoco.MjSpec.from_file(path)
             _leave_out_missing(spec, document, notes)
             return spec.compile()
-    except ValueError as error:
-        told = " ".join(str(error).split())
-        raise ValueError(f"`load`: {document.origin}: MuJoCo refuses the file: {told}") from error
+        except (ValueError, TypeError, AttributeError):  # still refused, or a MuJoCo whose specs cannot be edited
+            notes.kinds.clear()
+    told = " ".join(str(refusal).split())
+    raise ValueError(f"`load`: {document.origin}: MuJoCo refuses the file: {told}") from refusal
 
 
 def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> None:

@@ -37,7 +37,7 @@ def add_equalities(spec: ModelSpec, notes: Notes, document: Document, m: Any, tr
 
 def _pair(spec: ModelSpec, root: Any, m: Any, tree: Tree, k: int, name: str) -> None:
     data, ids = np.array(m.eq_data[k]), (int(m.eq_obj1id[k]), int(m.eq_obj2id[k]))
-    if int(m.eq_objtype[k]) == SITE:
+    if hasattr(m, "eq_objtype") and int(m.eq_objtype[k]) == SITE:
         bodies = [int(m.site_bodyid[i]) for i in ids]
         places = [tree.site(i) for i in ids]
     else:
