@@ -50,6 +50,11 @@ def load(document: Document, floating: bool | None = None, name: str | None = No
             notes.add(document.root, "equalities that <flag equality> disables: {}.", f"all {m.neq}")
         else:
             add_equalities(spec, notes, document, m, tree)
+        if spec.constraints:
+            for j in range(m.njnt):
+                if m.jnt_type[j] in (HINGE, SLIDE) and m.qpos0[m.jnt_qposadr[j]]:
+                    text = "joints with a `ref`: not q = 0 but q = ref is the file's pose, where loops are closed: {}."
+                    notes.add(document.root, text, repr(tree.joint_names[j]))
         add_actuators(spec, notes, document, m, tree)
         note_forces(notes, document, m, tree)
     return spec
