@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike
 
 from ..engine.lanes import Function, call, laned
+from ..kinematics import rows as rw
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype, rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -17,14 +18,15 @@ from .auto import Auto
 from .base import Solver
 from .implicit import ForwardDynamics, residuals
 from .problem import problem_of, start_of
-from ..kinematics import rows as rw
 
 
 class Result(eqx.Enumeration):
     """How a solve ended."""
 
     successful = ""
-    max_steps_reached = "The solver made its `max_steps` before it reached `tol`. Raise `max_steps`, or leave `mu` automatic."
+    max_steps_reached = (
+        "The solver made its `max_steps` before it reached `tol`. Raise `max_steps`, or leave `mu` automatic."
+    )
     inconsistent_constraints = (
         "The constraints contradict each other: the accelerations are those that violate them least. "
         "Look for duplicated or conflicting rows with `jaxdyn check`."

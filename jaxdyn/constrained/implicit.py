@@ -180,6 +180,11 @@ class ForwardDynamics(Core):
             z, _ = bind(solve, *matrix, none, lam)
             _, w = saddle_tangent(self.matrix, matrix, moved, z, jnp.zeros_like(lam))
             inside, _ = bind(solve, *matrix, none, w)
-            _, pw = bind(_function(saddle, self.matrix, 0, 0), *matrix, inside, jnp.zeros_like(lam))
+            still = [None] * n
+            _, pw = _tangent(
+                _function(saddle, self.matrix, 0, 0),
+                [*matrix, none, jnp.zeros_like(lam)],
+                [*still, inside, None],
+            )
             y = y + w - pw
         return [x, y, None]

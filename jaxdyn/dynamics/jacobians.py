@@ -25,9 +25,7 @@ def jacobian_of(model: Model, constraints, q, evaluated, fields, constants, coor
         total += bundle.layout.rows * len(bundle.members)
         for slot, (ang, lin) in zip(bundle.slots, e.rows.K, strict=True):
             width = jnp.broadcast_shapes(ang.shape, lin.shape)
-            pair = tuple(
-                jnp.moveaxis(jnp.broadcast_to(x, width), 0, 1).reshape(3, -1, width[-1]) for x in (ang, lin)
-            )
+            pair = tuple(jnp.moveaxis(jnp.broadcast_to(x, width), 0, 1).reshape(3, -1, width[-1]) for x in (ang, lin))
             boarding.append((slot * bundle.layout.rows, pair))
             rows += [(start + r,) for r in range(bundle.layout.rows) for start in bundle.starts]
     visits = carry(model, constants, coordinates, fields, boarding)

@@ -212,7 +212,7 @@ def _batch(args, dims, *, core, used):
         if d is not None:
             a = jnp.broadcast_to(a, (*a.shape[:-2], lanes, size)).reshape(*a.shape[:-2], lanes * size)
         elif a.shape[-1] > 1:  # lanes of another batch: one copy per member of this one
-            a = jnp.broadcast_to(a[..., None], (*a.shape, size)).reshape(*a.shape[:-1], -1)
+            a = jnp.broadcast_to(a[..., None], (*a.shape, size)).reshape(*a.shape[:-1], a.shape[-1] * size)
         flat.append(a)
     outs = lanes_p.bind(*flat, core=core, used=used)
     return [o.reshape(*o.shape[:-1], lanes, size) for o in outs], [o.ndim for o in outs]

@@ -19,7 +19,9 @@ def check_model(call: str, model: Any) -> Model:
     if not isinstance(model, Model):
         raise TypeError(f"`{call}`: `model` is {type(model).__name__}, not a `Model`. Use `load(...)` or `ModelSpec`.")
     if model.bodies.mass.ndim != 1:
-        raise ValueError(f"`{call}`: `model.bodies.mass` has shape {model.bodies.mass.shape}; map over models with `jax.vmap`.")
+        raise ValueError(
+            f"`{call}`: `model.bodies.mass` has shape {model.bodies.mass.shape}; map over models with `jax.vmap`."
+        )
     return model
 
 

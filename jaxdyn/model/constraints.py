@@ -77,14 +77,14 @@ class Layout:
 class Baumgarte(eqx.Module):
     """Gains that pull a drifting constraint back: ``a* = target - stiffness * residual - damping * J v``.
 
-    Without arguments it is critically damped with a time constant of 20 ms; `stiffness` alone is made
+    Without arguments it is critically damped with a time constant of 12.5 ms; `stiffness` alone is made
     critically damped. **Fields:** `stiffness` (1/s²), `damping` (1/s).
     """
 
     stiffness: Array
     damping: Array
 
-    def __init__(self, stiffness: ArrayLike = 2500.0, damping: ArrayLike | None = None):
+    def __init__(self, stiffness: ArrayLike = 6400.0, damping: ArrayLike | None = None):
         self.stiffness = as_floats(stiffness)
         self.damping = 2 * jnp.sqrt(self.stiffness) if damping is None else as_floats(damping)
 

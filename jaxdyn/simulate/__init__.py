@@ -1,0 +1,1 @@
+"""Time integration: integrators, single steps, rollouts."""

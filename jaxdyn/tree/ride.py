@@ -45,7 +45,9 @@ def ride(
     return out
 
 
-def dense(visits, rows: Sequence[Sequence[int]], at_joint: Sequence[int], shape: tuple[int, int], dtype, lanes: int) -> Array:
+def dense(
+    visits, rows: Sequence[Sequence[int]], at_joint: Sequence[int], shape: tuple[int, int], dtype, lanes: int
+) -> Array:
     """The numbers of a ride as a matrix (rows, nv, lanes): column c of the ride adds to the rows ``rows[c]``.
 
     `at_joint` holds the first velocity of every body.
@@ -61,9 +63,9 @@ def dense(visits, rows: Sequence[Sequence[int]], at_joint: Sequence[int], shape:
     flat = jnp.concatenate(numbers)
     total = None
     for rank in range(max((len(v) for v in place.values()), default=1)):
-        index = [[(place[i, j][rank] if rank < len(place[i, j]) else 0) for j in range(shape[1])] for i in range(shape[0])]
+        index = [
+            [(place[i, j][rank] if rank < len(place[i, j]) else 0) for j in range(shape[1])] for i in range(shape[0])
+        ]
         part = jnp.take(flat, jnp.asarray(index, jnp.int32).reshape(shape), axis=0)
         total = part if total is None else total + part
     return total
-
-

@@ -1,0 +1,73 @@
+"""The public functions of constraints: Jacobian, bias, residual, and where their rows stand."""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike
+
+from ..engine.lanes import laned
+from ..kinematics import rows as rw
+from ..kinematics.assemble import residual
+from ..kinematics.forward import sweep
+from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
+from ..model.constraints import Constraint
+from ..model.model import Model
+from ..model.state import State
+from ..tree.field import Field
+from ..tree.plan import levels
+from ..tree.sweep import each
+from . import jacobians
+
+
+def _bias(model, constraints, q, v):
+    fields, _, _ = sweep(model, q, v, biased=True)
+    bundles = rw.bundles_of(model.topology, constraints)
+    evaluated = rw.evaluate(model, constraints, q, fields)
+    motion = Field()
+    each(levels(model.topology), lambda g, own: motion.add(g.nodes, (own["aw"], own["al"])), fields)
+    parts = rw.times(bundles, evaluated, motion)
+    return rw.flatten(bundles, [e.rows.gamma + x for e, x in zip(evaluated, parts, strict=True)])
+
+
+def constraint_jacobian(model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None) -> Array:
+    """J (m, nv), rows in the order of `constraints` (None: the model's own)."""
+    model, constraints, q = _at_q("constraint_jacobian", model, q, constraints)
+    return (
+        laned(jacobians.constraint_jacobian)(model, constraints, q)
+        if constraints
+        else jnp.zeros((0, model.nv), q.dtype)
+    )
+
+
+def constraint_bias(model: Model, state: State, constraints: Sequence[Constraint] | None = None) -> Array:
+    """γ (m,), the rows' time derivative at q̈ = 0, without stabilisation: J q̈ + γ is their acceleration."""
+    call = "constraint_bias"
+    check_model(call, model)
+    state = check_state(call, model, state)
+    constraints = check_constraints(call, model, constraints)
+    model, constraints, q, v = common_dtype(model, constraints, state.q, state.v)
+    return laned(_bias)(model, constraints, q, v) if constraints else jnp.zeros(0, q.dtype)
+
+
+def constraint_residual(model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None) -> Array:
+    """Position errors (m,), in metres and radians."""
+    model, constraints, q = _at_q("constraint_residual", model, q, constraints)
+    return laned(residual)(model, constraints, q) if constraints else jnp.zeros(0, q.dtype)
+
+
+def _at_q(call, model, q, constraints):
+    check_model(call, model)
+    q = check_vector(call, "q", q, (model.nq,))
+    return common_dtype(model, check_constraints(call, model, constraints), q)
+
+
+def constraint_slices(model: Model, constraints: Sequence[Constraint] | None = None) -> dict[str | int, slice]:
+    """Rows of every constraint: its name (its place in the tuple where it has none) to a Python slice."""
+    check_model("constraint_slices", model)
+    out: dict[str | int, slice] = {}
+    start = 0
+    for k, c in enumerate(check_constraints("constraint_slices", model, constraints)):
+        rows = c.layout(model.topology).rows
+        out[c.name if c.name is not None else k] = slice(start, start + rows)
+        start += rows
+    return out

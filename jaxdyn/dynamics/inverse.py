@@ -1,0 +1,64 @@
+"""The public functions of tree dynamics: inverse dynamics, mass matrix, forces."""
+
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike
+
+from ..engine.lanes import laned
+from ..model.checks import check_model, check_state, check_vector, common_dtype
+from ..model.model import Model
+from ..model.state import State
+from . import crba
+from .rnea import passive, rnea
+
+
+def _balance(model, q, v, a, external):
+    return rnea(model, q, v, a, external) + model.joints.armature * a
+
+
+def _prepared(call: str, model: Model, state: State):
+    check_model(call, model)
+    state = check_state(call, model, state)
+    return common_dtype(model, state.q, state.v)
+
+
+def inverse_dynamics(
+    model: Model, state: State, acceleration: ArrayLike, *, external: ArrayLike | None = None
+) -> Array:
+    """Generalised forces (nv,) for joint accelerations (nv,): τ = M a + h − passive − external (RNEA).
+
+    `external`: wrenches (nb, 6), force then torque, in body axes at the body's origin. Constraint forces are not
+    included.
+    """
+    call = "inverse_dynamics"
+    check_model(call, model)
+    state = check_state(call, model, state)
+    a = check_vector(call, "acceleration", acceleration, (model.nv,))
+    if external is not None:
+        external = check_vector(call, "external", external, (model.nb, 6))
+    model, q, v, a, external = common_dtype(model, state.q, state.v, a, external)
+    return laned(_balance)(model, q, v, a, external) - laned(passive)(model, q, v)
+
+
+def mass_matrix(model: Model, q: ArrayLike) -> Array:
+    """M (nv, nv) with armature, by the composite-rigid-body algorithm."""
+    check_model("mass_matrix", model)
+    q = check_vector("mass_matrix", "q", q, (model.nq,))
+    return laned(crba.mass_matrix)(*common_dtype(model, q))
+
+
+def bias_forces(model: Model, state: State) -> Array:
+    """h (nv,): Coriolis, centrifugal and gravity forces."""
+    model, q, v = _prepared("bias_forces", model, state)
+    return laned(rnea)(model, q, v, jnp.zeros_like(v))
+
+
+def gravity_forces(model: Model, q: ArrayLike) -> Array:
+    """The part (nv,) of the bias that gravity makes: the gradient of the potential energy of the bodies."""
+    check_model("gravity_forces", model)
+    q = check_vector("gravity_forces", "q", q, (model.nq,))
+    return bias_forces(model, State(q, jnp.zeros(model.nv, q.dtype)))
+
+
+def passive_forces(model: Model, state: State) -> Array:
+    """Forces (nv,) of dampers and springs: −damping v − stiffness (q ⊖ rest)."""
+    return laned(passive)(*_prepared("passive_forces", model, state))

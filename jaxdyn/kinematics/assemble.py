@@ -1,0 +1,134 @@
+"""`assemble`: close the loops of a configuration, by a damped Newton method on the manifold.
+
+Levenberg-Marquardt steps with the exact derivative of the residual, minimum-norm in v where rows are redundant.
+Differentiable by the implicit function theorem: along the closure manifold, and with respect to the model.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike
+
+from ..engine.lanes import laned
+from ..model.checks import check_constraints, check_model, check_vector, common_dtype
+from ..model.constraints import Constraint
+from ..model.model import Model
+from . import rows as rw
+from .forward import sweep
+from .manifold import differenced, integrated, normalized
+
+#: most Newton steps, accepted or not
+STEPS = 200
+
+
+def residual(model, constraints, q):
+    """Position errors (m, lanes)."""
+    fields, _, _ = sweep(model, q)
+    bundles = rw.bundles_of(model.topology, constraints)
+    evaluated = rw.evaluate(model, constraints, q, fields)
+    return rw.flatten(bundles, [e.rows.residual for e in evaluated])
+
+
+def _moved(topology, q, dv):
+    return laned(integrated, topology)(q, dv)
+
+
+def _slope(model, constraints, q):
+    """Derivative (m, nv) of the residual along the manifold."""
+    at = lambda d: laned(residual)(model, constraints, _moved(model.topology, q, d))  # noqa: E731
+    return jax.jacfwd(at)(jnp.zeros(model.nv, q.dtype))
+
+
+def _weighted_inverse(J, damping):
+    """J⁺ as Jᵀ (J Jᵀ + damping)⁻¹, the pseudo-inverse when damping is zero."""
+    u, s, vt = jnp.linalg.svd(J, full_matrices=False)
+    floor = (1e-7 if J.dtype == jnp.float64 else 1e-4) * s.max(initial=0.0)
+    keep = s > floor
+    safe = jnp.where(keep, s, 1)
+    return (vt.T * jnp.where(keep, safe / (safe * safe + damping), 0)[None]) @ u.T
+
+
+@partial(jax.custom_jvp, nondiff_argnums=(3,))
+def _closed(model: Model, constraints, q: Array, tol: float) -> Array:
+    topology = model.topology
+    error = lambda q: laned(residual)(model, constraints, q)  # noqa: E731
+    size = lambda r: jnp.abs(r).max(initial=0.0)  # noqa: E731
+
+    def step(s):
+        q, r, damping, k = s
+        J = _slope(model, constraints, q)
+        dv = -_weighted_inverse(J, damping) @ r
+        # a turn of more than half a radian leaves the range of the linearisation
+        dv = dv / jnp.maximum(1, jnp.abs(dv).max(initial=0.0) / 0.5)
+        trial = laned(normalized, topology)(_moved(topology, q, dv))
+        after = error(trial)
+        better = jnp.sum(after**2) < jnp.sum(r**2)
+        smaller, larger = damping * 0.1, jnp.maximum(damping * 10, 1e-6)
+        damping = jnp.where(better, jnp.where(smaller < 1e-12, 0, smaller), larger)
+        return jnp.where(better, trial, q), jnp.where(better, after, r), damping, k + 1
+
+    start = laned(normalized, topology)(q)
+    state = (start, error(start), jnp.asarray(1e-3, q.dtype), 0)
+    go_on = lambda s: (size(s[1]) > tol) & (s[3] < STEPS) & (s[2] < 1e9)  # noqa: E731
+    return jax.lax.while_loop(go_on, step, state)[0]
+
+
+@_closed.defjvp
+def _closed_jvp(tol, primals, tangents):
+    model, constraints, q0 = primals
+    topology = model.topology
+    q = _closed(model, constraints, q0, tol)
+    # how the guess moves, how the model moves the residual, and the nearest motion that stays closed
+    wish = jax.jvp(lambda x: laned(differenced, topology)(q0, x), (q0,), (tangents[2],))[1]
+    pushed = jax.jvp(lambda m, c: laned(residual)(m, c, q), (model, constraints), tangents[:2])[1]
+    J = _slope(model, constraints, q)
+    inverse = _weighted_inverse(J, 0.0)
+    dv = wish - inverse @ (J @ wish + pushed)
+    return q, jax.jvp(lambda d: _moved(topology, q, d), (jnp.zeros_like(dv),), (dv,))[1]
+
+
+def assemble(
+    model: Model, q: ArrayLike, *, constraints: Sequence[Constraint] | None = None, tol: float | None = None
+) -> Array:
+    """The configuration (nq,) near q that satisfies the constraints (None: the model's own).
+
+    **Arguments:** `q`, a guess; `tol`, the largest position error, in metres or radians (None: 1e-12 in double,
+    1e-6 in single precision).
+
+    **Raises** `ValueError`, outside of `jit`, when the loops cannot close from this guess: it names the constraints
+    and what is left open. Under a transformation the best configuration found is returned: see
+    `constraint_residual`.
+    """
+    call = "assemble"
+    check_model(call, model)
+    q = check_vector(call, "q", q, (model.nq,))
+    constraints = check_constraints(call, model, constraints)
+    if not isinstance(q, jax.core.Tracer) and not bool(jnp.isfinite(q).all()):
+        raise ValueError(f"`{call}`: `q` is not finite: {q}.")
+    if not constraints:
+        return q
+    model, constraints, q = common_dtype(model, constraints, q)
+    fine = 1e-12 if q.dtype == jnp.float64 else 1e-6
+    tol = fine if tol is None else float(tol)
+    closed = _closed(model, constraints, q, tol)
+    left = laned(residual)(model, constraints, closed)
+    if not isinstance(left, jax.core.Tracer):
+        _refuse_open(call, model, constraints, left, max(tol, 1e3 * fine))
+    return closed
+
+
+def _refuse_open(call: str, model: Model, constraints, left, tol: float) -> None:
+    start, open_ones = 0, []
+    for k, c in enumerate(constraints):
+        layout = c.layout(model.topology)
+        error = float(jnp.abs(left[start : start + layout.rows]).max())
+        start += layout.rows
+        if not error <= tol:
+            names = ", ".join(model.body_names[b] for b in layout.bodies[:4])
+            open_ones.append(f"{c.name or k!r} ({type(c).__name__} on {names}) stays open by {error:.2g}")
+    if open_ones:
+        raise ValueError(
+            f"`{call}`: cannot close {'; '.join(open_ones)}. Start from another `q`, or check lengths and placements."
+        )

@@ -1,0 +1,118 @@
+"""Poses, velocities, accelerations and Jacobians of bodies and frames."""
+
+from typing import Literal
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike
+
+from ..engine.lanes import laned
+from ..model.checks import check_model, check_state, check_vector, common_dtype
+from ..model.model import Model
+from ..model.pairs import FrameConstraint
+from ..model.state import State
+from ..spatial.transform import Transform
+from ..tree.topology import WORLD
+from .forward import sweep
+
+
+def _poses(model: Model, q):
+    """(nb, 3, 3, lanes) and (nb, 3, lanes)."""
+    fields, _, _ = sweep(model, q)
+    bodies = tuple(range(model.nb))
+    return jnp.moveaxis(fields["R"].get(bodies), -2, 0), jnp.moveaxis(fields["p"].get(bodies), -2, 0)
+
+
+def _motions(body: int, model: Model, q, v, a):
+    """Twist and spatial acceleration of one body as (6, lanes) each, linear first."""
+    fields, _, _ = sweep(model, q, v, a)
+    pick = lambda name: fields[name].get((body,))[:, 0]  # noqa: E731
+    return jnp.concatenate([pick("l"), pick("w")]), jnp.concatenate([pick("al"), pick("aw")])
+
+
+def forward_kinematics(model: Model, q: ArrayLike) -> Transform:
+    """Poses of all bodies in the world, stacked: rotation (nb, 3, 3), translation (nb, 3)."""
+    check_model("forward_kinematics", model)
+    q = check_vector("forward_kinematics", "q", q, (model.nq,))
+    return Transform(*laned(_poses)(*common_dtype(model, q)))
+
+
+def _placement(model: Model, index: int | None) -> Transform:
+    if index is None:
+        dtype = model.gravity.dtype
+        return Transform(jnp.eye(3, dtype=dtype), jnp.zeros(3, dtype))
+    return model.frames[index]
+
+
+def frame_pose(model: Model, q: ArrayLike, frame: str) -> Transform:
+    """Pose in the world of a body or frame, by name. Raises `ValueError` for an unknown name."""
+    check_model("frame_pose", model)
+    q = check_vector("frame_pose", "q", q, (model.nq,))
+    body, index = model.topology.locate(frame)
+    model, q = common_dtype(model, q)
+    placement = _placement(model, index)
+    return placement if body == WORLD else forward_kinematics(model, q)[body] @ placement
+
+
+def _to_frame(placement: Transform, motion):
+    """A body's twist (6,) seen in a frame fixed in it."""
+    linear, angular = motion[:3], motion[3:]
+    r = placement.rotation.T
+    return jnp.concatenate([r @ (linear + jnp.cross(angular, placement.translation)), r @ angular])
+
+
+def frame_velocity(model: Model, state: State, frame: str) -> Array:
+    """Twist (6,) of a body or frame in its own axes at its origin: linear (m/s), angular (rad/s)."""
+    return _frame_motion("frame_velocity", model, state, None, frame)[0]
+
+
+def frame_acceleration(model: Model, state: State, acceleration: ArrayLike, frame: str) -> Array:
+    """Classical acceleration (6,) of a body or frame in its own axes: that of its origin (m/s²), and the angular one
+    (rad/s²), under joint accelerations (nv,)."""
+    call = "frame_acceleration"
+    acceleration = check_vector(call, "acceleration", acceleration, (model.nv,))
+    v, a = _frame_motion(call, model, state, acceleration, frame)
+    return a.at[:3].add(jnp.cross(v[3:], v[:3]))
+
+
+def _frame_motion(call, model, state, acceleration, frame):
+    check_model(call, model)
+    state = check_state(call, model, state)
+    body, index = model.topology.locate(frame)
+    if acceleration is None:
+        acceleration = jnp.zeros_like(state.v)
+    model, q, v, a = common_dtype(model, state.q, state.v, acceleration)
+    if body == WORLD:
+        return jnp.zeros(6, q.dtype), jnp.zeros(6, q.dtype)
+    placement = _placement(model, index)
+    return tuple(_to_frame(placement, x) for x in laned(_motions, body)(model, q, v, a))
+
+
+def jacobian(
+    model: Model, q: ArrayLike, frame: str, *, reference: Literal["local", "world_aligned"] = "local"
+) -> Array:
+    """Jacobian (6, nv) of a body or frame: its twist is ``jacobian @ v``, linear rows first.
+
+    `reference`: "local" for the frame's own axes, "world_aligned" for the world's axes at the frame's origin.
+    """
+    check_model("jacobian", model)
+    q = check_vector("jacobian", "q", q, (model.nq,))
+    if reference not in ("local", "world_aligned"):
+        raise ValueError(f"`jacobian`: `reference` is {reference!r}; choose 'local' or 'world_aligned'.")
+    columns = jax.vmap(lambda e: frame_velocity(model, State(q, e), frame), out_axes=1)
+    out = columns(jnp.eye(model.nv, dtype=q.dtype))
+    if reference == "local":
+        return out
+    r = frame_pose(model, q, frame).rotation
+    return jnp.concatenate([r @ out[:3], r @ out[3:]])
+
+
+def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameConstraint:
+    """The constraint with `placement_b` moved so that it closes exactly at q: a foot pinned where it stands.
+
+    ``jd.anchored(model, q, jd.Point("foot"))`` holds the foot's origin at its present place in the world.
+    """
+    a = frame_pose(model, q, constraint.body_a) @ constraint.placement_a
+    b = frame_pose(model, q, constraint.body_b)
+    return eqx.tree_at(lambda c: c.placement_b, constraint, b.inverse() @ a)

@@ -1,0 +1,109 @@
+"""Time integrators on the configuration manifold. An integrator turns accelerations into a step."""
+
+import abc
+from collections.abc import Callable
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..engine.lanes import laned
+from ..kinematics.manifold import integrate, normalized
+from ..model.model import Model
+from ..model.state import State
+
+#: (state, added inertia (nv,), added force (nv,)) to accelerations (nv,) under the held controls
+Field = Callable[..., jax.Array]
+
+
+class Integrator(eqx.Module):
+    """Base: `step(model, acceleration, state, dt)` is the state after dt seconds.
+
+    Springs and dampers of joints may be faster than dt (a damper on a thin rod: microseconds). An implicit
+    integrator treats them by an inertia added at the joints: with stiffness K and damping D, a force that answers to
+    the motion of the step itself acts as if the joint were heavier.
+    """
+
+    @abc.abstractmethod
+    def step(self, model: Model, acceleration: Field, state: State, dt) -> State:
+        """One step."""
+
+
+class SemiImplicitEuler(Integrator):
+    """First order, one solve a step: v ← v + dt a, then q moves with the new v.
+
+    Joint springs and dampers are taken at the end of the step, (M + dt D + dt² K) a = τ − h + passive(q, v) − dt K v, so
+    that no spring or damper of a joint is too stiff for dt.
+    """
+
+    def step(self, model, acceleration, state, dt):
+        stiffness, damping = model.joints.stiffness, model.joints.damping
+        a = acceleration(state, dt * damping + dt * dt * stiffness, -dt * stiffness * state.v)
+        v = state.v + dt * a
+        return State(integrate(model, state.q, v, dt), v)
+
+
+class RungeKutta(Integrator):
+    """An explicit Runge-Kutta method given by its tableau, on q and v as they are stored; quaternions are normalised
+    after the step, which keeps the order.
+
+    **Arguments:** `a`, rows of the strictly lower triangle as tuples; `b`, the weights.
+    """
+
+    a: tuple[tuple[float, ...], ...] = eqx.field(static=True)
+    b: tuple[float, ...] = eqx.field(static=True)
+
+    def step(self, model, acceleration, state, dt):
+        stages = len(self.b)
+        weights = np.zeros((stages, stages))
+        for i, row in enumerate(self.a):
+            weights[i, : len(row)] = row
+
+        def slope(q, v):
+            move = lambda h: integrate(model, q, v, h)  # noqa: E731
+            rate = jax.jvp(move, (jnp.zeros((), q.dtype),), (jnp.ones((), q.dtype),))[1]
+            return rate, acceleration(State(q, v))
+
+        def moved(row, kq, kv):
+            return state.q + dt * (row @ kq), state.v + dt * (row @ kv)
+
+        def stage(carry, x):
+            row, i = x
+            kq, kv = carry
+            rate, a = slope(*moved(row, kq, kv))
+            return (kq.at[i].set(rate), kv.at[i].set(a)), None
+
+        dtype = state.q.dtype
+        zero = (jnp.zeros((stages, model.nq), dtype), jnp.zeros((stages, model.nv), dtype))
+        rows = (jnp.asarray(weights, dtype), jnp.arange(stages))
+        slopes, _ = jax.lax.scan(stage, zero, rows)
+        q, v = moved(jnp.asarray(self.b, dtype), *slopes)
+        return State(laned(normalized, model.topology)(q), v)
+
+
+def RK4() -> RungeKutta:
+    """The classical method of fourth order, four solves a step."""
+    return RungeKutta(((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6))
+
+
+class ImplicitMidpoint(Integrator):
+    """Second order, symmetric: v' = v + dt a(q_m, v_m) at the midpoint. Energy does not drift, and joint
+    springs and dampers are implicit.
+
+    **Arguments:** `iterations`, fixed-point steps towards the midpoint: the error falls by about dt times the
+    fastest frequency at each.
+    """
+
+    iterations: int = eqx.field(static=True, default=6)
+
+    def step(self, model, acceleration, state, dt):
+        added = dt / 2 * model.joints.damping + dt * dt / 4 * model.joints.stiffness
+
+        def closer(a, _):
+            mean = state.v + dt / 2 * a
+            middle = State(integrate(model, state.q, mean, dt / 2), mean)
+            return acceleration(middle, added, added * a), None
+
+        a, _ = jax.lax.scan(closer, jnp.zeros_like(state.v), length=self.iterations)
+        return State(integrate(model, state.q, state.v + dt / 2 * a, dt), state.v + dt * a)

@@ -1,0 +1,91 @@
+"""`simulate`: many steps of time as one `lax.scan`."""
+
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike
+
+from ..constrained.auto import Auto
+from ..constrained.base import Solver
+from ..constrained.forward_dynamics import Result
+from ..model.checks import rows_of
+from ..model.constraints import Constraint
+from ..model.model import Model
+from ..model.state import State
+from ..spatial.transform import as_floats
+from .integrators import Integrator, SemiImplicitEuler
+from .step import _prepared, advance, checked_time_step
+
+
+class Trajectory(eqx.Module):
+    """**Fields:** `q` (T + 1, nq) and `v` (T + 1, nv), the start included; `tau` (T, nv), `multipliers` (T, m) and
+    `result` (T,) of the steps."""
+
+    q: Array
+    v: Array
+    tau: Array
+    multipliers: Array
+    result: Result
+
+    def __getitem__(self, index) -> State:
+        """The state (or states) at a time index."""
+        return State(self.q[index], self.v[index])
+
+
+def simulate(
+    model: Model,
+    state: State,
+    controls: ArrayLike | Callable[[State, Array], ArrayLike],
+    dt: ArrayLike,
+    *,
+    steps: int | None = None,
+    integrator: Integrator = SemiImplicitEuler(),  # noqa: B008 - static
+    constraints: Sequence[Constraint] | None = None,
+    solver: Solver = Auto(),  # noqa: B008 - static
+    project: bool = False,
+    external: ArrayLike | None = None,
+    warm_start: bool = False,
+) -> Trajectory:
+    """Roll the robot out under `controls`: generalised forces (T, nv), or a policy (state, time) -> (nv,).
+
+    **Arguments:** `steps`: how many, needed with a policy; `warm_start`: start each solve from the multipliers of
+    the step before (worth it when multipliers are read anyway); the others as in `step`.
+
+    **Raises** `ValueError` for wrong shapes and for a policy without `steps`.
+    """
+    name = "simulate"
+    model, state, _, constraints, external = _prepared(name, model, state, None, constraints, external, integrator)
+    dtype = state.q.dtype
+    dt = checked_time_step(name, dt, dtype)
+    policy = controls if callable(controls) else None
+    if policy is not None:
+        if not isinstance(steps, int) or steps < 1:
+            raise ValueError(f"`{name}`: `steps` is {steps!r}; with a policy, give the number of steps.")
+        taus = None
+    else:
+        taus = as_floats(controls).astype(dtype)
+        if taus.ndim != 2 or taus.shape[1] != model.nv:
+            raise ValueError(f"`{name}`: `controls` has shape {taus.shape}, not (T, {model.nv}).")
+        if steps is not None and steps != taus.shape[0]:
+            raise ValueError(f"`{name}`: `steps` is {steps}, but `controls` has {taus.shape[0]} rows.")
+        steps = taus.shape[0]
+
+    def body(carry, x):
+        state, warm = carry
+        k, tau = x
+        if policy is not None:
+            tau = as_floats(policy(state, k * dt)).astype(dtype)
+            if tau.shape != (model.nv,):
+                raise ValueError(f"`{name}`: the policy returns shape {tau.shape}, not ({model.nv},).")
+        guess = warm if warm_start else None
+        after, now = advance(model, state, tau, dt, integrator, constraints, solver, project, external, guess)
+        kept = jax.lax.stop_gradient(now.multipliers) if warm_start else warm
+        return (after, kept), (after, tau, now.multipliers, now.result)
+
+    warm = jnp.zeros(rows_of(model, constraints) if warm_start else 0, dtype)
+    times = jnp.arange(steps, dtype=dtype)
+    _, (states, tau, lam, result) = jax.lax.scan(body, (state, warm), (times, taus))
+    q, v = (jnp.concatenate([a[None], b]) for a, b in ((state.q, states.q), (state.v, states.v)))
+    return Trajectory(q, v, tau, lam, result)

@@ -1,0 +1,115 @@
+"""`step`: one step of time, with the loops held."""
+
+from collections.abc import Sequence
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import ArrayLike
+
+from ..constrained.auto import Auto
+from ..constrained.base import Solver
+from ..constrained.forward_dynamics import Solution, forward_dynamics
+from ..constrained.implicit import SaddleSolve, saddle
+from ..engine.lanes import call, laned
+from ..kinematics.assemble import residual
+from ..kinematics.manifold import integrate
+from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
+from ..model.constraints import Constraint
+from ..model.model import Model
+from ..model.state import State
+from .integrators import Integrator, SemiImplicitEuler
+
+#: Newton corrections of the position in one projection
+CORRECTIONS = 2
+
+
+def checked_time_step(call_name: str, dt: ArrayLike, dtype):
+    dt = jnp.asarray(dt, dtype)
+    if dt.shape != ():
+        raise ValueError(f"`{call_name}`: `dt` has shape {dt.shape}, not ().")
+    if not isinstance(dt, jax.core.Tracer) and not (float(dt) > 0 and bool(jnp.isfinite(dt))):
+        raise ValueError(f"`{call_name}`: `dt` = {float(dt)} is not a positive time.")
+    return dt
+
+
+def projected(model: Model, state: State, constraints, solver: Solver) -> State:
+    """The state with loops closed and velocities along them, by the least motion in the metric of M."""
+    if not constraints:
+        return state
+    if isinstance(solver, Auto):
+        solver = solver.pick(model.topology, constraints)
+    matrix = lambda q: jax.tree.structure((model, constraints, q))  # noqa: E731
+    zero = jnp.zeros_like(state.v)
+
+    def least(q, r2):
+        core = lambda _: SaddleSolve(solver, matrix(q))  # noqa: E731
+        return call(core, model, constraints, q, zero, r2)[0]
+
+    def closer(q, _):
+        return integrate(model, q, least(q, -laned(residual)(model, constraints, q))), None
+
+    q, _ = jax.lax.scan(closer, state.q, length=CORRECTIONS)
+    rates = laned(saddle)(model, constraints, q, state.v, jnp.zeros_like(laned(residual)(model, constraints, q)))[1]
+    return State(q, state.v + least(q, -rates))
+
+
+def advance(
+    model, state, tau, dt, integrator, constraints, solver, project, external, warm=None
+) -> tuple[State, Solution]:
+    """The next state, and the solution that led to it (at the start of the step where there are several)."""
+    first = []
+
+    def acceleration(at, inertia=None, force=None):
+        heavier, push = model, tau
+        if inertia is not None:
+            heavier = model.replace({"joints.armature": model.joints.armature + inertia})
+            push = tau + force
+        now = forward_dynamics(
+            heavier, at, push, constraints=constraints, solver=solver, external=external, warm_start=warm
+        )
+        first.append(now)
+        return now.acceleration
+
+    if isinstance(integrator, SemiImplicitEuler):
+        after = integrator.step(model, acceleration, state, dt)
+        now = first[0]
+    else:  # solutions inside an integrator's own loop cannot leave it
+        after = integrator.step(model, acceleration, state, dt)
+        acceleration(state)
+        now = first[-1]
+    return (projected(model, after, constraints, solver) if project else after), now
+
+
+def step(
+    model: Model,
+    state: State,
+    tau: ArrayLike,
+    dt: ArrayLike,
+    *,
+    integrator: Integrator = SemiImplicitEuler(),  # noqa: B008 - static
+    constraints: Sequence[Constraint] | None = None,
+    solver: Solver = Auto(),  # noqa: B008 - static
+    project: bool = False,
+    external: ArrayLike | None = None,
+) -> State:
+    """The state after `dt` seconds under held generalised forces `tau` (nv,).
+
+    **Arguments:** `integrator`: `SemiImplicitEuler()`, `RK4()`, `ImplicitMidpoint()`; `project`: after the step,
+    close the loops to rounding and take the velocity along them; the others as in `forward_dynamics`.
+    """
+    model, state, tau, constraints, external = _prepared("step", model, state, tau, constraints, external, integrator)
+    dt = checked_time_step("step", dt, state.q.dtype)
+    return advance(model, state, tau, dt, integrator, constraints, solver, project, external)[0]
+
+
+def _prepared(name, model, state, tau, constraints, external, integrator):
+    check_model(name, model)
+    state = check_state(name, model, state)
+    if tau is not None:
+        tau = check_vector(name, "tau", tau, (model.nv,))
+    if external is not None:
+        external = check_vector(name, "external", external, (model.nb, 6))
+    if not isinstance(integrator, Integrator):
+        raise TypeError(f"`{name}`: `integrator` is {integrator!r}, not one such as `SemiImplicitEuler()`.")
+    constraints = check_constraints(name, model, constraints)
+    return common_dtype(model, state, tau, constraints, external)
