@@ -3,28 +3,29 @@
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..dynamics.crba import rigid
 from ..engine.kernel import kernel
-from ..spatial.small import eye, skew
+from ..spatial.small import outer, summed
 from ..tree.elimination import Articulated, Factor, factorise
 from ..tree.field import Field
 from ..tree.sweep import each
 from .problem import Problem
 
 
-@kernel
-def _rigid(mass, first, second):
-    return second, skew(first), mass * eye(first)
+def _products(mu, pairs):
+    """μ Σ_r x_r y_rᵀ of each pair."""
+    return tuple(mu * summed(outer(x[r], y[r]) for r in range(x.shape[0])) for x, y in pairs)
 
 
 @kernel
 def _tie_own(mu, ang, lin):
     """μ KᵀK as (A, C, M)."""
-    return tuple(mu * (x[:, :, None] * y[:, None]).sum(0) for x, y in ((ang, ang), (ang, lin), (lin, lin)))
+    return _products(mu, ((ang, ang), (ang, lin), (lin, lin)))
 
 
 @kernel
 def _tie_pair(mu, a, b, c, d):
-    return tuple(mu * (x[:, :, None] * y[:, None]).sum(0) for x, y in ((a, c), (a, d), (b, c), (b, d)))
+    return _products(mu, ((a, c), (a, d), (b, c), (b, d)))
 
 
 def automatic_weight(problem: Problem) -> Array:
@@ -52,7 +53,7 @@ def penalised(problem: Problem, mu: Array) -> Factor:
     own, ties = Field(), Field()
     each(
         problem.groups,
-        lambda g, _, link: own.add(g.nodes, _rigid(link.mass, link.first, link.second)),
+        lambda g, _, link: own.add(g.nodes, rigid(link.mass, link.first, link.second)),
         {},
         problem.links,
     )

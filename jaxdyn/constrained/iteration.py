@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..engine.kernel import kernel
+from ..spatial.small import summed
 
 
 class Stop(NamedTuple):
@@ -51,9 +52,10 @@ def advance(at, direction, size):
     return jax.tree.map(lambda x, d: x + size * d, at, direction)
 
 
+@kernel
 def inner(x: Sequence[Array], y: Sequence[Array]) -> Array:
     """Per lane, the inner product of two vectors of rows."""
-    return sum((a * b).sum((0, 1)) for a, b in zip(x, y, strict=True))
+    return summed((a * b)[r, k] for a, b in zip(x, y, strict=True) for r in range(a.shape[0]) for k in range(a.shape[1]))
 
 
 def ratio_of(x, y):

@@ -14,6 +14,7 @@ from ..engine.kernel import kernel
 from ..model.constraints import BodyView, Constraint, JointView, Layout, RobotView, Rows
 from ..model.links import node_axis
 from ..model.model import Model
+from ..spatial.small import summed
 from ..tree.field import Field, select
 from ..tree.topology import WORLD, Topology
 
@@ -133,14 +134,17 @@ def _placements(side, frames_R, frames_p):
     )
 
 
+# sums of slices: reductions over short axes are slow on a CPU
 @kernel
 def _times(ang, lin, w, l):
-    return (ang * w[None]).sum(1) + (lin * l[None]).sum(1)
+    return (
+        ang[:, 0] * w[0] + ang[:, 1] * w[1] + ang[:, 2] * w[2] + lin[:, 0] * l[0] + lin[:, 1] * l[1] + lin[:, 2] * l[2]
+    )
 
 
 @kernel
 def _transposed(ang, lin, x):
-    return (ang * x[:, None]).sum(0), (lin * x[:, None]).sum(0)
+    return summed(ang[r] * x[r] for r in range(x.shape[0])), summed(lin[r] * x[r] for r in range(x.shape[0]))
 
 
 def times(bundles: Sequence[Bundle], evaluated: Sequence[Evaluated], motion: Field) -> list[Array]:

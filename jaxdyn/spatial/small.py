@@ -65,6 +65,15 @@ def skew(x):
     )
 
 
+def summed(terms):
+    """Sum of an iterable of arrays, without a leading zero."""
+    terms = iter(terms)
+    total = next(terms)
+    for term in terms:
+        total = total + term
+    return total
+
+
 def eye(like):
     """The identity with as many trailing axes (of size 1) as the vector ``like`` has."""
     return jnp.eye(3, dtype=like.dtype).reshape((3, 3) + (1,) * (like.ndim - 1))

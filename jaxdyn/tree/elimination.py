@@ -304,9 +304,16 @@ def _pivot(u, Dinv, Un, Uf, w, l):
     return (u - _dot(Un, w) - _dot(Uf, l)) * Dinv
 
 
+def _over_slots(x):
+    total = x[0]
+    for k in range(1, x.shape[0]):
+        total = total + x[k]
+    return total
+
+
 @kernel
 def _pivot_ties(u, Dinv, Un, Uf, w, l, Vn, Vf, aw, al):
-    return (u - _dot(Un, w) - _dot(Uf, l) - (_dot(Vn, aw) + _dot(Vf, al)).sum(0)) * Dinv
+    return (u - _dot(Un, w) - _dot(Uf, l) - _over_slots(_dot(Vn, aw) + _dot(Vf, al))) * Dinv
 
 
 @kernel
