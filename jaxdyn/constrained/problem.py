@@ -65,14 +65,17 @@ def _right_side(target, stiffness, damping, gamma, residual, rate):
 def problem_of(model: Model, constraints: Sequence[Constraint], q: Array, v: Array | None = None) -> Problem:
     """Kinematics and rows at (q, v); v = None means at rest. Everything is lanes-last."""
     topology = model.topology
-    fields, _, _ = sweep(model, q, v, biased=v is not None)
+    fields, constants, coordinates = sweep(model, q, v, biased=v is not None)
     bundles = rw.bundles_of(topology, constraints)
     evaluated = rw.evaluate(model, constraints, q, fields)
     groups = elimination(topology, rw.cliques_of(bundles))
-    constants = links(model, groups)
+    if groups == levels(topology)[::-1]:
+        constants, coordinates = constants[::-1], coordinates[::-1]
+    else:
+        constants, coordinates = links(model, groups), split_q(topology, q, groups)
     parts = zip(
         constants,
-        split_q(topology, q, groups),
+        coordinates,
         split_v(topology, model.joints.armature, groups),
         each(groups, lambda g, own: (own["E"], own["r"]), fields),
         strict=True,

@@ -15,7 +15,7 @@ from ..model.constraints import BodyView, Constraint, JointView, Layout, RobotVi
 from ..model.links import node_axis
 from ..model.model import Model
 from ..spatial.small import summed
-from ..tree.field import Field, select
+from ..tree.field import Field, permute, select
 from ..tree.topology import WORLD, Topology
 
 
@@ -178,13 +178,14 @@ def flatten(bundles: Sequence[Bundle], parts: Sequence[Array]) -> Array:
                 position += 1
     lanes = max(x.shape[-1] for x in parts)
     rows = jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], lanes)).reshape(-1, lanes) for x in parts])
-    return select(rows, [place[k] for k in range(position)])
+    return permute(rows, [place[k] for k in range(position)])
 
 
 def unflatten(bundles: Sequence[Bundle], x: Array) -> list[Array]:
     """The inverse of `flatten`."""
     out = []
     for bundle in bundles:
-        rows = [select(x, [start + r for start in bundle.starts]) for r in range(bundle.layout.rows)]
-        out.append(jnp.stack(rows))
+        n, k = bundle.layout.rows, len(bundle.members)
+        at = permute(x, [start + r for r in range(n) for start in bundle.starts])
+        out.append(at.reshape(n, k, x.shape[-1]))
     return out

@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from ..engine.kernel import kernel
 from ..spatial.small import cross, dot, eye, mv, outer
-from ..tree.field import select
+from ..tree.field import permute
 from ..tree.plan import Group
 from ..tree.topology import Topology
 from .joints import Column, JointParameters
@@ -48,24 +48,27 @@ def links(model: Model, groups: Sequence[Group]) -> list[Link]:
     first, second = _about_origin(mass, center, node_axis(bodies.rotational))
     R0, p0 = node_axis(bodies.placement.rotation), node_axis(bodies.placement.translation)
     par = JointParameters(node_axis(joints.axis), node_axis(joints.axis2), node_axis(joints.pitch))
-    out = []
+    order = [b for group in groups for b in group.nodes]
+    everything = [permute(x, order, axis=x.ndim - 2) for x in (*par, R0, p0, mass, first, second)]
+    out, start = [], 0
     for group in groups:
-        at = [select(x, group.nodes, axis=x.ndim - 2) for x in (*par, R0, p0, mass, first, second)]
+        at = [x[..., start : start + len(group), :] for x in everything]
         own = JointParameters(*at[:3])
         out.append(Link(own, _prepare(group.kind)(own, at[3], at[4]), *at[5:]))
+        start += len(group)
     return out
 
 
 def split(x: Array, starts: Sequence[int], groups: Sequence[Group], size: str) -> list[Array]:
     """Rows (n, lanes) of q (`size` "nq") or v ("nv") by group: (rows of the joint, k, lanes)."""
-    out = []
-    for group in groups:
-        n = getattr(group.kind, size)
-        at = [starts[b] for b in group.nodes]
-        if n == 1:
-            out.append(select(x, at)[None])
-        else:
-            out.append(jnp.stack([x[a : a + n] for a in at], 1))
+    counts = [getattr(group.kind, size) for group in groups]
+    order = [starts[b] + r for group, n in zip(groups, counts, strict=True) for r in range(n) for b in group.nodes]
+    x = permute(x, order)
+    out, start = [], 0
+    for group, n in zip(groups, counts, strict=True):
+        rows = n * len(group)
+        out.append(x[start : start + rows].reshape(n, len(group), x.shape[-1]))
+        start += rows
     return out
 
 
@@ -87,7 +90,7 @@ def join_v(topology: Topology, parts: Sequence[Array], groups: Sequence[Group]) 
             for b in group.nodes:
                 place[topology.v_starts[b] + r] = position
                 position += 1
-    return select(rows, place)
+    return permute(rows, place)
 
 
 def combine(columns: Sequence[Column], x: Array):

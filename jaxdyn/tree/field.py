@@ -10,6 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..engine.kernel import kernel
 
@@ -106,3 +107,11 @@ def select(x: Any, indices: Sequence[int], axis: int = 0) -> Any:
     """``x[indices]`` along an axis by static slices."""
     parts = [jax.lax.slice_in_dim(x, a, b, axis=axis) for a, b in runs_of(indices)]
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis)
+
+
+def permute(x: Any, indices: Sequence[int], axis: int = 0) -> Any:
+    """``x[indices]`` along an axis for many indices: slices where they make few runs, else one gather, which is quicker
+    to compile than its many slices."""
+    if len(runs_of(indices)) <= 3:
+        return select(x, indices, axis)
+    return jnp.take(x, np.asarray(indices, np.int32), axis=axis, mode="clip", unique_indices=True)
