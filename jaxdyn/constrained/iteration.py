@@ -55,7 +55,9 @@ def advance(at, direction, size):
 @kernel
 def inner(x: Sequence[Array], y: Sequence[Array]) -> Array:
     """Per lane, the inner product of two vectors of rows."""
-    return summed((a * b)[r, k] for a, b in zip(x, y, strict=True) for r in range(a.shape[0]) for k in range(a.shape[1]))
+    return summed(
+        (a * b)[r, k] for a, b in zip(x, y, strict=True) for r in range(a.shape[0]) for k in range(a.shape[1])
+    )
 
 
 def ratio_of(x, y):

@@ -18,6 +18,8 @@ from .state import State
 def check_model(call: str, model: Any) -> Model:
     if not isinstance(model, Model):
         raise TypeError(f"`{call}`: `model` is {type(model).__name__}, not a `Model`. Use `load(...)` or `ModelSpec`.")
+    if model.nb == 0 and call != "frame_pose":
+        raise ValueError(f"`{call}`: no joint of {model.name!r} moves; load it with `floating=True`, or add a joint.")
     if model.bodies.mass.ndim != 1:
         raise ValueError(
             f"`{call}`: `model.bodies.mass` has shape {model.bodies.mass.shape}; map over models with `jax.vmap`."

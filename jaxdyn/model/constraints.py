@@ -8,7 +8,8 @@ body i's twist and its derivative, in its own axes. A class here has two duties:
   signature are evaluated together. Raises `ValueError` for names that do not exist.
 - `evaluate(layout, attachments, views, robot)`: the rows of k constraints of one signature. The instance it is
   called on has its leaves stacked to (..., k, lanes), `attachments` are the placements of the constrained
-  frames in their bodies, `views` the moving bodies as `BodyView`s, `robot` the rest (`RobotView`). Component-first arrays throughout.
+  frames in their bodies, `views` the moving bodies as `BodyView`s, `robot` the rest (`RobotView`). Arrays are
+  component-first throughout.
 
 To add a constraint, write such a class. See `docs/extending.md`.
 """
@@ -37,7 +38,7 @@ class BodyView(NamedTuple):
 
 
 class JointView(NamedTuple):
-    """Joints seen by constraints: coordinate q (k, lanes), axis (3, k, lanes), pose (E, r) of the body in its parent."""
+    """Joints seen by constraints: coordinate q (k, lanes), axis (3, k, lanes), pose (E, r) in the parent."""
 
     q: Array
     axis: Array

@@ -5,9 +5,10 @@ component-first arrays with trailing (nodes, lanes) axes:
 
 | function | returns |
 | --- | --- |
-| ``pose(par, q)`` | rotation (3, 3) and translation (3,) of the moved frame in the joint frame; a translation of None is zero |
+| ``pose(par, q)`` | rotation and translation (None: zero) of the moved frame in the joint frame |
 | ``columns(par, q)`` | the motion subspace, one `Column` per velocity, in the moved frame |
-| ``prepare(par, R0, p0)``, ``place(prepared, q)`` | the same behind the joint's placement: a constant part, then the pose of the body in its parent |
+| ``prepare(par, R0, p0)`` | what is constant of the body's pose in its parent, R0 and p0 being the placement |
+| ``place(prepared, q)`` | that pose |
 | ``bias(par, q, v)`` | time derivative of the subspace times v, (angular, linear); None when the subspace is constant |
 | ``integrate(q, dv)``, ``difference(q0, q1)`` | exponential and logarithm on the joint's manifold |
 

@@ -82,6 +82,8 @@ def split_v(topology: Topology, v: Array, groups: Sequence[Group]) -> list[Array
 
 def join_v(topology: Topology, parts: Sequence[Array], groups: Sequence[Group]) -> Array:
     """The inverse of `split_v`: (nv, lanes)."""
+    if not parts:
+        return jnp.zeros((0, 1))
     rows = jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in parts])
     place = [0] * topology.nv
     position = 0

@@ -172,6 +172,7 @@ class Weld(FrameConstraint):
     """Frames a and b coincide: six rows, (linear, angular) in a's axes."""
 
     rows = 6
+    __init__ = FrameConstraint.__init__
 
     def pair_rows(self, pair):
         return _frame_rows(pair, _axes(pair.pa), _axes(pair.pa), pair.position(), pair.rotation())
@@ -181,6 +182,7 @@ class Hinge(FrameConstraint):
     """Origins coincide and `axis` (3,), given in frame a, is common: five rows."""
 
     rows = 5
+    __init__ = FrameConstraint.__init__
 
     def pair_rows(self, pair):
         _, tilt = pair.tilt(self.axis)
@@ -191,6 +193,7 @@ class Slider(FrameConstraint):
     """Frame a slides along `axis` (3,), given in frame a, without turning: five rows."""
 
     rows = 5
+    __init__ = FrameConstraint.__init__
 
     def pair_rows(self, pair):
         # in b's axes, which do not turn the distance slid into an error
@@ -202,6 +205,7 @@ class Cylinder(FrameConstraint):
     """Frame a slides along and turns about `axis` (3,), given in frame a: four rows."""
 
     rows = 4
+    __init__ = FrameConstraint.__init__
 
     def pair_rows(self, pair):
         across = list(plane_axes(self.axis))
@@ -214,6 +218,7 @@ class Point(FrameConstraint):
     """Origins of a and b coincide (a ball joint): three rows, the difference of the two points' velocities."""
 
     rows = 3
+    __init__ = FrameConstraint.__init__
 
     def pair_rows(self, pair):
         axes = [mv(pair.Ra, e) for e in _axes(pair.pa)]

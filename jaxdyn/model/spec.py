@@ -2,6 +2,8 @@
 
 import dataclasses
 import warnings
+from collections.abc import Mapping
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -66,7 +68,7 @@ class ModelSpec:
         self.gravity = _concrete("`ModelSpec`", "gravity", gravity, (3,))
         self.bodies: dict[str, _Body] = {}
         self.frames: dict[str, tuple[str, np.ndarray, np.ndarray]] = {}
-        self.actuators: dict[str, tuple[str, np.ndarray]] = {}
+        self.actuators: dict[str, dict[str, np.ndarray]] = {}
         self.constraints: list = []
 
     def _new_name(self, call: str, name: str) -> None:
@@ -150,27 +152,31 @@ class ModelSpec:
         self.constraints.append(constraint)
         return self
 
-    def add_actuator(self, joint: str, name: str | None = None, *, gear=1.0) -> "ModelSpec":
+    def add_actuator(self, joint: str | Mapping[str, Any], name: str | None = None, *, gear: Any = 1.0) -> "ModelSpec":
         """Add an actuator that drives `joint`: a command u gives the generalised force ``gear * u``.
 
-        **Arguments:** `joint`, a joint's name; `name` (default: the joint's); `gear`, a scalar (for a
-        joint with one velocity) or one number per velocity of the joint.
+        **Arguments:** `joint`, a joint's name, or a mapping of joints to gears for one that drives several (a
+        differential, a tendon); `name` (default: the joint's); `gear`, a scalar (for a joint with one velocity)
+        or one number per velocity of the joint.
         """
-        name = joint if name is None else name
+        gears = dict(joint) if isinstance(joint, Mapping) else {joint: gear}
+        name = "+".join(map(str, gears)) if name is None else name
         call = f"`ModelSpec.add_actuator({name!r})`"
+        if not gears:
+            raise ValueError(f"{call}: it drives no joint.")
         if name in self.actuators:
             raise ValueError(f"{call}: the name is already taken by an actuator.")
-        gear = np.asarray(gear, float)
-        if not np.isfinite(gear).all():
-            raise ValueError(f"{call}: `gear` is not finite: {gear}.")
-        self.actuators[name] = (joint, gear)
+        self.actuators[name] = {str(j): np.asarray(g, float) for j, g in gears.items()}
+        for j, g in self.actuators[name].items():
+            if not np.isfinite(g).all():
+                raise ValueError(f"{call}: the gear of {j!r} is not finite: {g}.")
         return self
 
     def build(self) -> Model:
         """The model. Bodies on `Fixed` joints merge into their parents and stay as frames.
 
-        **Raises** `ValueError` naming the constraint, frame or actuator whose body or joint does not exist,
-        and for a robot without moving bodies. Moving bodies that carry no mass at all are a `ModelWarning`.
+        **Raises** `ValueError` naming the constraint, frame or actuator whose body or joint does not exist.
+        A robot without moving bodies, and moving bodies that carry no mass at all, are a `ModelWarning`.
         """
         call = f"`ModelSpec.build` of {self.name!r}"
         # where each name ends up: (moving body or world, rotation, translation)
@@ -198,7 +204,7 @@ class ModelSpec:
         for name in self.frames:
             frames[name] = place(name)
         if not moving:
-            raise ValueError(f"{call}: no joint moves; add a body with a joint other than `Fixed`.")
+            warnings.warn(f"{call}: no joint moves, so that there are no dynamics.", ModelWarning, stacklevel=2)
         names = list(moving)
         kinds = tuple(b.joint.kind for b in moving.values())
         topology = Topology(
@@ -284,13 +290,9 @@ def _merged(host: _Body, body: _Body, r: np.ndarray, p: np.ndarray) -> _Body:
 
 def _warn_of_massless(call: str, topology: Topology, moving: dict[str, _Body]) -> None:
     bodies = list(moving.values())
-    below = [b.mass > 0 or np.any(b.rotational) for b in bodies]
-    for b in reversed(range(topology.nb)):
-        if below[b] and topology.parents[b] != WORLD:
-            below[topology.parents[b]] = True
-    idle = [
-        b.name for b, ok in zip(bodies, below, strict=True) if not ok and not np.all(np.asarray(b.joint.armature) > 0)
-    ]
+    below = topology.anywhere_below([b.mass > 0 or bool(np.any(b.rotational)) for b in bodies])
+    heavy = [bool(np.all(np.asarray(b.joint.armature) > 0)) for b in bodies]
+    idle = [b.name for b, ok, armature in zip(bodies, below, heavy, strict=True) if not ok and not armature]
     if idle:
         warnings.warn(
             f"{call}: nothing that hangs on {', '.join(map(repr, idle))} has inertia, so that the mass matrix is "
@@ -313,8 +315,8 @@ def _bodies(moving: dict[str, _Body]) -> Bodies:
     rows = list(moving.values())
     return Bodies(
         mass=_floats([b.mass for b in rows]),
-        center_of_mass=_floats([b.center for b in rows]),
-        rotational=_floats([b.rotational for b in rows]),
+        center_of_mass=_floats(np.array([b.center for b in rows]).reshape(-1, 3)),
+        rotational=_floats(np.array([b.rotational for b in rows]).reshape(-1, 3, 3)),
         placement=_transforms([(b.rotation, b.translation) for b in rows]),
     )
 
@@ -322,36 +324,35 @@ def _bodies(moving: dict[str, _Body]) -> Bodies:
 def _joints(moving: dict[str, _Body]) -> Joints:
     joints = [b.joint for b in moving.values()]
 
-    def rows(what):
-        return _floats([getattr(j, what) for j in joints])
+    def rows(what, shape=(3,)):
+        return _floats(np.array([getattr(j, what) for j in joints], float).reshape(-1, *shape))
 
     def flat(values):
-        return _floats(np.concatenate([np.asarray(x, float) for x in values]))
+        return _floats(np.concatenate([np.zeros(0), *(np.asarray(x, float) for x in values)]))
 
+    per_velocity = ("armature", "damping", "stiffness", "rest", "effort", "friction")
     return Joints(
         axis=rows("axis"),
         axis2=rows("axis2"),
-        pitch=rows("pitch"),
+        pitch=rows("pitch", ()),
         lower=flat([j.limits[0] for j in joints]),
         upper=flat([j.limits[1] for j in joints]),
-        **{
-            w: flat([getattr(j, w) for j in joints])
-            for w in ("armature", "damping", "stiffness", "rest", "effort", "friction")
-        },
+        **{w: flat([getattr(j, w) for j in joints]) for w in per_velocity},
     )
 
 
 def _actuation(call: str, topology: Topology, actuators) -> jax.Array:
     out = np.zeros((topology.nv, len(actuators)))
-    for k, (name, (joint, gear)) in enumerate(actuators.items()):
-        try:
-            body = topology.joint(joint)
-        except ValueError as error:
-            raise ValueError(f"{call}: actuator {name!r}: {error}") from None
-        nv = topology.kinds[body].nv
-        if gear.shape not in ((), (nv,)) or (gear.shape == () and nv != 1):
-            raise ValueError(
-                f"{call}: actuator {name!r}: `gear` has shape {gear.shape}; joint {joint!r} takes ({nv},)."
-            )
-        out[topology.v_slice(body), k] = gear
+    for k, (name, gears) in enumerate(actuators.items()):
+        for joint, gear in gears.items():
+            try:
+                body = topology.joint(joint)
+            except ValueError as error:
+                raise ValueError(f"{call}: actuator {name!r}: {error}") from None
+            nv = topology.kinds[body].nv
+            if gear.shape not in ((), (nv,)) or (gear.shape == () and nv != 1):
+                raise ValueError(
+                    f"{call}: actuator {name!r}: `gear` has shape {gear.shape}; joint {joint!r} takes ({nv},)."
+                )
+            out[topology.v_slice(body), k] = gear
     return _floats(out)

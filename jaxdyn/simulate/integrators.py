@@ -33,8 +33,8 @@ class Integrator(eqx.Module):
 class SemiImplicitEuler(Integrator):
     """First order, one solve a step: v ← v + dt a, then q moves with the new v.
 
-    Joint springs and dampers are taken at the end of the step, (M + dt D + dt² K) a = τ − h + passive(q, v) − dt K v, so
-    that no spring or damper of a joint is too stiff for dt.
+    Joint springs and dampers are taken at the end of the step,
+    (M + dt D + dt² K) a = τ − h + passive(q, v) − dt K v, so that no spring or damper of a joint is too stiff for dt.
     """
 
     def step(self, model, acceleration, state, dt):

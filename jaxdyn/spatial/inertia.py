@@ -23,7 +23,7 @@ class Inertia(eqx.Module):
         self,
         mass: ArrayLike = 0.0,
         center_of_mass: ArrayLike = (0.0, 0.0, 0.0),
-        rotational: ArrayLike = np.zeros((3, 3)),
+        rotational: ArrayLike = ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)),
     ):
         self.mass = as_floats(mass)
         self.center_of_mass = as_floats(center_of_mass)

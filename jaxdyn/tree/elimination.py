@@ -46,7 +46,7 @@ class Eliminated(NamedTuple):
 
 
 class Articulated(NamedTuple):
-    """Inertias to eliminate: `own` (A, C, M) a body, `ties` the blocks (nn, nf, fn, ff) of ordered pairs (row, column)."""
+    """Inertias to eliminate: `own` (A, C, M) a body, `ties` the blocks (nn, nf, fn, ff) of pairs (row, column)."""
 
     own: Field
     ties: Field

@@ -105,6 +105,8 @@ def runs_of(indices: Sequence[int]) -> list[tuple[int, int]]:
 
 def select(x: Any, indices: Sequence[int], axis: int = 0) -> Any:
     """``x[indices]`` along an axis by static slices."""
+    if not indices:
+        return jax.lax.slice_in_dim(x, 0, 0, axis=axis)
     parts = [jax.lax.slice_in_dim(x, a, b, axis=axis) for a, b in runs_of(indices)]
     return parts[0] if len(parts) == 1 else jnp.concatenate(parts, axis)
 

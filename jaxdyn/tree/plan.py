@@ -40,7 +40,7 @@ def levels(topology: Topology) -> tuple[Group, ...]:
     """
     place: dict[int, int] = {WORLD: -1}
     out = []
-    for depth in range(max(topology.depths) + 1):
+    for depth in range(max(topology.depths, default=-1) + 1):
         level = [b for b in range(topology.nb) if topology.depths[b] == depth]
         level.sort(key=lambda b: (place[topology.parents[b]], b))
         by_kind: dict[object, list[int]] = defaultdict(list)

@@ -12,7 +12,7 @@ Carry = Mapping[str, Any]
 def down(
     groups: Sequence[Group], step: Callable[..., tuple[Carry, Any]], *inputs: Sequence[Any]
 ) -> tuple[dict[str, Field], list[Any]]:
-    """Roots to leaves. ``step(group, parent, *inputs_of_the_group)`` returns the carry of the group's bodies, and a result.
+    """Roots to leaves. ``step(group, parent, *inputs_of_the_group)`` returns the group's carry, and a result.
 
     A carry is a mapping of names to pytrees of arrays (..., nodes, lanes); `parent` holds those of the
     parents, None for roots. Returns the carries of all bodies, one `Field` a name, and the results by group.

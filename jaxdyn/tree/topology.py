@@ -2,7 +2,7 @@
 
 import dataclasses
 import difflib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate
 from typing import Any
@@ -87,6 +87,14 @@ class Topology:
             out.append(body)
             body = self.parents[body]
         return tuple(out)
+
+    def anywhere_below(self, marked: Sequence[bool]) -> list[bool]:
+        """Per body, whether it or a body below it is marked."""
+        out = list(marked)
+        for b in reversed(range(self.nb)):
+            if out[b] and self.parents[b] != WORLD:
+                out[self.parents[b]] = True
+        return out
 
     def joint(self, name: str) -> int:
         """The body that the joint moves; raises `ValueError` for an unknown name."""
