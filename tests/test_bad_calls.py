@@ -1,0 +1,189 @@
+"""Wrong calls: each raises one error that names the call, the argument, and what is wrong with it."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from catalogue import CATALOGUE
+
+import jaxdyn as jd
+
+ARM = CATALOGUE["quadruped"].build()
+LOOP = CATALOGUE["four_bar_point"].build()
+ROD = CATALOGUE["pendulum"].build()
+REST = jd.State([0.0], [0.0])
+ZERO = [0.0]
+POINT = jd.Point("coupler")
+
+
+def solve(model=ROD, state=REST, tau=ZERO, **options):
+    return jd.forward_dynamics(model, state, tau, **options)
+
+
+def run(controls=((0.0,),), dt=0.1, state=REST, **options):
+    return jd.simulate(ROD, state, controls, dt, **options)
+
+
+LOOP_REST = jd.State(LOOP.neutral(), np.zeros(3))
+
+#: what is called, which exception, and what its text names
+BAD = {
+    "model_of_another_kind": (lambda: solve(model="robot.urdf"), TypeError, r"`forward_dynamics`.*`model`.*str"),
+    "batch_of_models": (
+        lambda: solve(ROD.replace({"bodies.mass": jnp.ones((5, 1))})),
+        ValueError,
+        r"`model.bodies.mass`.*\(5, 1\).*jax.vmap",
+    ),
+    "state_is_a_vector": (lambda: solve(state=np.zeros(2)), TypeError, r"`forward_dynamics`.*`state`.*State\(q, v\)"),
+    "short_tau": (
+        lambda: solve(ARM, jd.State(ARM.neutral(), np.zeros(10)), ZERO),
+        ValueError,
+        r"`tau`.*\(1,\).*\(10,\)",
+    ),
+    "batch_of_tau": (lambda: solve(tau=np.zeros((8, 1))), ValueError, r"`tau`.*\(8, 1\), not \(1,\).*jax.vmap"),
+    "scalar_tau": (lambda: solve(tau=0.0), ValueError, r"`tau` has shape \(\)"),
+    "complex_tau": (lambda: solve(tau=[1j]), TypeError, r"`forward_dynamics`.*`tau`.*complex"),
+    "text_for_tau": (lambda: solve(tau="fast"), TypeError, r"`forward_dynamics`.*`tau`.*not an array"),
+    "nothing_for_tau": (lambda: solve(tau=None), TypeError, r"`forward_dynamics`.*`tau`"),
+    "long_q": (lambda: solve(state=jd.State([0.0, 1.0], [0.0])), ValueError, r"`state.q`.*\(2,\), not \(1,\)"),
+    "short_v": (lambda: solve(ARM, jd.State(ARM.neutral(), [0.0]), ZERO), ValueError, r"`state.v`.*not \(10,\)"),
+    "external_shape": (lambda: solve(external=np.zeros(6)), ValueError, r"`external`.*\(6,\), not \(1, 6\)"),
+    "warm_start_shape": (
+        lambda: solve(LOOP, LOOP_REST, np.zeros(3), warm_start=np.zeros(4)),
+        ValueError,
+        r"`warm_start`.*\(4,\), not \(3,\)",
+    ),
+    "solver_is_text": (lambda: solve(solver="LCABA"), TypeError, r"`forward_dynamics`.*`solver`.*'LCABA'.*LCABA\(\)"),
+    "solver_is_a_class": (lambda: solve(solver=jd.LCABA), TypeError, r"`forward_dynamics`.*`solver`"),
+    "adjoint": (lambda: solve(adjoint="magic"), ValueError, r"`adjoint`.*'magic'.*'implicit' or 'unrolled'"),
+    "aba_with_loops": (
+        lambda: solve(LOOP, LOOP_REST, np.zeros(3), solver=jd.ABA()),
+        ValueError,
+        r"`ABA` takes no constraints.*'pin'.*LCABA",
+    ),
+    "lone_constraint": (lambda: solve(constraints=POINT), TypeError, r"`constraints` is a single Point.*tuple"),
+    "constraints_is_a_number": (lambda: solve(constraints=3), TypeError, r"`constraints` is int, not a tuple"),
+    "constraint_is_a_name": (lambda: solve(constraints=("foot",)), TypeError, r"`constraints\[0\]`.*'foot'"),
+    "constraint_on_an_unknown_body": (
+        lambda: solve(constraints=(jd.Point("rodd", name="peg"),)),
+        ValueError,
+        r"constraint 'peg'.*'rodd'.*'rod'",
+    ),
+    "constraint_within_one_body": (
+        lambda: solve(constraints=(jd.Weld("rod", "rod"),)),
+        ValueError,
+        r"constraint 0.*both sides.*body 'rod'",
+    ),
+    "coupling_of_an_unknown_joint": (
+        lambda: solve(constraints=(jd.Coupling(("rod", "gear"), (1.0, 2.0)),)),
+        ValueError,
+        r"constraint 0.*'gear'",
+    ),
+    "coupling_of_a_ball": (
+        lambda: jd.constraint_jacobian(
+            CATALOGUE["siblings"].build(),
+            CATALOGUE["siblings"].build().neutral(),
+            (jd.Coupling(("left", "torso"), (1.0, 1.0)),),
+        ),
+        ValueError,
+        r"'left'",
+    ),
+    "coupling_lengths": (lambda: jd.Coupling(("a", "b"), (1.0,)), ValueError, r"`Coupling.*coefficients"),
+    "general_rows": (
+        lambda: jd.General(("rod",), lambda p: p.translation, 2),
+        ValueError,
+        r"`General\(\['rod'\]\)`.*\(2,\)",
+    ),
+    "general_function": (lambda: jd.General(("rod",), 3.0, 1), TypeError, r"`General.*`fn` is 3.0"),
+    "zero_axis": (lambda: jd.Hinge("a", axis=(0, 0, 0)), ValueError, r"`Hinge\('a', 'world'\)`.*`axis` is zero"),
+    "flat_normal": (lambda: jd.PointOnPlane("a", normal=(0, 1)), ValueError, r"`PointOnPlane.*`normal`.*\(2,\)"),
+    "target_length": (lambda: jd.Point("a", target=[1.0]), ValueError, r"`Point\('a', 'world'\)`.*`target`.*\(1,\)"),
+    "placement_is_a_vector": (lambda: jd.Weld("a", placement_a=(0, 0, 1)), TypeError, r"`placement_a`.*`Transform`"),
+    "stabilization_is_a_number": (
+        lambda: jd.Weld("a", stabilization=5.0),
+        TypeError,
+        r"`stabilization` is 5.0.*Baumgarte",
+    ),
+    "negative_length": (lambda: jd.Distance("a", length=-1.0), ValueError, r"`Distance.*`length`"),
+    "negative_weight": (lambda: jd.LCABA(mu=-1.0), ValueError, r"`LCABA`: `mu` = -1.0"),
+    "no_steps": (lambda: jd.LCABA(max_steps=0), ValueError, r"`LCABA`: `max_steps` = 0"),
+    "half_a_step": (lambda: jd.LCABA(max_steps=2.5), ValueError, r"`LCABA`: `max_steps` = 2.5"),
+    "negative_tolerance": (lambda: jd.LCABA(tol=-1e-9), ValueError, r"`LCABA`: `tol` = -1e-09"),
+    "negative_rcond": (lambda: jd.Dense(rcond=-1.0), ValueError, r"`Dense`: `rcond`"),
+    "unknown_frame": (lambda: jd.frame_pose(ARM, ARM.neutral(), "left_fot"), ValueError, r"'left_fot'.*'left_foot'"),
+    "unknown_reference": (
+        lambda: jd.jacobian(ARM, ARM.neutral(), "trunk", reference="world"),
+        ValueError,
+        r"`jacobian`: `reference` is 'world'.*'world_aligned'",
+    ),
+    "unknown_joint": (lambda: ARM.q_slice("left_knee"), ValueError, r"'left_knee'"),
+    "unknown_field": (lambda: ROD.replace({"bodies.masses": [1.0]}), ValueError, r"'bodies.masses'.*'mass'"),
+    "field_of_another_shape": (
+        lambda: ROD.replace({"bodies.mass": [1.0, 2.0]}),
+        ValueError,
+        r"'bodies.mass'.*\(1,\).*\(2,\)",
+    ),
+    "mass_is_nan": (lambda: ROD.replace({"bodies.mass": [np.nan]}), ValueError, r"'bodies.mass' is not finite"),
+    "acceleration_shape": (
+        lambda: jd.inverse_dynamics(ROD, REST, [0.0, 0.0]),
+        ValueError,
+        r"`inverse_dynamics`: `acceleration`.*\(2,\)",
+    ),
+    "frame_acceleration_shape": (
+        lambda: jd.frame_acceleration(ROD, REST, [0.0, 0.0], "rod"),
+        ValueError,
+        r"`frame_acceleration`: `acceleration`.*\(2,\)",
+    ),
+    "integrate_shape": (
+        lambda: jd.integrate(ARM, np.zeros(10), np.zeros(10)),
+        ValueError,
+        r"`integrate`: `q`.*\(11,\)",
+    ),
+    "difference_shape": (lambda: jd.difference(ROD, [0.0], [0.0, 0.0]), ValueError, r"`difference`: `q1`.*\(2,\)"),
+    "assemble_nan": (lambda: jd.assemble(LOOP, [np.nan, 0, 0]), ValueError, r"`assemble`: `q` is not finite"),
+    "mass_matrix_of_a_state": (lambda: jd.mass_matrix(ROD, REST), TypeError, r"`mass_matrix`: `q`"),
+    "negative_time_step": (lambda: jd.step(ROD, REST, ZERO, -1e-3), ValueError, r"`step`: `dt` = -0.001"),
+    "zero_time_step": (lambda: run(dt=0.0), ValueError, r"`simulate`: `dt` = 0.0"),
+    "time_steps": (lambda: run(dt=[0.1, 0.1]), ValueError, r"`simulate`: `dt` has shape \(2,\)"),
+    "integrator_is_a_function": (
+        lambda: jd.step(ROD, REST, ZERO, 0.1, integrator=jd.RK4),
+        TypeError,
+        r"`step`: `integrator`",
+    ),
+    "controls_of_one_step": (lambda: run(controls=(0.0,)), ValueError, r"`simulate`: `controls`.*\(1,\).*\(T, 1\)"),
+    "controls_and_other_steps": (lambda: run(steps=3), ValueError, r"`steps` is 3, but `controls` has 1 rows"),
+    "policy_without_steps": (
+        lambda: run(lambda s, t: jnp.zeros(1)),
+        ValueError,
+        r"`simulate`: `steps` is None.*policy",
+    ),
+    "policy_of_another_shape": (
+        lambda: run(lambda s, t: jnp.zeros(2), steps=3),
+        ValueError,
+        r"`simulate`: the policy returns shape \(2,\)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_call(name):
+    call, kind, text = BAD[name]
+    with pytest.raises(kind, match=text) as caught:
+        call()
+    assert len(str(caught.value)) < 600
+    assert type(caught.value) is kind
+
+
+def test_loops_beyond_a_solver_are_told_before_tracing():
+    """Under jit as well."""
+    with pytest.raises(ValueError, match="`ABA` takes no constraints"):
+        jax.jit(lambda s: solve(LOOP, s, np.zeros(3), solver=jd.ABA()))(LOOP_REST)
+
+
+def test_values_under_jit_are_told_by_the_result():
+    """What only values can tell is no exception: a quaternion that is too long."""
+    q = np.array(ARM.neutral())
+    q[3] = 1.1
+    found = solve(ARM, jd.State(q, np.zeros(10)), np.zeros(10))
+    assert found.result == jd.Result.non_unit_quaternion
+    assert "unit length" in jd.Result[found.result]

@@ -1,0 +1,163 @@
+"""Batches: the same numbers as single calls, in any nesting; lanes that do not touch; one program a robot."""
+
+import functools
+
+import catalogue
+import compiled
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from catalogue import CATALOGUE
+from compiled import close, states
+
+import jaxdyn as jd
+
+ROBOT = "four_bar_point"
+
+PENDULUM = """<robot name="pendulum">
+  <link name="base"/>
+  <link name="rod"><inertial><origin xyz="0 0 -0.5"/><mass value="2"/>
+    <inertia ixx="0.1" ixy="0" ixz="0" iyy="0.1" iyz="0" izz="0.01"/></inertial></link>
+  <joint name="hinge" type="continuous"><parent link="base"/><child link="rod"/><axis xyz="0 1 0"/></joint>
+</robot>"""
+
+
+def single(model, q, v, tau):
+    found = jd.forward_dynamics(model, jd.State(q, v), tau)
+    return found.acceleration, found.multipliers
+
+
+batch = compiled.mapped(single)
+
+
+@functools.cache
+def thousand():
+    return tuple(jnp.asarray(x) for x in catalogue.sample(CATALOGUE[ROBOT].build(), 7, 1000))
+
+
+@functools.cache
+def thousand_results():
+    return batch(CATALOGUE[ROBOT].build(), *thousand())
+
+
+def test_a_thousand_lanes_equal_a_thousand_calls():
+    """A batch that the engine works off in tiles, against one state after the other."""
+    model = CATALOGUE[ROBOT].build()
+    one_by_one = jax.jit(lambda m, *s: jax.lax.map(lambda x: single(m, *x), s))(model, *thousand())
+    for got, wanted in zip(thousand_results(), one_by_one, strict=True):
+        scale = np.maximum(1.0, np.abs(wanted).max(1, keepdims=True))
+        close(got / scale, wanted / scale, 1e-11)
+
+
+@pytest.mark.parametrize("where", range(3))
+def test_a_lane_of_nan_stays_alone(where):
+    """All other lanes, to the last bit."""
+    given = list(thousand())
+    given[where] = given[where].at[17].set(jnp.nan)
+    got = batch(CATALOGUE[ROBOT].build(), *given)
+    for x, clean in zip(got, thousand_results(), strict=True):
+        assert np.isnan(x[17]).all()
+        assert np.array_equal(np.delete(x, 17, 0), np.delete(clean, 17, 0))
+
+
+def test_a_lane_does_not_depend_on_its_neighbours():
+    """The same state, among others and in another place: the same bits."""
+    model, given = CATALOGUE[ROBOT].build(), thousand()
+    order = np.random.default_rng(0).permutation(1000)
+    got = batch(model, *(x[order] for x in given))
+    for x, y in zip(got, thousand_results(), strict=True):
+        assert np.array_equal(x, np.asarray(y)[order])
+
+
+def test_models_in_a_batch():
+    """Each lane has its own masses, and each its own result; states may be shared or not."""
+    model = CATALOGUE[ROBOT].build()
+    factors = jnp.array([0.5, 1.0, 2.0])
+    models = jax.vmap(lambda f: model.replace({"bodies.mass": f * model.bodies.mass}))(factors)
+    states_ = tuple(x[:3] for x in thousand())
+    got = jax.jit(jax.vmap(single))(models, *states_)
+    shared = jax.jit(jax.vmap(single, (eqx.if_array(0), None, None, None)))(models, *(x[0] for x in states_))
+    for k, factor in enumerate(factors):
+        one = model.replace({"bodies.mass": factor * model.bodies.mass})
+        lone = batch(one, *(x[:3] for x in states_))
+        for x, s, y in zip(got, shared, lone, strict=True):
+            scale = max(1.0, float(jnp.abs(y).max()))
+            close(x[k], y[k], 1e-11, scale)
+            close(s[k], y[0], 1e-11, scale)
+
+
+def test_nested_batches():
+    """A batch of forces for each state of a batch."""
+    model = CATALOGUE[ROBOT].build()
+    q, v, tau = (x[:3] for x in thousand())
+    pushes = jnp.stack([tau, 2 * tau], 1)
+    inner = jax.vmap(single, (None, None, None, 0))
+    got = jax.jit(jax.vmap(inner, (None, 0, 0, 0)))(model, q, v, pushes)
+    outer = jax.jit(jax.vmap(jax.vmap(single, (None, 0, 0, 0)), (None, None, None, 1), 1))(model, q, v, pushes)
+    for factor in (0, 1):
+        wanted = batch(model, q, v, pushes[:, factor])
+        for x, y, z in zip(got, outer, wanted, strict=True):
+            scale = max(1.0, float(jnp.abs(z).max()))
+            close(x[:, factor], z, 1e-11, scale)
+            close(y[:, factor], z, 1e-11, scale)
+
+
+def test_gradients_and_batches_in_either_order():
+    model = CATALOGUE["geared_arm"].build()
+    q, v, tau = (jnp.asarray(x) for x in states("geared_arm"))
+    score = lambda tau, q, v: jnp.sum(single(model, q, v, tau)[0] ** 2)  # noqa: E731
+    inside = jax.jit(jax.vmap(jax.grad(score)))(tau, q, v)
+    outside = jax.jit(jax.grad(lambda tau: jax.vmap(score)(tau, q, v).sum()))(tau)
+    close(inside, outside, 1e-11, max(1.0, float(jnp.abs(inside).max())))
+    shared = jax.jit(jax.grad(lambda t: jax.vmap(score, (None, 0, 0))(t, q, v).sum()))(tau[0])
+    same = jax.jit(jax.vmap(jax.grad(score), (None, 0, 0)))(tau[0], q, v).sum(0)
+    close(shared, same, 1e-11, max(1.0, float(jnp.abs(same).max())))
+
+
+def test_sequences_and_single_precision_are_accepted():
+    """NumPy, nested sequences, and mixed precisions, which widen."""
+    model = CATALOGUE["pendulum"].build()
+    got = jd.forward_dynamics(model, jd.State([0.1], (0.2,)), np.array([0.3], np.float32)).acceleration
+    wanted = jd.forward_dynamics(model, jd.State(np.array([0.1]), jnp.array([0.2])), [0.3]).acceleration
+    assert got.dtype == jnp.float64
+    close(got, wanted, 1e-7)
+
+
+def test_one_trace_for_a_robot_that_is_loaded_twice():
+    """Models of one file are one program: other states, other numbers and another copy trace nothing."""
+    traces = []
+
+    @jax.jit
+    def run(model, q, v, tau):
+        traces.append(model.name)
+        return single(model, q, v, tau)
+
+    first, again = jd.load(PENDULUM), jd.load(PENDULUM)
+    x = jnp.zeros(1)
+    run(first, x, x, x)
+    run(again, x + 1, x, x)
+    run(again.replace({"bodies.mass": jnp.array([3.0])}), x, x, x)
+    assert first.topology == again.topology and hash(first.topology) == hash(again.topology)
+    assert traces == ["pendulum"]
+    other = jd.load(PENDULUM.replace("continuous", "fixed").replace("<link", "<!-- --><link", 1), floating=True)
+    y = jnp.zeros(other.nv)
+    run(other, other.neutral(), y, y)
+    assert len(traces) == 2
+
+
+def test_eager_calls_reuse_what_is_compiled():
+    """Outside of jit too: the second call of a robot compiles nothing."""
+    model = CATALOGUE["pendulum"].build()
+    compiles = []
+    jax.monitoring.register_event_duration_secs_listener(
+        lambda event, _, **__: compiles.append(event) if event.endswith("backend_compile_duration") else None
+    )
+    call = lambda: jd.forward_dynamics(model, jd.State([0.1], [0.2]), [0.3])  # noqa: E731
+    call()
+    jax.jit(lambda x: 3.25 * x)(1.0)
+    assert compiles
+    compiles.clear()
+    call()
+    assert not compiles

@@ -1,0 +1,98 @@
+"""Rows of constraints against dense algebra: Jacobian, bias and residual of every robot that has any; and against
+numbers worked out by hand, which freeze the conventions."""
+
+import compiled
+import jax.numpy as jnp
+import numpy as np
+import oracle
+import pytest
+from catalogue import CATALOGUE
+from compiled import close, states
+from solvers import CONSTRAINED
+
+import jaxdyn as jd
+
+TOLERANCE = 1e-9
+
+
+@pytest.mark.parametrize("robot", CONSTRAINED)
+def test_rows(robot):
+    """At closed loops, and at any other configuration and velocity."""
+    model = CATALOGUE[robot].build()
+    q, v, _ = (x.copy() for x in states(robot))
+    rng = np.random.default_rng(2)
+    for k in (2, 3):
+        v[k] = rng.normal(size=model.nv)
+        q[k] = oracle.integrate(model, q[k], rng.normal(size=model.nv), 0.2)
+    J, gamma, residual = compiled.rows_program(model, jnp.asarray(q), jnp.asarray(v))
+    for k in range(len(q)):
+        close(J[k], oracle.constraint_jacobian(model, q[k]), TOLERANCE)
+        close(gamma[k], oracle.constraint_bias(model, q[k], v[k]), TOLERANCE)
+        close(residual[k], oracle.constraint_residual(model, q[k]), TOLERANCE)
+    sizes = {c.name: c.layout(model.topology).rows for c in model.constraints}
+    slices = jd.constraint_slices(model)
+    assert {n: s.stop - s.start for n, s in slices.items()} == sizes
+    assert [s.start for s in slices.values()] == [0, *np.cumsum(list(sizes.values()))[:-1]]
+    assert list(slices.values())[-1].stop == J.shape[1]
+
+
+def test_slices_of_nameless_constraints():
+    model = CATALOGUE["quadruped"].build()
+    some = (jd.Point("left_foot"), jd.Weld("right_foot", name="foot"), jd.Distance("trunk", length=1.0))
+    assert jd.constraint_slices(model, some) == {0: slice(0, 3), "foot": slice(3, 9), 2: slice(9, 10)}
+    assert jd.constraint_slices(model) == {}
+
+
+def test_no_rows():
+    model = CATALOGUE["pendulum"].build()
+    assert jd.constraint_jacobian(model, [0.1]).shape == (0, 1)
+    assert jd.constraint_bias(model, jd.State([0.1], [0.2])).shape == (0,)
+    assert jd.constraint_residual(model, [0.1]).shape == (0,)
+
+
+def test_conventions_of_a_weld():
+    """a at 90 degrees about z, one metre out, welded to the world's origin: velocity of a minus that of b in a's
+    axes, linear first; position and rotation vector of a seen from b, in a's axes."""
+    spec = jd.ModelSpec("free")
+    spec.add_body("box", "world", jd.Free(), inertia=jd.Inertia(1.0, (0, 0, 0), np.eye(3)))
+    model = spec.build()
+    half = np.sqrt(0.5)
+    q = [1.0, 0, 0, half, 0, 0, half]
+    weld = (jd.Weld("box"),)
+    close(jd.constraint_residual(model, q, weld), [0, -1, 0, 0, 0, np.pi / 2], 1e-12)
+    close(jd.constraint_jacobian(model, q, weld), np.eye(6), 1e-12)
+    moved = (jd.Weld("box", placement_b=jd.Transform(np.eye(3), [1.0, 2.0, 0.0])),)
+    close(jd.constraint_residual(model, q, moved), [-2, 0, 0, 0, 0, np.pi / 2], 1e-12)
+
+
+def test_conventions_of_a_point():
+    """The difference of the two points' velocities in a's axes, and its exact rate: none seen from the turning rod,
+    the centripetal acceleration seen from the world."""
+    spec = jd.ModelSpec("rod")
+    spec.add_body("rod", "world", jd.Revolute(axis=(0, 0, 1)), inertia=jd.Inertia(1.0, (0, 0, 0), np.eye(3)))
+    model, tip = spec.build(), jd.Transform(np.eye(3), [2.0, 0.0, 0.0])
+    q, v = [np.pi / 2], [3.0]
+    own = (jd.Point("rod", placement_a=tip),)
+    close(jd.constraint_jacobian(model, q, own), [[0], [2], [0]], 1e-12)
+    close(jd.constraint_bias(model, jd.State(q, v), own), [0, 0, 0], 1e-12)
+    close(jd.constraint_residual(model, q, own), [2, 0, 0], 1e-12)
+    other = (jd.Point("world", "rod", placement_b=tip),)
+    close(jd.constraint_jacobian(model, q, other), [[2], [0], [0]], 1e-12)
+    close(jd.constraint_bias(model, jd.State(q, v), other), [0, 18, 0], 1e-12)
+    close(jd.constraint_residual(model, q, other), [0, -2, 0], 1e-12)
+
+
+def test_targets_and_gains_enter_the_wanted_acceleration():
+    """J q̈ + gamma = target - stiffness residual - damping J v; without stabilisation only the target."""
+    spec = jd.ModelSpec("cart")
+    spec.add_body("cart", "world", jd.Prismatic(axis=(1, 0, 0)), inertia=jd.Inertia(2.0, (0, 0, 0), np.eye(3)))
+    model = spec.build()
+    state = jd.State([0.5], [2.0])
+    plane = lambda **kw: (jd.PointOnPlane("cart", normal=(1, 0, 0), target=[0.7], **kw),)  # noqa: E731
+    solve = lambda c: jd.forward_dynamics(model, state, [0.0], constraints=c)  # noqa: E731
+    held = solve(plane(stabilization=jd.Baumgarte(100.0, 5.0)))
+    close(held.acceleration, [0.7 - 100 * 0.5 - 5 * 2], 1e-11)
+    close(held.multipliers, 2 * np.asarray(held.acceleration), 1e-9)
+    close(solve(plane(stabilization=None)).acceleration, [0.7], 1e-11)
+    close(solve(plane()).acceleration, [0.7 - 6400 * 0.5 - 160 * 2], 1e-11)
+    close(jd.Baumgarte(25.0).damping, 10.0, 1e-15)

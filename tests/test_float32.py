@@ -1,0 +1,61 @@
+"""Single precision: a model whose leaves are cast, on the robots with loops; nothing promotes, nothing is lost."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracle
+import pytest
+from catalogue import CATALOGUE
+from compiled import close, solve, states, succeeded
+from solvers import SOLVERS
+
+import jaxdyn as jd
+
+#: linkages in a plane (redundant rows), thin rods on balls, loops that share links, two roots, a free joint inside
+ROBOTS = ("four_bar_hinge", "thin_rods", "crossing_loops", "free_in_the_middle", "duplicated")
+CASES = [("LCABA", r) for r in ROBOTS] + [("Dense", "thin_rods")]
+
+
+def single(tree):
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), tree)
+
+
+@pytest.mark.parametrize(("name", "robot"), CASES)
+def test_accelerations(name, robot):
+    """Relative to max(1, |unconstrained acceleration|), and J q̈ what the rows want."""
+    row, model = SOLVERS[name], CATALOGUE[robot].build()
+    given = states(robot)
+    got = solve(row.solver, single(model), *given)
+    assert got.acceleration.dtype == got.multipliers.dtype == jnp.float32
+    assert succeeded(got.result).all()
+    for k, (q, v, tau) in enumerate(zip(*given, strict=True)):
+        wanted = oracle.forward_dynamics(model, q, v, tau)
+        free = oracle.forward_dynamics(model, q, v, tau, constraints=()).acceleration
+        close(got.acceleration[k], wanted.acceleration, row.single, max(1.0, np.abs(free).max()))
+
+
+def test_everything_stays_single():
+    """Kinematics, energies, manifold, assembly, a step: outputs of the model's own precision."""
+    model = single(CATALOGUE["four_bar_hinge"].build())
+    q, v, tau = (jnp.asarray(x[0], jnp.float32) for x in states("four_bar_hinge"))
+    state = jd.State(q, v)
+    outputs = [
+        jd.forward_kinematics(model, q),
+        jd.mass_matrix(model, q),
+        jd.bias_forces(model, state),
+        jd.potential_energy(model, q),
+        jd.constraint_jacobian(model, q),
+        jd.integrate(model, q, v, 0.1),
+        jd.assemble(model, q),
+        jd.step(model, state, tau, 1e-3),
+    ]
+    assert {x.dtype for x in jax.tree.leaves(outputs)} == {jnp.dtype(jnp.float32)}
+    assert model.neutral().dtype == jnp.float32
+
+
+def test_gradients_stay_single():
+    model = single(CATALOGUE["geared_arm"].build())
+    q, v, tau = (jnp.asarray(x[0], jnp.float32) for x in states("geared_arm"))
+    score = lambda tau: jnp.sum(jd.forward_dynamics(model, jd.State(q, v), tau).acceleration)  # noqa: E731
+    got = jax.jit(jax.grad(score))(tau)
+    assert got.dtype == jnp.float32 and np.isfinite(got).all()

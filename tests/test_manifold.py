@@ -1,0 +1,154 @@
+"""The configuration manifold: integrate and difference as a group's exponential and logarithm, derivatives along it,
+and closing loops on it."""
+
+import catalogue
+import compiled
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracle
+import pytest
+from catalogue import CATALOGUE
+from compiled import close, states
+
+import jaxdyn as jd
+
+ROBOTS = ("joints_floating", "joints_grounded")
+
+
+def configurations(robot):
+    """(q, q', v, w) of the states, as JAX arrays."""
+    s = states(robot)
+    return (jnp.asarray(x) for x in (s.q, s.q[::-1].copy(), s.v, s.v[::-1].copy()))
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_agrees_with_the_reference(robot):
+    model = CATALOGUE[robot].build()
+    q, other, v, _ = configurations(robot)
+    moved = compiled.mapped(lambda m, q, v: jd.integrate(m, q, v, 0.7))(model, q, v)
+    gap = compiled.mapped(lambda m, a, b: jd.difference(m, a, b))(model, q, other)
+    for k in range(len(q)):
+        close(moved[k], oracle.integrate(model, np.asarray(q[k]), np.asarray(v[k]), 0.7), 1e-12)
+        close(gap[k], oracle.difference(model, np.asarray(q[k]), np.asarray(other[k])), 1e-12)
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_group_axioms(robot):
+    """Going nowhere, there and back, in two halves; the difference is what integration undoes."""
+    model = CATALOGUE[robot].build()
+    q, other, v, _ = configurations(robot)
+
+    def axioms(model, q, other, v):
+        go = lambda q, v, dt=1.0: jd.integrate(model, q, v, dt)  # noqa: E731
+        gap = jd.difference(model, q, other)
+        return (
+            go(q, jnp.zeros_like(v)) - q,
+            go(go(q, v), -v) - q,
+            go(go(q, v, 0.5), v, 0.5) - go(q, v),
+            jd.difference(model, q, go(q, 0.3 * v)) - 0.3 * v,
+            jd.difference(model, q, q),
+            jd.difference(model, other, q) + gap,
+            jd.difference(model, go(q, gap), other),
+        )
+
+    for error in compiled.mapped(axioms)(model, q, other, v):
+        close(error, np.zeros(error.shape), 1e-12)
+
+
+def test_quaternions_stay_of_unit_length_and_either_sign_is_the_same_rotation():
+    model = CATALOGUE["joints_floating"].build()
+    q, v = (jnp.asarray(x[0]) for x in states("joints_floating")[:2])
+    turned = jd.integrate(model, q, 100 * v)
+    for joint in ("base", "ball"):
+        at = slice(model.q_slice(joint).stop - 4, model.q_slice(joint).stop)
+        close(jnp.linalg.norm(turned[at]), 1.0, 1e-12)
+        q = q.at[at].multiply(-1.0)
+    close(jd.difference(model, jnp.asarray(states("joints_floating").q[0]), q), np.zeros(model.nv), 1e-12)
+
+
+@pytest.mark.parametrize("robot", ROBOTS)
+def test_tangent(robot):
+    """Columns are rates along unit velocities: of the centre of mass, and of q itself."""
+    model = CATALOGUE[robot].build()
+    q, _, v, _ = configurations(robot)
+    got = compiled.mapped(lambda m, q: jd.tangent(lambda x: (jd.center_of_mass(m, x), x), m, q))(model, q)
+    for k in range(len(q)):
+        x, direction = np.asarray(q[k]), np.asarray(v[k])
+        slope = oracle.along(oracle.read(model), x, direction, lambda y: oracle.center_of_mass(model, y))
+        close(got[0][k] @ direction, slope, 1e-11)
+        close(got[1][k] @ direction, oracle.rates(oracle.read(model), x, direction), 1e-12)
+
+
+def test_difference_has_derivatives_at_zero():
+    """Where the rotation between the two is the identity, once and twice."""
+    model = CATALOGUE["joints_floating"].build()
+    q = jnp.asarray(states("joints_floating").q[0])
+    slope = jax.jit(jax.jacfwd(lambda d: jd.difference(model, q, jd.integrate(model, q, d))))
+    close(slope(jnp.zeros(model.nv)), np.eye(model.nv), 1e-12)
+    square = lambda d: jnp.sum(jd.difference(model, q, jd.integrate(model, q, d)) ** 2)  # noqa: E731
+    close(jax.jit(jax.hessian(square))(jnp.zeros(model.nv)), 2 * np.eye(model.nv), 1e-10)
+
+
+@pytest.mark.parametrize("robot", ["four_bar_hinge", "parent_and_child"])
+def test_assemble_closes(robot):
+    """From configurations that are off by a lot, also under vmap and jit."""
+    entry = CATALOGUE[robot]
+    model = entry.build()
+    rng = np.random.default_rng(1)
+    wild = np.array([oracle.integrate(model, entry.guess, 0.3 * rng.normal(size=model.nv), 1.0) for _ in range(4)])
+    assert all(np.abs(oracle.constraint_residual(model, q)).max() > 1e-2 for q in wild)
+    for k, q in enumerate(compiled.mapped(jd.assemble)(model, jnp.asarray(wild))):
+        assert np.abs(oracle.constraint_residual(model, np.asarray(q))).max() < 1e-11, k
+    q = np.asarray(jd.assemble(model, wild[0]))
+    assert np.abs(oracle.constraint_residual(model, q)).max() < 1e-11
+    close(jd.assemble(model, q), q, 1e-12)
+
+
+def test_assemble_has_derivatives():
+    """With respect to the guess and to lengths of links, along the closed configurations."""
+    robot = "geared_arm"
+    model = CATALOGUE[robot].build()
+    q0 = states(robot).q[0] + 0.05
+    rng = np.random.default_rng(4)
+    dq, doffset = rng.normal(size=model.nq), 0.7
+
+    def closed(s):
+        moved = model.replace({"constraints.0.offset": model.constraints[0].offset + s * doffset})
+        return jd.assemble(moved, q0 + s * dq)
+
+    wanted = (closed(1e-4) - closed(-1e-4)) / 2e-4
+    got = jax.jvp(closed, (0.0,), (1.0,))[1]
+    close(got, wanted, 1e-6)
+    close(jax.jacrev(closed)(0.0), got, 1e-10)
+
+
+def test_assemble_refuses_what_cannot_close():
+    """Outside of jit: an error that names the constraint; under jit: the nearest configuration."""
+    spec = jd.ModelSpec("short")
+    spec.add_body("arm", "world", jd.Revolute(axis=(0, 1, 0)), inertia=jd.Inertia(1.0, (0.5, 0, 0), np.eye(3)))
+    far = jd.Transform(np.eye(3), [3.0, 0.0, 0.0])
+    spec.add_constraint(jd.Point("arm", placement_a=jd.Transform(np.eye(3), [1.0, 0, 0]), placement_b=far, name="peg"))
+    model = spec.build()
+    with pytest.raises(ValueError, match=r"`assemble`: cannot close 'peg' \(Point on arm\) stays open by 2"):
+        jd.assemble(model, [0.3])
+    close(jax.jit(jd.assemble)(model, jnp.array([0.3])), [0.0], 1e-4)
+
+
+def test_states_are_random_within_limits():
+    model = CATALOGUE["quadruped"].build()
+    for key in jax.random.split(jax.random.key(0), 5):
+        state = model.random_state(key)
+        close(jnp.linalg.norm(state.q[3:7]), 1.0, 1e-12)
+        angles = jd.difference(model, model.neutral(), state.q)[6:]
+        assert (angles >= model.joints.lower[6:]).all() and (angles <= model.joints.upper[6:]).all()
+
+
+def test_the_catalogue_closes_its_loops():
+    """What the other tests rest on: `sample` finds closed loops, and velocities along them."""
+    for name, entry in catalogue.CATALOGUE.items():
+        s = states(name)
+        for q, v, _ in zip(*s, strict=True):
+            residual = oracle.constraint_residual(entry.build(), q)
+            assert np.abs(residual).max(initial=0.0) < 1e-11, name
+            assert np.abs(oracle.constraint_jacobian(entry.build(), q) @ v).max(initial=0.0) < 1e-11, name

@@ -1,0 +1,161 @@
+"""Every solver against dense algebra on the catalogue, and what becomes of rows that conflict, of few steps, of a
+warm start and of numbers that are not."""
+
+import compiled
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracle
+import pytest
+from catalogue import CATALOGUE
+from compiled import close, solve, solved, states, succeeded, wrenches
+from solvers import FEW, SOLVERS, TREES, cases
+
+import jaxdyn as jd
+
+
+@pytest.mark.parametrize(("name", "robot"), cases())
+def test_agrees_with_dense_algebra(name, robot):
+    """Accelerations, constraint forces and minimum-norm multipliers where the rows do not conflict."""
+    row, model = SOLVERS[name], CATALOGUE[robot].build()
+    solution = solved(robot, row.solver)
+    assert succeeded(solution.result).all()
+    for k, (q, v, tau) in enumerate(zip(*states(robot), strict=True)):
+        wanted = oracle.forward_dynamics(model, q, v, tau, external=wrenches(robot)[k])
+        assert wanted.conflict < 1e-8
+        free = oracle.forward_dynamics(model, q, v, tau, constraints=(), external=wrenches(robot)[k])
+        scale = max(1.0, np.abs(free.acceleration).max())
+        close(solution.acceleration[k], wanted.acceleration, row.acceleration, scale)
+        J = oracle.constraint_jacobian(model, q)
+        close(J.T @ np.asarray(solution.multipliers[k]), J.T @ wanted.multipliers, row.acceleration, scale)
+        close(solution.multipliers[k], wanted.multipliers, row.multipliers)
+
+
+@pytest.mark.parametrize("name", sorted(n for n, row in SOLVERS.items() if row.constraints))
+def test_takes_no_constraints_at_all(name):
+    """`constraints=()` is the tree, for every solver."""
+    model = CATALOGUE["four_bar_point"].build()
+    q, v, tau = (x[0] for x in states("four_bar_point"))
+    got = jd.forward_dynamics(model, jd.State(q, v), tau, constraints=(), solver=SOLVERS[name].solver)
+    close(got.acceleration, oracle.forward_dynamics(model, q, v, tau, constraints=()).acceleration, 1e-10)
+    assert got.multipliers.shape == (0,) and got.result == jd.Result.successful
+
+
+def test_constraints_beside_the_models_own():
+    """Feet pinned where they stand, besides what the model holds."""
+    model = CATALOGUE["quadruped"].build()
+    q, v, tau = (jnp.asarray(x[0]) for x in states("quadruped"))
+    feet = tuple(
+        jd.anchored(model, q, kind(f"{side}_foot", name=side))
+        for side, kind in (("left", jd.Point), ("right", jd.Weld))
+    )
+    got = jd.forward_dynamics(model, jd.State(q, v), tau, constraints=model.constraints + feet)
+    wanted = oracle.forward_dynamics(model, np.asarray(q), np.asarray(v), np.asarray(tau), constraints=feet)
+    close(got.acceleration, wanted.acceleration, 1e-8, np.abs(wanted.acceleration).max())
+    close(got.multipliers, wanted.multipliers, 1e-6)
+    close(jd.constraint_residual(model, q, feet), np.zeros(9), 1e-14)
+
+
+def backward_errors(model, q, v, tau, solution, k):
+    """Relative residuals of the undamped equations, in dense algebra: of the dynamics, of the rows, and of the
+    rows' normal equations."""
+    a, lam = np.asarray(solution.acceleration[k]), np.asarray(solution.multipliers[k])
+    M, J = oracle.mass_matrix(model, q), oracle.constraint_jacobian(model, q)
+    h = oracle.bias_forces(model, q, v) - oracle.passive_forces(model, q, v)
+    wanted = oracle.constraint_target(model, q, v) - oracle.constraint_bias(model, q, v)
+    size = lambda *x: max(np.linalg.norm(y) for y in x)  # noqa: E731
+    r1, r2 = tau - h - M @ a + J.T @ lam, wanted - J @ a
+    scale1 = size(tau, h, np.linalg.norm(M, 2) * a, J.T @ lam)
+    scale2 = size(wanted, np.linalg.norm(J, 2) * a)
+    return size(r1) / scale1, size(r2) / scale2, size(J.T @ r2) / (np.linalg.norm(J, 2) * scale2)
+
+
+@pytest.mark.parametrize("mu", [1e3, 1e5, 1e7, 1e9, 1e11])
+@pytest.mark.parametrize("robot", ["duplicated", "four_bar_point"])
+def test_backward_error_at_any_weight(robot, mu):
+    model = CATALOGUE[robot].build()
+    q, v, tau = states(robot)
+    solution = solve(jd.LCABA(mu=mu), model, q, v, tau)
+    assert succeeded(solution.result).all()
+    for k in range(len(q)):
+        dynamics, rows, _ = backward_errors(model, q[k], v[k], tau[k], solution, k)
+        assert dynamics < 1e-9 and rows < 1e-9
+
+
+@pytest.mark.parametrize("name", sorted(n for n, row in SOLVERS.items() if "duplicated" in row.robots))
+def test_conflicting_rows_end_at_the_least_squares_point(name):
+    """The same row wants two accelerations: the result says so, and the rows are violated least."""
+    model = CATALOGUE["duplicated"].build()
+    model = eqx.tree_at(lambda m: m.constraints[1].target, model, jnp.array([0.3, -0.5, 0.8]))
+    q, v, tau = states("duplicated")
+    solution = solve(SOLVERS[name].solver, model, q, v, tau)
+    assert np.asarray(solution.result == jd.Result.inconsistent_constraints).all()
+    for k in range(len(q)):
+        wanted = oracle.forward_dynamics(model, q[k], v[k], tau[k])
+        assert wanted.conflict > 0.1
+        dynamics, _, normal = backward_errors(model, q[k], v[k], tau[k], solution, k)
+        assert dynamics < 1e-9 and normal < 1e-9
+        close(solution.acceleration[k], wanted.acceleration, 1e-8, max(1.0, np.abs(wanted.acceleration).max()))
+        close(solution.multipliers[k], wanted.multipliers, 1e-6)
+
+
+@pytest.mark.parametrize("name", sorted(n for n, row in SOLVERS.items() if row.iterates))
+def test_too_few_steps_are_told(name):
+    model = CATALOGUE["four_bar_point"].build()
+    solver = type(SOLVERS[name].solver)
+    few = solve(solver(mu=1e3, max_steps=1), model, *states("four_bar_point"))
+    assert np.asarray(few.result == jd.Result.max_steps_reached).all()
+    assert np.asarray(few.stats.iterations == 1).all()
+    exactly = solve(solver(tol=0.0, max_steps=7), model, *states("four_bar_point"))
+    assert succeeded(exactly.result).all() and np.asarray(exactly.stats.iterations == 7).all()
+
+
+@pytest.mark.parametrize("name", sorted(n for n, row in SOLVERS.items() if row.iterates))
+def test_warm_start(name):
+    """From the right multipliers a solver arrives sooner, at the same place."""
+    solver, robot = SOLVERS[name].solver, "four_bar_point"
+    model, cold = CATALOGUE[robot].build(), solve(SOLVERS[name].solver, CATALOGUE[robot].build(), *states(robot))
+    warm = compiled.mapped(
+        lambda m, q, v, tau, lam: jd.forward_dynamics(m, jd.State(q, v), tau, solver=solver, warm_start=lam)
+    )(model, *map(jnp.asarray, states(robot)), cold.multipliers)
+    close(warm.acceleration, cold.acceleration, 1e-9)
+    close(warm.multipliers, cold.multipliers, 1e-8)
+    assert (np.asarray(warm.stats.iterations) <= np.asarray(cold.stats.iterations)).all()
+
+
+@pytest.mark.parametrize("name", sorted(n for n, row in SOLVERS.items() if "stretched_arm" in row.robots))
+@pytest.mark.parametrize("where", range(3))
+def test_numbers_that_are_not(name, where):
+    """NaN in q, v or tau of one lane is told by that lane's result alone."""
+    model, given = CATALOGUE["stretched_arm"].build(), [x.copy() for x in states("stretched_arm")]
+    given[where][1, -1] = np.nan
+    solution = solve(SOLVERS[name].solver, model, *given)
+    assert np.asarray(solution.result == jd.Result.not_finite).tolist() == [False, True, False, False]
+    assert np.isnan(np.asarray(solution.acceleration[1])).any()
+    assert np.isfinite(np.asarray(solution.acceleration)[[0, 2, 3]]).all()
+
+
+def test_a_quaternion_that_is_not_of_unit_length_is_told():
+    model = CATALOGUE["stretched_arm"].build()
+    q, v, tau = (x.copy() for x in states("stretched_arm"))
+    q[2, :4] *= 1.01
+    result = solve(jd.LCABA(), model, q, v, tau).result
+    assert np.asarray(result == jd.Result.non_unit_quaternion).tolist() == [False, False, True, False]
+
+
+def test_throw():
+    """Under `eqx.filter_jit` the message of the result is raised, with what to do."""
+    model = CATALOGUE["pendulum"].build()
+    run = eqx.filter_jit(lambda tau: jd.forward_dynamics(model, jd.State([0.1], [0.0]), tau, throw=True).acceleration)
+    assert np.isfinite(run(jnp.ones(1))).all()
+    with pytest.raises(Exception, match="not finite"):
+        jax.block_until_ready(run(jnp.array([jnp.nan])))
+
+
+def test_the_table_covers_every_solver_and_kind_of_robot():
+    exported = {getattr(jd, n) for n in jd.__all__}
+    kinds = {x for x in exported if isinstance(x, type) and issubclass(x, jd.Solver) and x is not jd.Solver}
+    assert kinds == {type(row.solver) for row in SOLVERS.values()}
+    assert set(CATALOGUE) >= set(TREES + FEW)
+    assert len({r for _, r in cases()}) >= 25
