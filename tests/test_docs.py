@@ -82,6 +82,19 @@ def test_names_exist(page):
     assert not missing, f"{name_of(page)}: jaxdyn has no {sorted(missing)}"
 
 
+@pytest.mark.parametrize("page", [p for p in PAGES if "```sh" in p.read_text()], ids=name_of)
+def test_command_lines_parse(page):
+    from jaxdyn.cli import parser
+
+    for language, start, stop in fences(page.read_text()):
+        for line in page.read_text().splitlines()[start:stop] if language == "sh" else []:
+            words = line.split("#")[0].split()
+            if words[:1] == ["jaxdyn"]:
+                parser().parse_args(words[1:])
+            elif words[:1] == ["make"]:
+                assert re.search(rf"^{words[1]}:", (ROOT / "Makefile").read_text(), re.M), f"no target {words[1]!r}"
+
+
 def test_readme_first_screen():
     screen = "\n".join((ROOT / "README.md").read_text().splitlines()[:45])
     for needed in (
