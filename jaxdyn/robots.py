@@ -30,8 +30,8 @@ def _rod(mass: float, end: tuple[float, float, float], radius: float) -> Inertia
 def strider() -> Model:
     """A biped of 13 kg with two closed loops in each leg: nb = 19, nv = 28, eight motors.
 
-    A four-bar of thigh, shin, tarsus and a thin push rod makes the tarsus follow the knee; the rod ends in a lever
-    that a leaf spring ties to the tarsus. A crank and a connecting rod move the foot; that linkage is planar but
+    A parallelogram of thigh, shin, tarsus and a thin push rod makes the tarsus follow the knee; the rod ends in a
+    lever that a leaf spring ties to the tarsus. A crank and a connecting rod move the foot; that linkage is planar but
     closed by a ball, so that one of its rows is redundant. Lengths in metres, x forward, z up.
     """
     spec = ModelSpec("strider")
@@ -47,16 +47,18 @@ def strider() -> Model:
         add("thigh", "hip", Revolute(axis=Y, damping=0.5), _at(*hip), _rod(1.4, knee, 0.04))
         add("shin", "thigh", Revolute(axis=Y, damping=0.5), _at(*knee), _rod(0.7, ankle, 0.025))
         add("tarsus", "shin", Revolute(axis=Y, damping=0.05), _at(*ankle), _rod(0.5, (0.16, 0, -0.30), 0.02))
-        # the four-bar: thigh - rod - lever and tarsus - shin
-        lever = (-0.08, 0.0, -0.02)
+        # a parallelogram of thigh, shin, tarsus with its lever, and the rod: the tarsus stays parallel to the thigh
+        lever = (-0.06, 0.0, -0.02)
         spring = Revolute(axis=Y, stiffness=400.0, damping=0.4)
         add("lever", "tarsus", spring, _at(-0.02, 0, -0.01), _rod(0.08, lever, 0.012))
-        start = np.array([0.02, -0.03 * s, -0.02])
-        end = np.array(knee) + np.array(ankle) + np.array([-0.02, 0, -0.01]) + np.array(lever)
+        start = np.array(knee) + np.array([-0.08, -0.03 * s, -0.03])
+        end = np.array(knee) + np.array(ankle) + np.array([-0.08, 0.0, -0.03])
         rod = tuple(end - start)
         add("rod", "thigh", Spherical(damping=0.01), _at(*start), _rod(0.1, rod, 0.006))
         spec.add_constraint(
-            Point(f"{side}_rod", f"{side}_lever", placement_a=_at(*rod), placement_b=_at(*lever), name=f"{side}_rod_end")
+            Point(
+                f"{side}_rod", f"{side}_lever", placement_a=_at(*rod), placement_b=_at(*lever), name=f"{side}_rod_end"
+            )
         )
         # the foot's linkage: crank - connecting rod - foot, all turning about y
         crank = (-0.05, 0.0, 0.0)

@@ -1,0 +1,89 @@
+"""Every example runs and reaches what it says. Sizes are the examples' own where that is quick, smaller elsewhere."""
+
+import importlib.util
+import re
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+EXAMPLES = Path(__file__).resolve().parents[1] / "examples"
+FILES = sorted(EXAMPLES.glob("*.py"))
+
+
+@pytest.fixture(autouse=True)
+def plain_promotion():
+    """Examples are what users write: jax as it comes, in double precision."""
+    settings = {"jax_enable_x64": True, "jax_numpy_dtype_promotion": "standard", "jax_numpy_rank_promotion": "allow"}
+    before = {name: getattr(jax.config, name) for name in settings}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def example(number: int):
+    (path,) = EXAMPLES.glob(f"{number:02}_*.py")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_examples_are_numbered():
+    assert [int(p.name[:2]) for p in FILES] == list(range(1, len(FILES) + 1))
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: p.name)
+def test_each_has_a_title_and_a_sentence(path):
+    doc = example(int(path.name[:2])).__doc__
+    title, rest = doc.split("\n\n", 1)
+    assert re.fullmatch(rf"{path.name[:2]} \S.*\.", title)
+    assert rest.strip().endswith(".")
+
+
+def test_load_and_simulate(capsys):
+    got = example(1).main(seconds=0.5)
+    assert got["opening"] < 1e-9
+    assert got["drift"] < 1e-6
+    assert np.abs(got["trajectory"].q[-1] - got["trajectory"].q[0]).max() > 0.05, "it does not move"
+    assert "energy drift" in capsys.readouterr().out
+
+
+def test_randomised_models():
+    got = example(2).main(count=1000, steps=200)
+    assert got["q"].shape == (1000, 3)
+    assert bool(jnp.isfinite(got["q"]).all())
+    assert got["opening"] < 1e-4
+    assert float(got["crank"].std()) > 0.05, "all robots did the same"
+    assert len(np.unique(np.asarray(got["masses"])[:, 0])) > 990
+
+
+def test_identify():
+    got = example(3).main(verbose=False)
+    np.testing.assert_allclose(got["found"], got["truth"], rtol=0.01)
+    assert got["history"][-1] < 1e-4 * got["history"][0]
+
+
+def test_swing_up():
+    got = example(4).main(verbose=False)
+    assert got["off"] < 0.1
+    assert got["speed"] < 0.5
+    assert got["history"][-1] < 0.05 * got["history"][0]
+
+
+def test_gradients():
+    got = example(5).main()
+    assert got["modes"] < 1e-10
+    assert got["error"] < 1e-6
+    assert got["asymmetry"] < 1e-8
+    assert float(jnp.abs(got["hessian"]).max()) > 1e-6
+
+
+def test_neural_policy():
+    got = example(6).main(verbose=False)
+    assert np.mean(got["history"][-10:]) < 0.35 * np.mean(got["history"][:3])
+    assert float(got["off"].mean()) < 0.1
