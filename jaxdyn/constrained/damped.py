@@ -45,7 +45,7 @@ def _mean_mass(problem: Problem) -> Array:
 def farthest(problem: Problem, mu: Array) -> Array:
     """The longest conjugate step: an eigenvalue w of J M⁻¹ Jᵀ calls for 1 / (μ w), and what is smaller than
     about 1e-12 (single precision: 1e-5) of the largest counts as zero."""
-    return jnp.maximum(_digits(problem, 1e5, 1e12) * _mean_mass(problem) / mu, 1)
+    return jnp.maximum(_digits(problem, 1e7, 1e12) * _mean_mass(problem) / mu, 1)
 
 
 def penalised(problem: Problem, mu: Array) -> Factor:
