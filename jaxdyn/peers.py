@@ -161,7 +161,8 @@ def mjcf_of(model: Model, constrained: bool) -> str:
         second = "" if other < 0 else f'body2="{t.body_names[other]}" '
         ties += f'<connect body1="{t.body_names[body]}" {second}anchor="{row(c.placement_a.translation)}"/>'
     return (
-        f'<mujoco><compiler angle="radian" balanceinertia="true"/><option gravity="{row(model.gravity)}" iterations="3"/>'
+        '<mujoco><compiler angle="radian" balanceinertia="true"/>'
+        f'<option gravity="{row(model.gravity)}" iterations="3"/>'
         f"<worldbody>{inner[-1]}</worldbody><equality>{ties}</equality></mujoco>"
     )
 

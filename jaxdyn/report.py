@@ -192,8 +192,8 @@ def _rows(found: _Findings, model: Model, poses: list) -> None:
             who = [str(n) for n, rows in slices.items() if np.abs(U[rows][:, faint]).max() > 0.1]
             found.warn(
                 f"{len(faint)} combinations of rows are nearly redundant (singular values "
-                f"{', '.join(f'{s[k]:.1e}' for k in faint)}) in {', '.join(who)}: the loop is close to a dead centre, or "
-                "axes that should be parallel lean and lock it."
+                f"{', '.join(f'{s[k]:.1e}' for k in faint)}) in {', '.join(who)}: the loop is close to a dead centre, "
+                "or axes that should be parallel lean and lock it."
             )
 
 
@@ -215,8 +215,8 @@ def _solvers(found: _Findings, model: Model, states: list[State]) -> None:
         )
     elif worst > AGREE:
         found.problem(
-            f"{first} and {second} differ by {worst:.1e} (relative) in {int((gap > AGREE).sum())} of {len(states)} states: "
-            "rows that nearly vanish leave it open which motions are free."
+            f"{first} and {second} differ by {worst:.1e} (relative) in {int((gap > AGREE).sum())} of {len(states)} "
+            "states: rows that nearly vanish leave it open which motions are free."
         )
     else:
         found.note(f"{first} and {second} agree to {worst:.1e} in {len(states)} states")
@@ -249,9 +249,8 @@ def check(source: str, opened: Callable[[], tuple[Model, list[str]]], *, strict:
         if model.constraints:
             _rows(found, model, [s.q for s in states])
         _solvers(found, model, states)
-        found.note(
-            f"mass {float(model.bodies.mass.sum()):.4g} kg, its centre at {np.asarray(center_of_mass(model, q)).round(4)}"
-        )
+        center = np.asarray(center_of_mass(model, q)).round(4)
+        found.note(f"mass {float(model.bodies.mass.sum()):.4g} kg, its centre at {center}")
     problems, warned = found.counts["problem"], found.counts["warning"]
     found.say("no problem found" if not problems else f"{problems} problem{'s' * (problems > 1)} found")
     if warned:

@@ -1,0 +1,298 @@
+"""The command line: what each command says, its exit codes, its files, and errors without tracebacks."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import numpy as np
+import pytest
+
+import jaxdyn as jd
+from jaxdyn import bench, demo, output, peers, robots
+from jaxdyn.cli import main, parser
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMANDS = ("info", "check", "simulate", "bench", "demo")
+FOUR_BAR = str(ROOT / "docs" / "robots" / "four_bar.urdf")
+
+
+@pytest.fixture(autouse=True)
+def plain_promotion(monkeypatch, tmp_path):
+    """Commands run under jax's own settings, in a folder of their own."""
+    settings = {"jax_numpy_dtype_promotion": "standard", "jax_numpy_rank_promotion": "allow"}
+    before = {name: getattr(jax.config, name) for name in settings}
+    for name, value in settings.items():
+        jax.config.update(name, value)
+    monkeypatch.chdir(tmp_path)
+    yield
+    for name, value in before.items():
+        jax.config.update(name, value)
+
+
+def usage(argv, capsys) -> str:
+    """What argparse says about wrong use."""
+    with pytest.raises(SystemExit) as stop:
+        main(argv)
+    assert stop.value.code == 2
+    return capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_help_has_examples_that_parse(command, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    lines = re.findall(r"^  jaxdyn (.+)$", text, re.MULTILINE)
+    assert lines
+    for line in lines:
+        assert parser().parse_args(line.split()).command == command
+
+
+def test_help_and_version(capsys):
+    with pytest.raises(SystemExit) as stop:
+        main(["--version"])
+    assert stop.value.code == 0
+    assert jd.__version__ in capsys.readouterr().out
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    text = capsys.readouterr().out
+    assert all(c in text for c in COMMANDS) and "exit codes" in text
+
+
+@pytest.mark.parametrize(
+    "argv, said",
+    [
+        ([], "COMMAND"),
+        (["dance"], "dance"),
+        (["info"], "MODEL"),
+        (["simulate", "four_bar", "--batch", "0"], "0 is not a positive number"),
+        (["simulate", "four_bar", "--seconds", "soon"], "'soon' is not a number"),
+        (["simulate", "four_bar", "--dt", "nan"], "nan is not a positive number"),
+        (["simulate", "four_bar", "--integrator", "magic"], "magic"),
+        (["info", "four_bar", "--floating", "--fixed"], "not allowed with"),
+    ],
+)
+def test_wrong_options(argv, said, capsys):
+    assert said in usage(argv, capsys)
+
+
+@pytest.mark.parametrize(
+    "argv, said",
+    [
+        (["info", "nowhere.urdf"], "no file 'nowhere.urdf'"),
+        (["check", "nowhere.urdf"], "strider, four_bar"),
+        (["info", "strider", "--fixed"], "--floating and --fixed are for files"),
+        (["simulate", "four_bar"], "--out"),
+        (["simulate", "four_bar", "--out", "no/such/folder/t.npz"], "no folder 'no/such/folder'"),
+        (["simulate", "four_bar", "--plot", "."], "it is a folder"),
+        (["demo", "--out", "no/such/t.npz"], "no folder 'no/such'"),
+    ],
+)
+def test_wrong_use(argv, said, capsys):
+    assert main(argv) == 2
+    got = capsys.readouterr()
+    assert said in got.err and got.err.startswith(f"jaxdyn {argv[0]}: ")
+    assert "Traceback" not in got.err + got.out
+
+
+BAD = {
+    "broken.urdf": ("<robot name='r'><link name='a'>", "broken.urdf"),
+    "cycle.urdf": (
+        "<robot name='r'><link name='a'/><link name='b'/>"
+        "<joint name='j' type='revolute'><parent link='a'/><child link='b'/><axis xyz='0 0 1'/>"
+        "<limit effort='1' velocity='1'/></joint>"
+        "<joint name='k' type='revolute'><parent link='b'/><child link='a'/><axis xyz='0 0 1'/>"
+        "<limit effort='1' velocity='1'/></joint></robot>",
+        "'a'",
+    ),
+    "words.txt": ("this is no robot", "words.txt"),
+}
+
+
+@pytest.mark.parametrize("command", ["info", "check"])
+@pytest.mark.parametrize("name", BAD)
+def test_malformed_files(command, name, tmp_path, capsys):
+    text, said = BAD[name]
+    (tmp_path / name).write_text(text)
+    assert main([command, name]) == 1
+    got = capsys.readouterr()
+    assert said in got.err + got.out
+    assert "Traceback" not in got.err + got.out
+
+
+def test_info_tells_everything(capsys):
+    assert main(["info", "strider"]) == 0
+    text = capsys.readouterr().out
+    model = robots.strider()
+    for name in (*model.joint_names, *model.body_names, *model.actuator_names):
+        assert re.search(rf"\b{name}\b", text), name
+    for constraint in model.constraints:
+        assert constraint.name in text
+    assert "nv 28" in text and "13 kg" in text
+
+
+def test_info_reads_files(capsys):
+    assert main(["info", FOUR_BAR]) == 0
+    assert "constraints" in capsys.readouterr().out
+
+
+def test_check_of_a_sound_model(capsys):
+    assert main(["check", "four_bar"]) == 0
+    text = capsys.readouterr().out
+    assert "loops close near q = 0" in text
+    assert "3 constraint rows of rank 2" in text and "1 rows are redundant" in text
+    assert re.search(r"LCABA and Dense agree to [\d.]+e-1\d", text)
+    assert "no problem found" in text
+
+
+INERTIAL = """
+  <inertial><mass value="1"/><inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/></inertial>
+"""
+LOOSE = f"""
+<robot name="open">
+  <link name="base"/>
+  <link name="arm">{INERTIAL}</link>
+  <link name="far">{INERTIAL}</link>
+  <joint name="one" type="continuous"><parent link="base"/><child link="arm"/><axis xyz="0 1 0"/></joint>
+  <joint name="two" type="continuous">
+    <parent link="base"/><child link="far"/><origin xyz="9 0 0"/><axis xyz="0 1 0"/>
+  </joint>
+  <loop name="shut" type="continuous">
+    <predecessor link="arm"><origin xyz="1 0 0"/></predecessor>
+    <successor link="far"><origin xyz="1 0 0"/></successor>
+    <axis xyz="0 1 0"/>
+  </loop>
+</robot>
+"""
+
+
+def test_check_of_a_loop_that_cannot_close(tmp_path, capsys):
+    (tmp_path / "open.urdf").write_text(LOOSE)
+    assert main(["check", "open.urdf"]) == 1
+    text = capsys.readouterr().out
+    assert "PROBLEM: loops do not close" in text and "'shut'" in text and "stays open by" in text
+
+
+def test_simulate_saves_and_plots(tmp_path, capsys):
+    argv = ["simulate", "four_bar", "--batch", "3", "--seconds", "0.1", "--speed", "0.3"]
+    assert main([*argv, "--out", "t.npz", "--plot", "t.png"]) == 0
+    text = capsys.readouterr().out
+    assert "rollouts/s" in text and "worst loop opening" in text
+    with np.load("t.npz") as data:
+        t, q, v = data["t"], data["q"], data["v"]
+    assert t.shape == (11,) and q.shape == v.shape == (3, 11, 3)
+    np.testing.assert_allclose(t, np.arange(11) * 0.01, atol=1e-12)
+    assert q.dtype == np.float64 and np.isfinite(q).all()
+    model = robots.four_bar()
+    for end in q[:, -1]:
+        assert float(np.abs(jd.constraint_residual(model, end)).max()) < 1e-4
+    assert np.abs(q[0, -1] - q[1, -1]).max() > 1e-6, "all rollouts are the same"
+    assert Path("t.png").read_bytes()[:4] == b"\x89PNG"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["t.npz", "t.png"]
+
+
+def test_settings_are_put_back():
+    before = jax.config.jax_enable_x64
+    main(["info", "four_bar"])
+    assert jax.config.jax_enable_x64 == before
+
+
+def test_files_are_complete_or_absent(tmp_path):
+    path = tmp_path / "numbers.npz"
+    path.write_text("old")
+
+    class Bad:
+        def __array__(self, *args, **kwargs):
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        output.save_arrays(path, {"a": np.zeros(3), "b": Bad()})
+    assert path.read_text() == "old"
+    with pytest.raises(RuntimeError), output.complete(path) as temporary:
+        temporary.write_text("half")
+        raise RuntimeError
+    assert path.read_text() == "old"
+    output.save_arrays(path, {"a": np.arange(3)})
+    np.testing.assert_array_equal(np.load(path)["a"], [0, 1, 2])
+    assert [p.name for p in tmp_path.iterdir()] == ["numbers.npz"]
+    assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+def _umask() -> int:
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def test_shipped_robots_are_closed_and_redundant():
+    for name, rank in (("four_bar", 2), ("strider", 10)):
+        model = robots.SHIPPED[name]()
+        q = model.neutral()
+        assert float(np.abs(jd.constraint_residual(model, q)).max()) < 1e-12
+        J = np.asarray(jax.jit(jd.constraint_jacobian)(model, q))
+        assert np.linalg.matrix_rank(J, 1e-9) == rank < len(J)
+
+
+def test_cassie_is_found_without_pinocchio():
+    code = "import sys; from jaxdyn.demo import cassie_path; print(cassie_path()); print('pinocchio' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
+    path, imported = done.stdout.split("\n")[:2]
+    assert path.endswith("cassie_v2.sdf") and Path(path).is_file()
+    assert imported == "False"
+
+
+def test_demo_on_the_shipped_robot(tmp_path, capsys):
+    assert main(["demo", "--shipped", "--batch", "16", "--seconds", "0.1"]) == 0, capsys.readouterr().out
+    text = capsys.readouterr().out
+    for said in ("rollouts/s", "worst loop opening", "residuals", "central differences", "all is well"):
+        assert said in text, said
+    with np.load("traj.npz") as data:
+        assert data["q"].shape == (16, 11, 31) and data["v"].shape == (16, 11, 28)
+    assert Path("traj.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_demo_falls_back_without_the_package(monkeypatch):
+    monkeypatch.setattr(demo.importlib.metadata, "distribution", _missing)
+    assert demo.cassie_path() is None
+    assert "strider" in demo.bipeds(None).source
+
+
+def _missing(name):
+    raise demo.importlib.metadata.PackageNotFoundError(name)
+
+
+def test_bench_prints_ratios(tmp_path, capsys):
+    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    assert main(["bench", "four_bar", "--batch", "64", "--repeats", "1", "--out", "b.json"]) == 0
+    text = capsys.readouterr().out
+    assert "ABA" in text and "LCABA" in text and "µs" in text
+    for peer in peers.installed():
+        assert f"jaxdyn float32 / {peer.name} = " in text
+    records = json.loads(Path("b.json").read_text())["results"]["four_bar"]
+    assert all(r["us"] > 0 for r in records if "us" in r)
+    if before:
+        assert os.sched_getaffinity(0) == before
+
+
+@pytest.mark.parametrize("name", ["four_bar", "strider"])
+def test_peers_are_the_same_robot(name):
+    pin = pytest.importorskip("pinocchio")
+    model = robots.SHIPPED[name]()
+    robot, _ = peers.pinocchio_model(model)
+    states, tau = bench.random_states(model, 2)
+    free = model.replace({"joints.damping": np.zeros(model.nv), "joints.stiffness": np.zeros(model.nv)})
+    state = jax.tree.map(lambda x: x[1], states)
+    ours = jax.jit(lambda s, u: jd.forward_dynamics(free, s, u, constraints=()).acceleration)(state, tau[1])
+    from jaxdyn.interop import pinocchio_velocity_order, to_pinocchio
+
+    q, v = (np.asarray(x) for x in to_pinocchio(model, robot, state))
+    order = pinocchio_velocity_order(model, robot)
+    u = np.zeros(model.nv)
+    u[order] = np.asarray(tau[1])
+    theirs = pin.aba(robot, robot.createData(), q, v, u)[order]
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-8 * np.abs(theirs).max())
