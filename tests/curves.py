@@ -14,7 +14,7 @@ import oracle
 from catalogue import CATALOGUE
 from oracle_joints import turn
 
-STEP = 1e-3
+STEP = 1e-4
 
 #: what a curve may move, apart from tau and external: fields of the model by their dotted names
 INERTIAS = ("bodies.mass", "bodies.center_of_mass", "bodies.rotational")
@@ -34,8 +34,15 @@ class Point(NamedTuple):
 
 def slope(f, step=STEP):
     """Derivative at 0 of a function with tree values, by central differences of fourth order."""
-    near, far = jax.tree.map(np.subtract, f(step), f(-step)), jax.tree.map(np.subtract, f(2 * step), f(-2 * step))
-    return jax.tree.map(lambda a, b: (8 * a - b) / (12 * step), near, far)
+    return jax.tree.map(
+        lambda a, b, c, d: _finite(8 * (np.asarray(b) - c) - (np.asarray(a) - d)) / (12 * step),
+        *(f(k * step) for k in (2, 1, -1, -2)),
+    )
+
+
+def _finite(x):
+    """Zero for limits that are infinite at both ends."""
+    return np.where(np.isnan(x), 0.0, x)
 
 
 def _turned(R, w):
@@ -96,8 +103,12 @@ def closed_at(name, robot, q, v):
     if entry.singular or not robot.constraints:
         return q, v
     q = catalogue._close(robot, q)
-    J = oracle.constraint_jacobian(robot, q)
-    _, s, right = np.linalg.svd(J, full_matrices=False)
+    left, s, right = np.linalg.svd(oracle.constraint_jacobian(robot, q), full_matrices=False)
+    keep = s > 1e-7 * s[0]
+    # once more: stabilisation multiplies what is left open by thousands
+    error = (left.T @ oracle.constraint_residual(robot, q))[keep] / s[keep]
+    q = oracle.integrate(robot, q, -right[keep].T @ error, 1.0)
+    _, s, right = np.linalg.svd(oracle.constraint_jacobian(robot, q), full_matrices=False)
     kept = right[s > 1e-7 * s[0]]
     return q, v - kept.T @ (kept @ v)
 

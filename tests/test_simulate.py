@@ -64,7 +64,7 @@ def test_order_of_convergence(name):
         away = jnp.concatenate([jd.difference(model, reference.q, end.q), end.v - reference.v])
         return float(jnp.linalg.norm(away))
 
-    coarse = 64 if order == 1 else 16
+    coarse = 16 if order == 4 else 128
     errors = np.array([error(coarse * 2**k) for k in range(3)])
     orders = np.log2(errors[:-1] / errors[1:])
     assert np.abs(orders - order).max() < 0.2, (errors, orders)
@@ -94,26 +94,26 @@ def energy(model, state):
     return jd.potential_energy(model, state.q) + jd.kinetic_energy(model, state)
 
 
-def test_energy_of_a_four_bar_does_not_drift(record_property):
-    """Ten seconds at a millisecond, undamped and unactuated: relative to the energy that changes hands, and to the
-    greatest kinetic energy."""
+@pytest.mark.parametrize("name", ["ImplicitMidpoint", "RK4"])
+def test_energy_of_a_four_bar_does_not_drift(name, record_property):
+    """Ten seconds at a millisecond, undamped and unactuated, relative to the greatest kinetic energy: links that turn
+    at up to 18 rad/s."""
     model, state = undamped()
 
     @jax.jit
     def run(model, state):
         def body(s, _):
-            s = jd.step(model, s, jnp.zeros(model.nv), 1e-3, integrator=jd.ImplicitMidpoint())
+            s = jd.step(model, s, jnp.zeros(model.nv), 1e-3, integrator=INTEGRATORS[name][0])
             return s, (energy(model, s), jd.kinetic_energy(model, s), jd.constraint_residual(model, s.q))
 
         return jax.lax.scan(body, state, length=10_000)[1]
 
     total, kinetic, opening = run(model, state)
-    scale = float(jnp.max(kinetic))
-    drift = float(jnp.abs(total - energy(model, state)).max()) / scale
+    drift = float(jnp.abs(total - energy(model, state)).max() / jnp.max(kinetic))
     record_property("energy_drift", drift)
     print(f"energy drift {drift:.2e}, opening {float(jnp.abs(opening).max()):.2e} m")
+    assert float(jnp.abs(opening).max()) < 1e-5
     assert drift < 1e-6
-    assert float(jnp.abs(opening).max()) < 1e-6
 
 
 def test_projection_keeps_loops_closed():
@@ -122,7 +122,7 @@ def test_projection_keeps_loops_closed():
     state = jd.State(state.q, jnp.asarray([3.0, -2.0, 1.0]))
     taus = jnp.asarray(np.random.default_rng(0).normal(size=(200, model.nv)))
     traj = jax.jit(lambda m, s, u: jd.simulate(m, s, u, 2e-3, project=True))(model, state, taus)
-    assert succeeded(traj.result[1:]).all()
+    assert succeeded(traj.result)[1:].all()
     for k in range(1, 201, 20):
         q, v = np.asarray(traj.q[k]), np.asarray(traj.v[k])
         assert np.abs(oracle.constraint_residual(model, q)).max() < 1e-9
@@ -172,7 +172,7 @@ def test_gradient_through_a_rollout():
 
     def score(s):
         now = model.replace({"bodies.mass": model.bodies.mass * (1 + s[0])})
-        end = jd.simulate(now, jd.State(q, v + s[1] * dv), taus + s[2] * along[1], 5e-3)
+        end = jd.simulate(now, jd.State(q, v + s[1] * dv), taus + s[2] * along[1][None], 5e-3)
         return jnp.sum(jnp.sin(end.q[-1])) + jnp.sum(end.v[-1] ** 2)
 
     gradient = jax.jit(jax.grad(score))(jnp.zeros(3))
