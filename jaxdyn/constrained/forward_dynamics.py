@@ -17,6 +17,7 @@ from ..model.state import State
 from .auto import Auto
 from .base import Solver
 from .implicit import ForwardDynamics, residuals
+from .iteration import widen
 from .problem import problem_of, start_of
 
 
@@ -54,7 +55,8 @@ class Solution(eqx.Module):
 
 
 def _unrolled(solver, model, constraints, q, v, tau, external, warm):
-    problem = problem_of(model, constraints, q, v)
+    lanes = max(x.shape[-1] for x in jax.tree.leaves((model, constraints, q, v, tau, external)))
+    problem = problem_of(model, constraints, widen(q, lanes), v)
     guess = None if warm is None or not constraints else rw.unflatten(problem.bundles, warm)
     return solver.solve(problem, start_of(problem, v, tau, external), guess, True)
 

@@ -27,6 +27,7 @@ from ..tree.field import Field
 from ..tree.plan import levels
 from ..tree.sweep import each
 from .base import Solver
+from .iteration import widen
 from .problem import Start, problem_of, start_of
 
 
@@ -88,6 +89,11 @@ def saddle(model, constraints, q, x, y):
     return forces_up(model, fields, constants, coordinates, forces) + model.joints.armature * x, image
 
 
+def _full(q, args):
+    """q with as many lanes as any operand has: iterations carry arrays of that many."""
+    return widen(q, max(x.shape[-1] for x in args))
+
+
 @dataclasses.dataclass(frozen=True)
 class SaddleSolve(Core):
     """(r1, r2) to (x, y) with M x − Jᵀ y = r1, J x = r2; least squares and minimum norm where rank is missing.
@@ -102,7 +108,7 @@ class SaddleSolve(Core):
     def run(self, args, used):
         model, constraints, q = jax.tree.unflatten(self.tree, args[:-2])
         r1, r2 = args[-2:]
-        problem = problem_of(model, constraints, q)
+        problem = problem_of(model, constraints, _full(q, args))
         rows = rw.unflatten(problem.bundles, r2) if constraints else []
         wanted = used is None or used[1]
         return list(self.solver.solve(problem, Start(r1, rows, None, None), None, wanted)[:2])
@@ -159,7 +165,7 @@ class ForwardDynamics(Core):
 
     def run(self, args, used):
         model, constraints, q, v, tau, external, warm = jax.tree.unflatten(self.tree, args)
-        problem = problem_of(model, constraints, q, v)
+        problem = problem_of(model, constraints, _full(q, args), v)
         start = start_of(problem, v, tau, external)
         guess = None if warm is None or not constraints else rw.unflatten(problem.bundles, warm)
         return list(self.solver.solve(problem, start, guess, used is None or used[1]))

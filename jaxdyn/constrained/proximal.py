@@ -122,6 +122,8 @@ def iterate(
         grown = jnp.where(step >= s.last, s.grown + 1, 0)
         # written so that NaN ends a lane
         active = s.active & (left > stop.tol * scale) & (step > stop.tol * scale * 1e-2) & (grown < PATIENCE)
+        if stop.tol == 0:  # a fixed number of steps was asked for
+            active = s.active
         new = _State(at, direction, image, r2, step, scale, active, grown, s.steps + 1)
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)
 

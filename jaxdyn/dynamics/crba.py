@@ -86,7 +86,7 @@ def mass_matrix(model: Model, q):
         boarding.append((group.nodes * group.kind.nv, force))
         rows += [(topology.v_starts[b] + c,) for c in range(group.kind.nv) for b in group.nodes]
     visits = carry(model, constants, coordinates, fields, boarding)
-    lower = dense(visits, rows, topology.v_starts, (topology.nv, topology.nv), q.dtype, q.shape[-1])
+    lower = dense(visits, rows, topology.v_starts, (topology.nv, topology.nv), q.dtype)
     body = jnp.asarray(topology.velocity_bodies)
     # a column's own joint is visited with both orders of its columns; elsewhere only once
     same = (body[:, None] == body[None])[..., None]

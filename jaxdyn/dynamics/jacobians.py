@@ -29,4 +29,4 @@ def jacobian_of(model: Model, constraints, q, evaluated, fields, constants, coor
             boarding.append((slot * bundle.layout.rows, pair))
             rows += [(start + r,) for r in range(bundle.layout.rows) for start in bundle.starts]
     visits = carry(model, constants, coordinates, fields, boarding)
-    return dense(visits, rows, model.topology.v_starts, (total, model.nv), q.dtype, q.shape[-1])
+    return dense(visits, rows, model.topology.v_starts, (total, model.nv), q.dtype)

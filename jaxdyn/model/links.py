@@ -84,7 +84,8 @@ def join_v(topology: Topology, parts: Sequence[Array], groups: Sequence[Group]) 
     """The inverse of `split_v`: (nv, lanes)."""
     if not parts:
         return jnp.zeros((0, 1))
-    rows = jnp.concatenate([x.reshape(-1, x.shape[-1]) for x in parts])
+    lanes = max(x.shape[-1] for x in parts)
+    rows = jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], lanes)).reshape(-1, lanes) for x in parts])
     place = [0] * topology.nv
     position = 0
     for group in groups:

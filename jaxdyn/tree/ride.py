@@ -45,13 +45,12 @@ def ride(
     return out
 
 
-def dense(
-    visits, rows: Sequence[Sequence[int]], at_joint: Sequence[int], shape: tuple[int, int], dtype, lanes: int
-) -> Array:
+def dense(visits, rows: Sequence[Sequence[int]], at_joint: Sequence[int], shape: tuple[int, int], dtype) -> Array:
     """The numbers of a ride as a matrix (rows, nv, lanes): column c of the ride adds to the rows ``rows[c]``.
 
     `at_joint` holds the first velocity of every body.
     """
+    lanes = max(x.shape[-1] for *_, x in visits)
     numbers, place, position = [jnp.zeros((1, lanes), dtype)], defaultdict(list), 1
     for group, places, columns, x in visits:
         numbers.append(jnp.broadcast_to(x, (*x.shape[:-1], lanes)).reshape(-1, lanes))
