@@ -5,6 +5,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import oracle
+import oracle_bodies
 import pytest
 from catalogue import CATALOGUE
 from compiled import close, states, wrenches
@@ -87,7 +88,7 @@ def test_frames(robot, frame):
         def rate(x, k=k):
             return oracle.frame_jacobian(robot, x, frame, "world_aligned") @ v[k]
 
-        classical = J @ a[k] + oracle.along(robot, q[k], v[k], rate)
+        classical = J @ a[k] + oracle_bodies.along(robot, q[k], v[k], rate)
         close(acceleration[k], np.concatenate([f.R.T @ classical[:3], f.R.T @ classical[3:]]), TOLERANCE)
 
 
