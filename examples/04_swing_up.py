@@ -45,7 +45,7 @@ def main(starts=16, knots=20, each=8, iterations=200, dt=8e-3, strength=0.6, see
     def miss(raw):
         end = jd.simulate(model, start, torques(raw), dt)[-1]
         turn = 1 - jnp.cos(end.q[crank] - goal)  # every turn of the crank counts
-        return turn + 0.005 * end.v[crank] ** 2
+        return turn + 0.05 * end.v[crank] ** 2
 
     rate = optax.cosine_decay_schedule(0.1, iterations)
     optimiser = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(rate))

@@ -177,7 +177,7 @@ def _rows(found: _Findings, model: Model, poses: list) -> None:
     ranks, m = [_rank(s) for s in values], len(matrices[0])
     rank = max(ranks)
     text = f"{m} constraint rows of rank {rank}: {model.nv - rank} motions left for {model.nu} actuators"
-    found.note(text + (f"; {m - rank} rows are redundant" if rank < m else ""))
+    found.note(text + (f"; redundant rows: {m - rank}" if rank < m else ""))
     slices = constraint_slices(model)
     for name, s in slices.items():
         own = [_rank(np.linalg.svd(J[s], compute_uv=False)) for J in matrices]
@@ -223,9 +223,10 @@ def _solvers(found: _Findings, model: Model, states: list[State]) -> None:
     for name, g in zip((first, second), got, strict=True):
         r1, r2 = (float(np.asarray(x).max()) for x in (g.stats.residual_dynamics, g.stats.residual_constraint))
         found.note(f"{name}: residuals {r1:.1e} (dynamics), {r2:.1e} (constraints)")
-        bad = [k for k in range(len(states)) if bool(g.result[k] != Result.successful)]
-        if bad:
-            found.problem(f"{name} fails in {len(bad)} of {len(states)} states: {Result[g.result[bad[0]]]}")
+        bad = np.flatnonzero(np.asarray(g.result != Result.successful))
+        if len(bad):
+            first_bad = jax.tree.map(lambda x, k=bad[0]: x[k], g.result)
+            found.problem(f"{name} fails in {len(bad)} of {len(states)} states: {Result[first_bad]}")
 
 
 def check(source: str, opened: Callable[[], tuple[Model, list[str]]], *, strict: bool = False, seed: int = 0) -> int:
