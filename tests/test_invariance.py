@@ -101,7 +101,7 @@ def test_another_root():
         spec.add_constraint(jd.Point("arm", placement_a=at(0.4, 0, 0.1), name="tip"))
     one, other = first.build(), second.build()
     rng = np.random.default_rng(2)
-    q = np.asarray(jd.assemble(one, jd.integrate(one, one.neutral(), rng.normal(size=7))))
+    q = np.asarray(jd.assemble(one, jd.integrate(one, one.neutral(), rng.normal(size=7), 0.3)))
     v, tau = rng.normal(size=7), np.array([0, 0, 0, 0, 0, 0, 0.7])
     state = jd.State(q, v)
     pose = jd.frame_pose(one, q, "arm")
