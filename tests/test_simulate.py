@@ -10,6 +10,7 @@ import pytest
 from catalogue import CATALOGUE
 from catalogue_base import at, bar, lump
 from compiled import close, states, succeeded
+from parse_help import ROBOTS, quiet
 
 import jaxdyn as jd
 
@@ -182,17 +183,9 @@ def test_gradient_through_a_rollout():
         close(gradient[k], wanted, 1e-6)
 
 
-CASSIE = "cassie_description/robots/cassie_v2.sdf"
-
-
 @functools.cache
 def cassie():
-    from pathlib import Path
-
-    import example_robot_data
-
-    path = Path(example_robot_data.getModelPath(CASSIE)) / CASSIE
-    model = jd.load(path)
+    model = quiet(ROBOTS / "cassie_description/robots/cassie_v2.sdf")
     q = jd.assemble(model, model.neutral())
     assert model.constraints
     return model, q
