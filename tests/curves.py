@@ -14,7 +14,7 @@ import oracle
 from catalogue import CATALOGUE
 from oracle_joints import turn
 
-STEP = 1e-4
+STEP = 2e-5
 
 #: what a curve may move, apart from tau and external: fields of the model by their dotted names
 INERTIAS = ("bodies.mass", "bodies.center_of_mass", "bodies.rotational")
