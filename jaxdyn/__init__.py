@@ -37,7 +37,7 @@ from .model.pairs import Cylinder, Distance, Hinge, Point, PointOnPlane, Slider,
 from .model.spec import ModelSpec, ModelWarning
 from .model.state import State
 from .parse.load import load, load_spec
-from .simulate.integrators import RK4, ImplicitMidpoint, Integrator, RungeKutta, SemiImplicitEuler
+from .simulate.integrators import RK4, Gauss, ImplicitMidpoint, Integrator, RungeKutta, SemiImplicitEuler
 from .simulate.rollout import Trajectory, simulate
 from .simulate.step import step
 from .spatial.inertia import Inertia, inertia_from_log_cholesky, log_cholesky_from_inertia
@@ -58,6 +58,7 @@ __all__ = [
     "Distance",
     "Fixed",
     "Free",
+    "Gauss",
     "General",
     "Helical",
     "Hinge",

@@ -112,6 +112,8 @@ def _bench(args) -> int:
 def _demo(args) -> int:
     from .demo import run
 
+    if args.batch < 8:
+        raise WrongUse("--batch: the demo needs 8 rollouts or more, for the differences that it takes.")
     try:
         return run(batch=args.batch, seconds=args.seconds, out=args.out, plot=args.plot, shipped=args.shipped)
     except ValueError as error:
@@ -188,7 +190,9 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--every", type=positive(int), default=10, metavar="K", help="save each K-th step (default: 10)"
     )
-    command.add_argument("--integrator", choices=("euler", "rk4", "midpoint"), default="euler", help="default: euler")
+    command.add_argument(
+        "--integrator", choices=("euler", "rk4", "midpoint", "gauss"), default="euler", help="default: euler"
+    )
     command.add_argument("--project", action="store_true", help="close the loops to rounding after every step")
     command.add_argument("--out", metavar="FILE.npz", help="where the trajectories go: t, q, v")
     command.add_argument("--plot", metavar="FILE.png", help="where a picture goes")

@@ -21,7 +21,7 @@ def _at(x: float, y: float = 0.0, z: float = 0.0) -> Transform:
 def _rod(mass: float, end: tuple[float, float, float], radius: float) -> Inertia:
     """A uniform cylinder from the body's origin to `end`."""
     tip = np.asarray(end, float)
-    length = np.linalg.norm(end)
+    length = np.linalg.norm(tip)
     u = tip / length
     across, along = mass * (length**2 / 12 + radius**2 / 4), mass * radius**2 / 2
     return Inertia(mass, tip / 2, across * np.eye(3) + (along - across) * np.outer(u, u))

@@ -14,10 +14,10 @@ from .kinematics.assemble import assemble
 from .model.model import Model
 from .model.state import State
 from .output import save_arrays, save_plot
-from .simulate.integrators import RK4, ImplicitMidpoint, SemiImplicitEuler
+from .simulate.integrators import RK4, Gauss, ImplicitMidpoint, SemiImplicitEuler
 from .simulate.rollout import simulate
 
-INTEGRATORS = {"euler": SemiImplicitEuler, "rk4": RK4, "midpoint": ImplicitMidpoint}
+INTEGRATORS = {"euler": SemiImplicitEuler, "rk4": RK4, "midpoint": ImplicitMidpoint, "gauss": Gauss}
 #: steps between two ticks of the progress bar
 PIECE = 50
 

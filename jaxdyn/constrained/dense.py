@@ -30,6 +30,10 @@ class Dense(Solver):
 
     rcond: float | None = eqx.field(static=True, default=None)
 
+    def __check_init__(self):
+        if self.rcond is not None and not 0 < self.rcond < 1:
+            raise ValueError(f"`Dense`: `rcond` = {self.rcond!r} is not between 0 and 1.")
+
     def solve(self, problem, start, warm, multipliers):
         model, q = problem.model, problem.q
         r1, rows = right_sides(problem, start)

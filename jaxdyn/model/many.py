@@ -194,11 +194,11 @@ class General(Constraint):
             bias = jax.jvp(slope, (zero,), (twist,))[1]
             return jax.jacfwd(moved)(zero), bias, moved(zero)
 
-        # (n, ..., k, lanes) with common lanes, then one call per constraint and lane
-        stack = [jnp.stack([getattr(v, f) for v in views]) for f in BodyView._fields]
-        frames = [jnp.stack([a[part] for a in attachments]) for part in (0, 1)]
-        tail = jnp.broadcast_shapes(*[x.shape[-2:] for x in (*stack, *frames)])
-        args = [jnp.broadcast_to(x, x.shape[:-2] + tail) for x in (*stack, *frames)]
+        # everything with common lanes, then one call per constraint and lane
+        tail = jnp.broadcast_shapes(*[x.shape[-2:] for x in jax.tree.leaves((views, attachments))])
+        views, attachments = jax.tree.map(lambda x: jnp.broadcast_to(x, x.shape[:-2] + tail), (views, attachments))
+        args = [jnp.stack([getattr(v, f) for v in views]) for f in BodyView._fields]
+        args += [jnp.stack([a[part] for a in attachments]) for part in (0, 1)]
         J, bias, value = jax.vmap(jax.vmap(single, -1, -1), -1, -1)(*args)
         K = [(J[:, s, :3], J[:, s, 3:]) for s in range(n)]
         return Rows(K, bias, value)

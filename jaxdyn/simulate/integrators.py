@@ -60,18 +60,13 @@ class RungeKutta(Integrator):
         for i, row in enumerate(self.a):
             weights[i, : len(row)] = row
 
-        def slope(q, v):
-            move = lambda h: integrate(model, q, v, h)  # noqa: E731
-            rate = jax.jvp(move, (jnp.zeros((), q.dtype),), (jnp.ones((), q.dtype),))[1]
-            return rate, acceleration(State(q, v))
-
         def moved(row, kq, kv):
             return state.q + dt * (row @ kq), state.v + dt * (row @ kv)
 
         def stage(carry, x):
             row, i = x
             kq, kv = carry
-            rate, a = slope(*moved(row, kq, kv))
+            rate, a = _slope(model, acceleration, *moved(row, kq, kv))
             return (kq.at[i].set(rate), kv.at[i].set(a)), None
 
         dtype = state.q.dtype
@@ -87,9 +82,41 @@ def RK4() -> RungeKutta:
     return RungeKutta(((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6))
 
 
+def _slope(model, acceleration, q, v):
+    """Rates of q and v as they are stored."""
+    move = lambda h: integrate(model, q, v, h)  # noqa: E731
+    rate = jax.jvp(move, (jnp.zeros((), q.dtype),), (jnp.ones((), q.dtype),))[1]
+    return rate, acceleration(State(q, v))
+
+
+class Gauss(Integrator):
+    """The two-stage Gauss-Legendre method: fourth order and symmetric, the choice for long energy-faithful motion.
+
+    Joint springs and dampers must be slower than dt, as with `RK4`.
+
+    **Arguments:** `iterations`, fixed-point steps towards the stages, two solves each: the error falls by about dt
+    times the fastest frequency at each.
+    """
+
+    iterations: int = eqx.field(static=True, default=6)
+
+    def step(self, model, acceleration, state, dt):
+        dtype, half = state.q.dtype, np.sqrt(3) / 6
+        a = jnp.asarray([[0.25, 0.25 - half], [0.25 + half, 0.25]], dtype)
+
+        def closer(k, _):
+            stages = [x[None] + dt * (a @ d) for x, d in zip((state.q, state.v), k, strict=True)]
+            return jax.vmap(lambda q, v: _slope(model, acceleration, q, v))(*stages), None
+
+        zero = (jnp.zeros((2, model.nq), dtype), jnp.zeros((2, model.nv), dtype))
+        (kq, kv), _ = jax.lax.scan(closer, zero, length=self.iterations)
+        q, v = state.q + dt / 2 * kq.sum(0), state.v + dt / 2 * kv.sum(0)
+        return State(laned(normalized, model.topology)(q), v)
+
+
 class ImplicitMidpoint(Integrator):
-    """Second order, symmetric: v' = v + dt a(q_m, v_m) at the midpoint. Energy does not drift, and joint
-    springs and dampers are implicit.
+    """Second order, symmetric: v' = v + dt a(q_m, v_m) at the midpoint. Its energy error is of second order and
+    bounded; see `Gauss` for a smaller one. Joint springs and dampers are implicit.
 
     **Arguments:** `iterations`, fixed-point steps towards the midpoint: the error falls by about dt times the
     fastest frequency at each.

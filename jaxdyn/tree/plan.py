@@ -92,7 +92,9 @@ def elimination(topology: Topology, cliques: frozenset[tuple[int, ...]]) -> tupl
             out.append(Group(kind, nodes, tuple(parents[b] for b in nodes), slots, tied))
         for b in batch:
             p = parents[b]
-            clique = ties[b] | ({p} if p != WORLD and ties[b] else set())
+            # a body with six freedoms of its own takes nothing to its parent
+            inherits = p != WORLD and ties[b] and topology.kinds[b].nv < 6
+            clique = ties[b] | ({p} if inherits else set())
             for a in clique:
                 ties[a] |= clique - {a}
                 ties[a].discard(b)
