@@ -9,7 +9,6 @@ import importlib.metadata
 import time
 import warnings
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -206,25 +205,25 @@ def lanes_of(plan: Plan, along: np.ndarray, batch: int, seed: int = 0) -> Lane:
     return Lane(jnp.asarray(mass), jnp.asarray(rng.uniform(0.2, 1.0, batch)), State(q, v))
 
 
-def gradient_of(plan: Plan, lane: Lane, weights: np.ndarray):
-    """Gradient of the weighted final state of a rollout by its initial velocity and its masses, compiled."""
+def gradient_error(plan: Plan, lanes: Lane, many, along: np.ndarray) -> tuple[float, float, float]:
+    """Gradient of a weighted sum of a rollout's final state against central differences of fourth order, computed by
+    the compiled batch: the largest relative error for the initial velocity and for the masses; seconds."""
+    model, rng = plan.model, np.random.default_rng(1)
+    batch = lanes.depth.shape[0]
+    weights = rng.standard_normal(model.nq + model.nv)
+    lane = jax.tree.map(lambda x: x[0], lanes)
+    zero = jnp.zeros(())
 
     def final(v, mass):
-        end = rollout(plan, lane._replace(mass=mass, state=State(lane.state.q, v)), jnp.zeros(()))[-1]
+        end = rollout(plan, lane._replace(mass=mass, state=State(lane.state.q, v)), zero)[-1]
         return jnp.concatenate([end.q, end.v]) @ weights
 
-    return jax.jit(jax.grad(final, (0, 1))).lower(lane.state.v, lane.mass).compile()
-
-
-def gradient_errors(plan: Plan, lanes: Lane, many, gradient, weights, along: np.ndarray) -> tuple[float, float]:
-    """The gradient of the first lane against central differences of fourth order, which the compiled batch computes:
-    the largest relative errors along the velocities that the constraints allow, and along the masses."""
-    model, rng = plan.model, np.random.default_rng(2)
-    lane = jax.tree.map(lambda x: x[0], lanes)
-    by_v, by_mass = gradient(lane.state.v, lane.mass)
+    begin = time.perf_counter()
+    by_v, by_mass = jax.block_until_ready(jax.jit(jax.grad(final, (0, 1)))(lane.state.v, lane.mass))
+    seconds = time.perf_counter() - begin
     points = np.array([-2.0, -1.0, 1.0, 2.0])
     stencil = np.array([1.0, -8.0, 8.0, -1.0]) / 12
-    count = min(6, lanes.depth.shape[0] // 8)
+    count = min(6, batch // 8)
     dv = np.zeros((2 * count, model.nv))
     dm = np.zeros((2 * count, model.nb))
     dv[:count] = (along @ rng.standard_normal((along.shape[1], count))).T * 1e-3
@@ -237,7 +236,7 @@ def gradient_errors(plan: Plan, lanes: Lane, many, gradient, weights, along: np.
 
     same = jax.tree.map(lambda x: jnp.broadcast_to(x[0], x.shape), lanes)
     moved = same._replace(mass=shift(same.mass, dm), state=State(same.state.q, shift(same.state.v, dv)))
-    end = many(moved, jnp.zeros(()))[0].state
+    end = many(moved, zero)[0].state
     values = jnp.concatenate([end.q, end.v], 1)[: 8 * count] @ weights
     differences = np.asarray(values).reshape(2 * count, 4) @ stencil
     exact = dv @ np.asarray(by_v) + dm @ np.asarray(by_mass)
@@ -245,7 +244,7 @@ def gradient_errors(plan: Plan, lanes: Lane, many, gradient, weights, along: np.
         np.abs(differences[s] - exact[s]).max() / np.abs(differences[s]).max()
         for s in (slice(count), slice(count, None))
     ]
-    return errors[0], errors[1]
+    return errors[0], errors[1], seconds
 
 
 def draw(plan: Plan, t: np.ndarray, q: np.ndarray, opening: np.ndarray, pyplot):
@@ -292,12 +291,6 @@ def run(
     say(f"  loops closed to {1e6 * left:.2g} µm")
     lanes = lanes_of(plan, along, batch)
     many = jax.jit(jax.vmap(partial(piece, plan), (0, None)))
-    # XLA compiles outside of Python's lock: the second core prepares what comes after the simulation
-    pool = ThreadPoolExecutor(1)
-    weights = np.random.default_rng(1).standard_normal(model.nq + model.nv)
-    gradient = pool.submit(gradient_of, plan, jax.tree.map(lambda x: x[0], lanes), weights)
-    left_over = pool.submit(jax.jit(jax.vmap(partial(residuals, plan))).lower(lanes).compile)
-    pool.shutdown(wait=False)
     chunks = max(1, round(seconds / (DT * CHUNK)))
     say(f"compiling {batch} rollouts")
     compiled = many.lower(lanes, jnp.zeros(())).compile()
@@ -315,7 +308,7 @@ def run(
         f"  {batch} rollouts of {chunks * CHUNK * DT:g} s, {chunks * CHUNK} steps each, in {spent:.1f} s: "
         f"{batch / spent:.1f} rollouts/s, {1e6 * spent / (batch * chunks * CHUNK):.1f} µs a step"
     )
-    last = left_over.result()(states)
+    last = jax.jit(jax.vmap(lambda lane: residuals(plan, lane)))(states)
     say(f"  worst loop opening {1e6 * max(openings):.3g} µm, {failed} failed solves")
     say(f"  residuals at the end: dynamics {float(last[0].max()):.2g} N m, constraints {float(last[1].max()):.2g} m/s²")
     q, v = (
@@ -328,8 +321,8 @@ def run(
         save_plot(plot, partial(draw, plan, t, np.asarray(q), np.asarray(openings)))
     say(f"  wrote {out}" + (f" and {plot}" if plot else ""))
     say(f"gradient of a final state after {CHUNK} steps, by {model.nv} initial velocities and {model.nb} masses")
-    by_v, by_mass = gradient_errors(plan, lanes, compiled, gradient.result(), weights, along)
-    say(f"  against central differences, relative: velocity {by_v:.1e}, masses {by_mass:.1e}")
+    by_v, by_mass, took = gradient_error(plan, lanes, compiled, along)
+    say(f"  {took:.1f} s with its compilation; against central differences: velocity {by_v:.1e}, masses {by_mass:.1e}")
     good = failed == 0 and max(openings) < 1e-4 and max(by_v, by_mass) < 1e-5 and bool(jnp.isfinite(q).all())
     say(f"{'all is well' if good else 'SOMETHING IS OFF'}: {time.perf_counter() - begin:.0f} s in all")
     return 0 if good else 1
