@@ -128,7 +128,9 @@ def _report(solver, args, qdd, lam, steps) -> tuple[Result, Stats]:
     one = largest(r1), largest(r2)
     loose = 1e-6 if q.dtype == jnp.float64 else 1e-2
     force = 1 + largest(tau) + largest(lam) + largest(qdd)
-    result = Result.where(one[1] > loose * (1 + largest(qdd)), Result.inconsistent_constraints, Result.successful)
+    # redundant rows of real files disagree by rounding: that is not worth a word
+    conflict = one[1] > max(loose, 1e-3) * (1 + largest(qdd))
+    result = Result.where(conflict, Result.inconsistent_constraints, Result.successful)
     most, tol = getattr(solver, "max_steps", None), getattr(solver, "tol", None)
     if most is not None and tol != 0.0 and constraints:
         failed = (steps >= most) & ((one[0] > loose * force) | (one[1] > loose * (1 + largest(qdd))))

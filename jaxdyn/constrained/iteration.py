@@ -34,7 +34,7 @@ def conjugate(slow, direction, image, last_direction, last_image, residual, far)
     """One step of the conjugate residual method: the direction with an image orthogonal to the last one's, and how
     far to go along it to make the residual smallest. Plain steps (as they are, and 1) where convergence is
     fast, where the residual is not one that the direction can take away (conflicting rows, rounding), and where
-    the way would be longer than `far`: there the rows are as good as redundant."""
+    the way would be longer than `far`: there the rows are as good as redundant. The last result tells which."""
     back = jnp.where(slow, -ratio_of(inner(image, last_image), inner(last_image, last_image)), 0)
     turned, turned_image = advance(direction, last_direction, back), advance(image, last_image, back)
     along, square = inner(residual, turned_image), inner(turned_image, turned_image)
@@ -45,6 +45,7 @@ def conjugate(slow, direction, image, last_direction, last_image, residual, far)
         jax.tree.map(choose, turned, direction),
         jax.tree.map(choose, turned_image, image),
         jnp.where(useful, size, 1),
+        useful,
     )
 
 

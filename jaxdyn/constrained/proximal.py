@@ -26,14 +26,14 @@ from .damped import farthest
 from .iteration import Stop, advance, conjugate, largest_of, loop, widen
 from .problem import Problem, Start
 
-#: steps in a row that may grow before a lane is taken to be at its floor
+#: steps in a row that may grow, or creep along rows that are as good as redundant, before a lane is done
 PATIENCE = 3
 
 
 class _State(NamedTuple):
     """Carried through the iterations: joint and body accelerations by group and λ by bundle, the last direction in
     which they moved and J times it, r2 by bundle, and per lane the last step, the largest one, whether to go
-    on, how often the step grew, and the number of steps."""
+    on, how often in a row the step did not shrink, and the number of steps."""
 
     at: tuple[list[Array], list[tuple[Array, Array]], list[Array]]
     direction: tuple[list[Array], list[tuple[Array, Array]], list[Array]]
@@ -103,14 +103,15 @@ def iterate(
         if bundles:
             image = rw.times(bundles, rows, accelerations)
             pushed = [mu * (r - x) for r, x in zip(s.r2, image, strict=True)]
-            direction, ahead = (change, moved, pushed), 1
+            direction, ahead, stuck = (change, moved, pushed), 1, False
             if not stop.unrolled:
                 slow = (s.steps > 1) & (step > 0.1 * s.last)
-                direction, image, ahead = conjugate(slow, direction, image, s.direction, s.image, s.r2, far)
+                direction, image, ahead, useful = conjugate(slow, direction, image, s.direction, s.image, s.r2, far)
+                stuck = slow & (step > 0.5 * s.last) & ~useful
             at = advance(s.at, direction, ahead)
             r2 = residual(at[1])
         else:
-            direction, image, r2, ahead = (change, moved, []), [], [], 1
+            direction, image, r2, ahead, stuck = (change, moved, []), [], [], 1, False
             at = advance(s.at, direction, 1)
         if stop.unrolled:
             return s._replace(at=at, r2=r2, steps=s.steps + 1)
@@ -119,7 +120,7 @@ def iterate(
         # error left after this step, from the rate at which steps shrink
         ratio = jnp.where(jnp.isinf(s.last), 1, step / jnp.maximum(s.last, jnp.finfo(dtype).tiny))
         left = step * jnp.minimum(ratio / (1 - jnp.minimum(ratio, 0.99)), 10)
-        grown = jnp.where(step >= s.last, s.grown + 1, 0)
+        grown = jnp.where((step >= s.last) | stuck, s.grown + 1, 0)
         # written so that NaN ends a lane
         active = s.active & (left > stop.tol * scale) & (step > stop.tol * scale * 1e-2) & (grown < PATIENCE)
         if stop.tol == 0:  # a fixed number of steps was asked for
