@@ -110,7 +110,8 @@ class Pullback(Core):
             full = list(primals)
             for k, x in zip(place, xs, strict=True):
                 full[k] = x
-            return [o for o, s in zip(self.core.run(tuple(full), self.seen), self.seen, strict=True) if s]
+            outs = zip(self.core.run(tuple(full), self.seen), self.seen, strict=True)
+            return [_widen(o, lanes) for o, s in outs if s]
 
         outs, pull = jax.vjp(f, *[_widen(primals[k], lanes) for k in place])
         return list(pull([_widen(c, o.shape[-1]) for c, o in zip(cts, outs, strict=True)]))

@@ -10,6 +10,7 @@ from functools import partial
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike
 
 from ..engine.lanes import laned
@@ -107,7 +108,7 @@ def assemble(
     check_model(call, model)
     q = check_vector(call, "q", q, (model.nq,))
     constraints = check_constraints(call, model, constraints)
-    if not isinstance(q, jax.core.Tracer) and not bool(jnp.isfinite(q).all()):
+    if not isinstance(q, jax.core.Tracer) and not np.isfinite(np.asarray(q)).all():
         raise ValueError(f"`{call}`: `q` is not finite: {q}.")
     if not constraints:
         return q

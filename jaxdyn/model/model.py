@@ -151,9 +151,9 @@ class Model(eqx.Module):
             new = as_floats(value)
             if new.shape[new.ndim - old.ndim :] != old.shape or new.ndim < old.ndim:
                 raise ValueError(f"`Model.replace`: {path!r} has shape {old.shape}; got {new.shape}.")
-            if not isinstance(new, jax.core.Tracer) and not bool(jnp.isfinite(new).all() | (old.ndim == 0)):
-                if path.split(".")[-1] not in ("lower", "upper", "effort"):
-                    raise ValueError(f"`Model.replace`: the new {path!r} is not finite.")
+            limits = path.split(".")[-1] in ("lower", "upper", "effort")  # these may be infinite
+            if not limits and not isinstance(new, jax.core.Tracer) and not np.isfinite(np.asarray(new)).all():
+                raise ValueError(f"`Model.replace`: the new {path!r} is not finite.")
             model = eqx.tree_at(lambda m, p=path: m.at(p), model, new)
         return model
 

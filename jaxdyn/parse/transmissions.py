@@ -45,7 +45,7 @@ def add_actuators(
 
 
 def _is_driven(spec: ModelSpec, joint: str) -> bool:
-    return any(joint == driven for driven, _ in spec.actuators.values())
+    return any(joint in gears for gears in spec.actuators.values())
 
 
 def _drive(

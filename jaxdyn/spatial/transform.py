@@ -50,7 +50,7 @@ class Transform(eqx.Module):
         wxyz = as_floats(wxyz)
         if wxyz.shape != (4,):
             raise ValueError(f"`Transform.from_quaternion`: `wxyz` has shape {wxyz.shape}, not (4,).")
-        if not isinstance(wxyz, jax.core.Tracer) and not float(jnp.linalg.norm(wxyz)) > 0:
+        if not isinstance(wxyz, jax.core.Tracer) and not np.linalg.norm(np.asarray(wxyz)) > 0:
             raise ValueError(f"`Transform.from_quaternion`: `wxyz` = {wxyz} has no direction.")
         return Transform(matrix_from_quaternion(wxyz / jnp.linalg.norm(wxyz)), xyz)
 
