@@ -25,7 +25,7 @@ class Dense(Solver):
     """Forward dynamics from the dense mass matrix and Jacobian: any constraints, O((nv + m)³).
 
     **Arguments:** `rcond`, the ratio to the largest singular value below which a direction of the rows counts as
-    redundant. None: 1e-7 in double, 3e-4 in single precision.
+    redundant. None: 1e-6 in double, 3e-4 in single precision.
     """
 
     rcond: float | None = eqx.field(static=True, default=None)
@@ -54,7 +54,7 @@ class Dense(Solver):
         # a lane of NaN must not keep the decomposition of the others from converging
         sound = jnp.isfinite(A).all((1, 2), keepdims=True)
         U, s, Vt = jnp.linalg.svd(jnp.where(sound, A, 0), full_matrices=False)
-        rcond = self.rcond or (1e-7 if q.dtype == jnp.float64 else 3e-4)
+        rcond = self.rcond or (1e-6 if q.dtype == jnp.float64 else 3e-4)
         keep = s > rcond * s.max(-1, keepdims=True)
         inverse = jnp.where(keep, 1 / jnp.where(keep, s, 1), 0)[..., None]
         part = inverse * (jnp.swapaxes(U, 1, 2) @ (r2 - A @ y))

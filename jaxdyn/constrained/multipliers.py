@@ -53,10 +53,11 @@ def multipliers(
             return ahead, after, *s[2:]
         now = [x - y for x, y in zip(change, after, strict=True)]
         step = largest_of(change)
-        turned, turned_image, size, _ = conjugate(step > 0.1 * last, change, now, direction, image, change, far)
+        turned, turned_image, size, useful = conjugate(step > 0.1 * last, change, now, direction, image, change, far)
         new = (advance(lam, turned, size), advance(change, turned_image, -size), turned, turned_image, step)
         new = jax.tree.map(lambda x, y: jnp.where(active, x, y), new, s[:-1])
-        return *new, active & (largest_of(new[1]) > stop.tol * largest_of(new[0]))
+        creeps = (step > 0.5 * last) & ~useful  # rows as good as redundant
+        return *new, active & ~creeps & (largest_of(new[1]) > stop.tol * largest_of(new[0]))
 
     zero = [jnp.zeros((b.layout.rows, len(b.members), lanes), dtype) for b in bundles]
     state = (zero, change_at(zero), zero, zero, jnp.full(lanes, jnp.inf, dtype), jnp.ones(lanes, bool))
