@@ -28,13 +28,7 @@ from ..tree.plan import levels
 from ..tree.sweep import each
 from .base import Solver
 from .iteration import widen
-from .problem import Start, problem_of, start_of
-
-
-def _paired(groups, fields, first, second):
-    out = Field()
-    each(groups, lambda g, own: out.add(g.nodes, (own[first], own[second])), fields)
-    return out
+from .problem import Start, paired, problem_of, start_of
 
 
 def residuals(model, constraints, q, v, tau, external, qdd, lam):
@@ -57,8 +51,8 @@ def residuals(model, constraints, q, v, tau, external, qdd, lam):
         evaluated = rw.evaluate(model, constraints, q, fields)
         for slot, (n, f) in rw.transposed(bundles, evaluated, rw.unflatten(bundles, lam)):
             forces.add(slot, (-n, -f))
-        accelerations = rw.times(bundles, evaluated, _paired(groups, fields, "aw", "al"))
-        rates = rw.times(bundles, evaluated, _paired(groups, fields, "w", "l"))
+        accelerations = rw.times(bundles, evaluated, paired(groups, fields, "aw", "al"))
+        rates = rw.times(bundles, evaluated, paired(groups, fields, "w", "l"))
         left = [
             e.target - e.stiffness * e.rows.residual - e.damping * rate - e.rows.gamma - a
             for e, rate, a in zip(evaluated, rates, accelerations, strict=True)
@@ -85,7 +79,7 @@ def saddle(model, constraints, q, x, y):
         evaluated = rw.evaluate(model, constraints, q, fields)
         for slot, (n, f) in rw.transposed(bundles, evaluated, rw.unflatten(bundles, y)):
             forces.add(slot, (-n, -f))
-        image = rw.flatten(bundles, rw.times(bundles, evaluated, _paired(groups, fields, "aw", "al")))
+        image = rw.flatten(bundles, rw.times(bundles, evaluated, paired(groups, fields, "aw", "al")))
     return forces_up(model, fields, constants, coordinates, forces) + model.joints.armature * x, image
 
 

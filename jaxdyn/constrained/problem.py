@@ -97,7 +97,7 @@ def start_of(problem: Problem, v: Array, tau: Array, external: Array | None) -> 
         force.add(group.nodes, (n, f))
 
     each(problem.groups, body, fields, problem.links)
-    velocity, acceleration = paired(problem, "w", "l"), paired(problem, "aw", "al")
+    velocity, acceleration = (paired(problem.groups, fields, *x) for x in (("w", "l"), ("aw", "al")))
     rates = rw.times(problem.bundles, problem.evaluated, velocity)
     rows = [
         _right_side(e.target, e.stiffness, e.damping, e.rows.gamma, e.rows.residual, rate)
@@ -106,10 +106,10 @@ def start_of(problem: Problem, v: Array, tau: Array, external: Array | None) -> 
     return Start(tau + passive(model, problem.q, v), rows, acceleration, force)
 
 
-def paired(problem: Problem, angular: str, linear: str) -> Field:
-    """Two fields as one of pairs, in the order of elimination."""
+def paired(groups: Sequence[Group], fields: dict[str, Field], angular: str, linear: str) -> Field:
+    """Two fields as one of pairs, by the columns of `groups`."""
     out = Field()
-    each(problem.groups, lambda g, own: out.add(g.nodes, (own[angular], own[linear])), problem.fields)
+    each(groups, lambda g, own: out.add(g.nodes, (own[angular], own[linear])), fields)
     return out
 
 
