@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike
 
-from ..engine.lanes import Function, call, laned
+from ..engine.lanes import Function, call, laned, widen
 from ..kinematics import rows as rw
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype, rows_of
 from ..model.constraints import Constraint
@@ -17,7 +17,6 @@ from ..model.state import State
 from .auto import Auto
 from .base import Solver
 from .implicit import ForwardDynamics, residuals
-from .iteration import widen
 from .problem import problem_of, start_of
 
 

@@ -20,14 +20,13 @@ import jax
 import jax.numpy as jnp
 
 from ..dynamics.rnea import body_wrenches, forces_up, inertial_force, passive, resting_force
-from ..engine.lanes import Core, Function, Tangent, bind
+from ..engine.lanes import Core, Function, Tangent, bind, widen
 from ..kinematics import rows as rw
 from ..kinematics.forward import sweep
 from ..tree.field import Field
 from ..tree.plan import levels
 from ..tree.sweep import each
 from .base import Solver
-from .iteration import widen
 from .problem import Start, paired, problem_of, start_of
 
 

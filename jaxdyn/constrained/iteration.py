@@ -73,7 +73,3 @@ def _largest(parts):
 def largest_of(parts: Sequence[Array]) -> Array:
     """Largest magnitude per lane; NaN where there is one."""
     return _largest(list(parts))
-
-
-def widen(x: Array, lanes: int) -> Array:
-    return jnp.broadcast_to(x, (*x.shape[:-1], lanes)) if x.shape[-1] < lanes else x

@@ -10,9 +10,10 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.lanes import widen
 from .base import Solver, name_of
 from .damped import automatic_weight, penalised
-from .iteration import Stop, widen
+from .iteration import Stop
 from .multipliers import multipliers as multipliers_of
 from .problem import Problem, Start
 from .proximal import iterate, joined

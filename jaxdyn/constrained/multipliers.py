@@ -4,13 +4,14 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.lanes import widen
 from ..kinematics import rows as rw
 from ..model.links import split_v
 from ..tree.elimination import Factor
 from ..tree.field import Field
 from ..tree.sweep import each
 from .damped import farthest
-from .iteration import Stop, advance, conjugate, largest_of, loop, widen
+from .iteration import Stop, advance, conjugate, largest_of, loop
 from .problem import Problem, Start
 from .proximal import body_forces
 

@@ -17,13 +17,14 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..engine.kernel import kernel
+from ..engine.lanes import widen
 from ..kinematics import rows as rw
 from ..model.links import inertia_times, join_v, split_v
 from ..tree.elimination import Factor
 from ..tree.field import Field
 from ..tree.sweep import each
 from .damped import farthest
-from .iteration import Stop, advance, conjugate, largest_of, loop, widen
+from .iteration import Stop, advance, conjugate, largest_of, loop
 from .problem import Problem, Start
 
 #: steps in a row that may grow, or creep along rows that are as good as redundant, before a lane is done

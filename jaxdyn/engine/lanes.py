@@ -77,8 +77,8 @@ class Tangent(Core):
         at = tuple(primals[k] for k in place)
         tangents = tuple(lifted)
         # a tangent may have more lanes than its primal
-        at = tuple(_widen(x, t.shape[-1]) for x, t in zip(at, tangents, strict=True))
-        tangents = tuple(_widen(t, x.shape[-1]) for x, t in zip(at, tangents, strict=True))
+        at = tuple(widen(x, t.shape[-1]) for x, t in zip(at, tangents, strict=True))
+        tangents = tuple(widen(t, x.shape[-1]) for x, t in zip(at, tangents, strict=True))
         out = jax.jvp(f, at, tangents)[1]
         return [jnp.zeros(t.shape, jnp.float32) if t.dtype == jax.dtypes.float0 else t for t in out]
 
@@ -111,10 +111,10 @@ class Pullback(Core):
             for k, x in zip(place, xs, strict=True):
                 full[k] = x
             outs = zip(self.core.run(tuple(full), self.seen), self.seen, strict=True)
-            return [_widen(o, lanes) for o, s in outs if s]
+            return [widen(o, lanes) for o, s in outs if s]
 
-        outs, pull = jax.vjp(f, *[_widen(primals[k], lanes) for k in place])
-        return list(pull([_widen(c, o.shape[-1]) for c, o in zip(cts, outs, strict=True)]))
+        outs, pull = jax.vjp(f, *[widen(primals[k], lanes) for k in place])
+        return list(pull([widen(c, o.shape[-1]) for c, o in zip(cts, outs, strict=True)]))
 
     def transpose(self, args, undefined, cotangents, used):
         n = len(self.active)
@@ -125,7 +125,8 @@ class Pullback(Core):
         return [None] * n + [outs[k] if u else None for k, u in zip(seen, undefined[n:], strict=True)]
 
 
-def _widen(x, lanes: int):
+def widen(x, lanes: int):
+    """`x` with at least that many lanes: a single one is repeated."""
     return jnp.broadcast_to(x, (*x.shape[:-1], lanes)) if x.shape[-1] < lanes else x
 
 
@@ -134,7 +135,7 @@ def _run(core: Core, used, args):
     lanes = max((a.shape[-1] for a in args), default=1)
     with jax.numpy_rank_promotion("allow"):
         outs = core.run(tuple(args), used)
-    return [_widen(o, lanes) for o in outs]
+    return [widen(o, lanes) for o in outs]
 
 
 def _tiled(core: Core, used, args):
