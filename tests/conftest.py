@@ -1,5 +1,6 @@
 """Settings of the tests: double precision, and nothing promotes by chance. Compiled programs are kept between runs."""
 
+import gc
 import os
 from pathlib import Path
 
@@ -8,6 +9,7 @@ os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).resolve().
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 
 import jax  # noqa: E402 - after the environment that it reads
+import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -16,3 +18,14 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: real robots and long simulations; they run in CI like all others")
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_programs():
+    """Every compiled program takes some hundred of the 65,530 memory maps that Linux grants a process, and XLA aborts
+    when they run out: programs are forgotten before."""
+    yield
+    maps = Path("/proc/self/maps")
+    if maps.exists() and len(maps.read_text().splitlines()) > 15_000:
+        jax.clear_caches()
+        gc.collect()

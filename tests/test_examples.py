@@ -81,3 +81,10 @@ def test_gradients():
     assert got["error"] < 1e-6
     assert got["asymmetry"] < 1e-8
     assert float(jnp.abs(got["hessian"]).max()) > 1e-6
+
+
+def test_neural_policy():
+    got = example(6).main(iterations=60, verbose=False)
+    assert np.isfinite(got["history"]).all()
+    assert np.mean(got["history"][-10:]) < 0.35 * np.mean(got["history"][:3])
+    assert float(got["off"].mean()) < 0.15

@@ -12,7 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike
 
-from ..spatial.rotation import matrix_log
+from ..engine.kernel import kernel
+from ..spatial.rotation import quaternion_from_matrix, quaternion_log
 from ..spatial.small import cross, dot, eye, mm, mtm, mtv, mv
 from ..spatial.transform import Transform, as_floats
 from ..tree.topology import WORLD, Topology
@@ -71,13 +72,11 @@ class FrameConstraint(Constraint):
 
     def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
         _, ground_a, ground_b = layout.signature
-        (Ra, pa), (Rb, pb) = attachments
-        own_a, own_b = self.placement_a, self.placement_b
-        attachments = (
-            (mm(Ra, own_a.rotation), pa + mv(Ra, own_a.translation)),
-            (mm(Rb, own_b.rotation), pb + mv(Rb, own_b.translation)),
-        )
-        pair = Pair.of(attachments, None if ground_a else views[0], None if ground_b else views[-1])
+        placed = [
+            _placed(R, p, own.rotation, own.translation)
+            for (R, p), own in zip(attachments, (self.placement_a, self.placement_b), strict=True)
+        ]
+        pair = Pair.of(placed, None if ground_a else views[0], None if ground_b else views[-1])
         rows = self.pair_rows(pair)
         K = [] if ground_a else [rows.K[0]]
         return rows._replace(K=K if ground_b else [*K, rows.K[1]])
@@ -85,6 +84,39 @@ class FrameConstraint(Constraint):
     @abc.abstractmethod
     def pair_rows(self, pair: "Pair") -> Rows:
         """The rows with both sides' coefficients; those of the world are dropped by the caller."""
+
+
+# walls inside an evaluation: without them XLA computes the relative pose anew for every number that needs it
+@kernel
+def _placed(R, p, own_R, own_p):
+    return mm(R, own_R), p + mv(R, own_p)
+
+
+@kernel
+def _seen(pa, A, B):
+    """Q, reach and va of a `Pair`."""
+    return mtm(A.R, B.R), mtv(B.R, A.p - B.p + mv(A.R, pa)), A.l + cross(A.w, pa)
+
+
+@kernel
+def _relative(Q, Ra, Rb):
+    return mtm(mm(Q, Rb), Ra)
+
+
+_quaternion = kernel(quaternion_from_matrix)
+_vector = kernel(quaternion_log)
+
+
+@kernel
+def _tilt(Q, Ra, Rb, axis):
+    seen = mv(Q, mv(Rb, axis))
+    return seen, cross(seen, mv(Ra, axis))
+
+
+@kernel
+def _carried_bias(Q, reach, wa, va, w, l):
+    wb, u = mv(Q, w), mv(Q, l + cross(w, reach))
+    return cross(wa, wb), cross(wa, u) - cross(wb, va)
 
 
 class Pair(NamedTuple):
@@ -107,8 +139,8 @@ class Pair(NamedTuple):
         zero = jnp.zeros_like(pa)
         still = BodyView(eye(pa), zero, zero, zero)
         A, B = still if A is None else A, still if B is None else B
-        reach = mtv(B.R, A.p - B.p + mv(A.R, pa))
-        return Pair(Ra, pa, Rb, pb, mtm(A.R, B.R), reach, A.w, A.l + cross(A.w, pa), A, B)
+        Q, reach, va = _seen(pa, A, B)
+        return Pair(Ra, pa, Rb, pb, Q, reach, A.w, va, A, B)
 
     def linear(self, e, point):
         """Coefficients of the velocity of a's origin minus that of `point` of body B along `e` (A's axes)."""
@@ -122,9 +154,7 @@ class Pair(NamedTuple):
 
     def carried_bias(self):
         """Bias of the relative twist with b's twist carried to a's origin: (angular, linear) in A's axes."""
-        wb = mv(self.Q, self.B.w)
-        u = mv(self.Q, self.B.l + cross(self.B.w, self.reach))
-        return cross(self.wa, wb), cross(self.wa, u) - cross(wb, self.va)
+        return _carried_bias(self.Q, self.reach, self.wa, self.va, self.B.w, self.B.l)
 
     def position(self):
         """Position of a seen from b, in A's axes."""
@@ -132,13 +162,12 @@ class Pair(NamedTuple):
 
     def rotation(self):
         """Rotation vector of a seen from b, in A's axes."""
-        return mv(self.Ra, matrix_log(mtm(mm(self.Q, self.Rb), self.Ra)))
+        return mv(self.Ra, _vector(_quaternion(_relative(self.Q, self.Ra, self.Rb))))
 
     def tilt(self, axis):
         """b's copy of `axis` in A's axes, and its cross product with a's: the angle between them does not depend on
         the turn about the axis, whose rotation vector's other components would."""
-        seen = mv(self.Q, mv(self.Rb, axis))
-        return seen, cross(seen, mv(self.Ra, axis))
+        return _tilt(self.Q, self.Ra, self.Rb, axis)
 
 
 def _stacked(columns) -> list[tuple[Array, Array]]:
@@ -155,13 +184,22 @@ def _frame_rows(pair: Pair, linear: list, angular: list, position, rotation) -> 
     """Rows along unit vectors of frame a: weld-like, b's twist carried to a's origin. `position` and `rotation` are
     the errors in A's axes, such that their rates are the rows where these close."""
     linear, angular = [mv(pair.Ra, e) for e in linear], [mv(pair.Ra, e) for e in angular]
-    columns = [pair.linear(e, pair.reach) for e in linear] + [pair.angular(e) for e in angular]
     bias_w, bias_l = pair.carried_bias()
     return Rows(
-        _stacked(columns),
-        jnp.stack([dot(e, bias_l) for e in linear] + [dot(e, bias_w) for e in angular]),
-        jnp.stack([dot(e, position) for e in linear] + [dot(e, rotation) for e in angular]),
+        _weld_like(pair, linear, angular),
+        _components(linear, angular, bias_l, bias_w),
+        _components(linear, angular, position, rotation),
     )
+
+
+@kernel
+def _weld_like(pair, linear, angular):
+    return _stacked([pair.linear(e, pair.reach) for e in linear] + [pair.angular(e) for e in angular])
+
+
+@kernel
+def _components(linear, angular, l, w):
+    return jnp.stack([dot(e, l) for e in linear] + [dot(e, w) for e in angular])
 
 
 def _axes(like) -> list[Array]:

@@ -86,11 +86,6 @@ def quaternion_log(a):
     return jnp.where(small, series, 2 * jnp.arctan2(n, a[0]) / n) * a[1:]
 
 
-def matrix_log(r):
-    """Rotation vector of a rotation matrix."""
-    return quaternion_log(quaternion_from_matrix(r))
-
-
 def rotate(a, x):
     """Rotate the vector ``x`` by the unit quaternion ``a``."""
     t = 2 * cross(a[1:], x)
