@@ -12,6 +12,8 @@ import jax  # noqa: E402 - after the environment that it reads
 import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
+# halves the time to compile, which is what most tests do; docs, commands and the demo run as users run them
+jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
