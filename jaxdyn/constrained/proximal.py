@@ -33,14 +33,15 @@ PATIENCE = 3
 
 class _State(NamedTuple):
     """Carried through the iterations: joint and body accelerations by group and λ by bundle, the last direction in
-    which they moved and J times it, r2 by bundle, and per lane the last step, the largest one, whether to go
-    on, how often in a row the step did not shrink, and the number of steps."""
+    which they moved and J times it, r2 by bundle, and per lane the last step, whether it was made longer, the
+    largest one, whether to go on, how often in a row the step did not shrink, and the number of steps."""
 
     at: tuple[list[Array], list[tuple[Array, Array]], list[Array]]
     direction: tuple[list[Array], list[tuple[Array, Array]], list[Array]]
     image: list[Array]
     r2: list[Array]
     last: Array
+    longer: Array
     scale: Array
     active: Array
     grown: Array
@@ -97,14 +98,14 @@ def iterate(
         each(groups, lambda g, own, x: field.add(g.nodes, x), {}, body_forces(problem, start, motions))
         for slot, (n, f) in rw.transposed(bundles, rows, [x + mu * r for x, r in zip(lam, s.r2, strict=True)]):
             field.add(slot, (-n, -f))
-        rest = [t - i * x for t, i, x in zip(tau, armature, rates, strict=True)]
-        change, accelerations = factor.solve(rest, field)
+        joint = [t - i * x for t, i, x in zip(tau, armature, rates, strict=True)]
+        change, accelerations = factor.solve(joint, field)
         moved = each(groups, lambda g, own: own["a"], {"a": accelerations})
         step = largest_of(change)
         if bundles:
             image = rw.times(bundles, rows, accelerations)
             pushed = [mu * (r - x) for r, x in zip(s.r2, image, strict=True)]
-            direction, ahead, stuck = (change, moved, pushed), 1, False
+            direction, ahead, stuck, useful = (change, moved, pushed), 1, False, False
             if not stop.unrolled:
                 slow = (s.steps > 1) & (step > 0.1 * s.last)
                 direction, image, ahead, useful = conjugate(slow, direction, image, s.direction, s.image, s.r2, far)
@@ -112,21 +113,23 @@ def iterate(
             at = advance(s.at, direction, ahead)
             r2 = residual(at[1])
         else:
-            direction, image, r2, ahead, stuck = (change, moved, []), [], [], 1, False
+            direction, image, r2, ahead, stuck, useful = (change, moved, []), [], [], 1, False, False
             at = advance(s.at, direction, 1)
         if stop.unrolled:
             return s._replace(at=at, r2=r2, steps=s.steps + 1)
-        step = step * ahead
-        scale = jnp.maximum(s.scale, step)
-        # error left after this step, from the rate at which steps shrink
+        made = step * ahead
+        scale = jnp.maximum(s.scale, made)
+        # error left after this step, from the rate at which steps shrink; a longer one breaks the series
         ratio = jnp.where(jnp.isinf(s.last), 1, step / jnp.maximum(s.last, jnp.finfo(dtype).tiny))
-        left = step * jnp.minimum(ratio / (1 - jnp.minimum(ratio, 0.99)), 10)
+        rest = jnp.where(s.longer | useful, 1, jnp.minimum(ratio / (1 - jnp.minimum(ratio, 0.99)), 10))
+        left = made * rest
         grown = jnp.where((step >= s.last) | stuck, s.grown + 1, 0)
         # written so that NaN ends a lane
-        active = s.active & (left > stop.tol * scale) & (step > stop.tol * scale * 1e-2) & (grown < PATIENCE)
+        active = s.active & (left > stop.tol * scale) & (made > stop.tol * scale * 1e-2) & (grown < PATIENCE)
+        longer = jnp.broadcast_to(useful, step.shape)
         if stop.tol == 0:  # a fixed number of steps was asked for
             active = s.active
-        new = _State(at, direction, image, r2, step, scale, active, grown, s.steps + 1)
+        new = _State(at, direction, image, r2, step, longer, scale, active, grown, s.steps + 1)
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)
 
     rates = [jnp.zeros((g.kind.nv, len(g), lanes), dtype) for g in groups]
@@ -138,6 +141,7 @@ def iterate(
         zeros[2],
         residual(motions) if bundles else [],
         jnp.full(lanes, jnp.inf, dtype),
+        jnp.zeros(lanes, bool),
         jnp.zeros(lanes, dtype),
         jnp.ones(lanes, bool),
         jnp.zeros(lanes, jnp.int32),
