@@ -79,7 +79,7 @@ class LCABA(Solver):
         if problem.bundles:
             if multipliers:
                 enough = Stop(_tolerance(problem, self.tol or None), max(self.max_steps, 30), self._unrolled)
-                lam = multipliers_of(problem, factor, mu, start, rates, motions, enough)
+                lam, rates = multipliers_of(problem, factor, mu, start, rates, motions, enough)
             else:
                 lam = [jnp.zeros_like(widen(b, 1)) for b in start.rows]
         return *joined(problem, rates, lam), steps

@@ -18,11 +18,12 @@ from .proximal import body_forces
 
 def multipliers(
     problem: Problem, factor: Factor, mu: Array, start: Start, rates: list[Array], motions: list, stop: Stop
-) -> list[Array]:
-    """The minimum-norm λ with Jᵀλ = M a + h − τ, by λ += μ J (M + μ JᵀJ)⁻¹ (M a + h − τ − Jᵀλ) from zero.
+) -> tuple[list[Array], list[Array]]:
+    """The minimum-norm λ with Jᵀλ = M a + h − τ, by bundle, and accelerations that go with it, by group.
 
-    Every iterate lies in the range of J. Those of `iterate` do not where rows are redundant, and carry μ
-    times the rounding of J a.
+    With y = (M + μ JᵀJ)⁻¹ (M a + h − τ − Jᵀλ), λ += μ J y from zero: every iterate lies in the range of J. Those of
+    `iterate` do not where rows are redundant, and carry μ times the rounding of J a. The last step also takes
+    y from a: together they leave M a + h − τ − Jᵀλ = 0, even along rows that are as good as redundant.
     """
     bundles, rows, groups = problem.bundles, problem.evaluated, problem.groups
     lanes, dtype = motions[0][0].shape[-1], problem.q.dtype
@@ -38,28 +39,33 @@ def multipliers(
     ]
     forces = body_forces(problem, start, motions)
 
-    def change_at(lam):
+    def left_at(lam):
+        """y and μ J y."""
         field = Field()
         each(groups, lambda g, own, x: field.add(g.nodes, tuple(-y for y in x)), {}, forces)
         for slot, (n, f) in rw.transposed(bundles, rows, lam):
             field.add(slot, (n, f))
-        _, y = factor.solve(left, field)
-        return [mu * widen(z, lanes) for z in rw.times(bundles, rows, y)]
+        y, accelerations = factor.solve(left, field)
+        return [widen(x, lanes) for x in y], [mu * widen(z, lanes) for z in rw.times(bundles, rows, accelerations)]
 
     def improve(s):
-        lam, change, direction, image, last, active = s
-        ahead = advance(lam, change, 1)
-        after = change_at(ahead)
+        at, change, direction, image, last, active = s
+        ahead = advance(at[0], change, 1)
+        y, after = left_at(ahead)
         if stop.unrolled:
-            return ahead, after, *s[2:]
+            return (ahead, y), after, *s[2:]
+        moved = (change, [b - a for a, b in zip(at[1], y, strict=True)])
         now = [x - y for x, y in zip(change, after, strict=True)]
         step = largest_of(change)
-        turned, turned_image, size, useful = conjugate(step > 0.1 * last, change, now, direction, image, change, far)
-        new = (advance(lam, turned, size), advance(change, turned_image, -size), turned, turned_image, step)
+        turned, turned_image, size, useful = conjugate(step > 0.1 * last, moved, now, direction, image, change, far)
+        new = (advance(at, turned, size), advance(change, turned_image, -size), turned, turned_image, step)
         new = jax.tree.map(lambda x, y: jnp.where(active, x, y), new, s[:-1])
         creeps = (step > 0.5 * last) & ~useful  # rows as good as redundant
-        return *new, active & ~creeps & (largest_of(new[1]) > stop.tol * largest_of(new[0]))
+        return *new, active & ~creeps & (largest_of(new[1]) > stop.tol * largest_of(new[0][0]))
 
     zero = [jnp.zeros((b.layout.rows, len(b.members), lanes), dtype) for b in bundles]
-    state = (zero, change_at(zero), zero, zero, jnp.full(lanes, jnp.inf, dtype), jnp.ones(lanes, bool))
-    return loop(lambda s: s[-1], improve, state, stop)[0]
+    y, change = left_at(zero)
+    still = (zero, jax.tree.map(jnp.zeros_like, y))
+    state = ((zero, y), change, still, zero, jnp.full(lanes, jnp.inf, dtype), jnp.ones(lanes, bool))
+    (lam, y), change, *_ = loop(lambda s: s[-1], improve, state, stop)
+    return advance(lam, change, 1), [a - b for a, b in zip(rates, y, strict=True)]
