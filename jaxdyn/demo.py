@@ -22,10 +22,10 @@ from tqdm import tqdm
 from .constrained.forward_dynamics import Result, forward_dynamics
 from .dynamics.constraint_terms import constraint_jacobian, constraint_residual
 from .kinematics.assemble import assemble
-from .kinematics.frames import anchored, frame_pose
+from .kinematics.frames import anchored
 from .model.many import Coupling
 from .model.model import Model
-from .model.pairs import Point, PointOnPlane, Weld
+from .model.pairs import Point, Weld
 from .model.state import State
 from .output import check_writable, save_arrays, save_plot
 from .parse.load import load
@@ -106,12 +106,11 @@ def bipeds(path: Path | None) -> Biped:
 
 
 class Plan(NamedTuple):
-    """Everything that a rollout needs besides its own numbers: the constraints imposed; those whose opening is
-    measured; PD gains and the squat as (nv,) arrays, zero where no motor is."""
+    """Everything that a rollout needs besides its own numbers: the constraints, and PD gains and the squat as (nv,)
+    arrays, zero where no motor is."""
 
     model: Model
     constraints: tuple
-    closed: tuple
     q: Array
     stiffness: Array
     damping: Array
@@ -143,21 +142,7 @@ def prepare(biped: Biped) -> Plan:
     for name, (stiffness, damping) in biped.gains.items():
         for joint in biped.both([name]):
             gains[:, model.v_slice(joint).start] = stiffness, damping, biped.squat[name]
-    loops = tuple(row for c in model.constraints for row in in_plane(model, q, c))
-    return Plan(model, loops + feet, model.constraints + feet, q, *map(jnp.asarray, gains))
-
-
-def in_plane(model: Model, q: Array, ball: Point) -> tuple:
-    """A ball as it is, or without its third direction where only the digits printed in a file, which make parallel axes
-    lean by 1e-7 rad, let that one move: such a row conflicts with the others, and its force is without bound."""
-    J = np.asarray(jax.jit(constraint_jacobian)(model, q, (ball,)))
-    u, s, _ = np.linalg.svd(J)
-    if not 1e-14 < s[2] / s[0] < 1e-5:
-        return (ball,)
-    a, b = frame_pose(model, q, ball.body_a), frame_pose(model, q, ball.body_b)
-    turn = np.asarray((b @ ball.placement_b).rotation).T @ np.asarray((a @ ball.placement_a).rotation)
-    places = {"placement_a": ball.placement_a, "placement_b": ball.placement_b}
-    return tuple(PointOnPlane(ball.body_a, ball.body_b, normal=turn @ u[:, k], **places) for k in (0, 1))
+    return Plan(model, model.constraints + feet, q, *map(jnp.asarray, gains))
 
 
 def posture(plan: Plan, q: Array) -> Array:
@@ -185,7 +170,7 @@ def rollout(plan: Plan, lane: Lane, start: Array):
 def piece(plan: Plan, lane: Lane, start: Array):
     """The lane after `CHUNK` steps, samples (q, v) on the way, the worst loop opening, and how the solves went."""
     traj = rollout(plan, lane, start)
-    opening = jax.vmap(lambda q: jnp.abs(constraint_residual(plan.model, q, plan.closed)).max())(traj.q[1:])
+    opening = jax.vmap(lambda q: jnp.abs(constraint_residual(plan.model, q, plan.constraints)).max())(traj.q[1:])
     failed = jnp.sum(traj.result != Result.successful)
     samples = traj.q[EVERY::EVERY], traj.v[EVERY::EVERY]
     return lane._replace(state=traj[-1]), samples, opening.max(), failed
@@ -284,11 +269,8 @@ def run(
     model = plan.model
     along = null_space(np.asarray(jax.jit(constraint_jacobian)(model, plan.q, plan.constraints)))
     rows = sum(c.layout(model.topology).rows for c in plan.constraints)
-    left = float(jnp.abs(jax.jit(constraint_residual)(model, plan.q, plan.closed)).max())
-    say(f"  {model}, feet held by two {type(plan.closed[-1]).__name__.lower()}s")
-    for c in model.constraints:
-        if not any(c is d for d in plan.constraints):
-            say(f"  {c.name}: closed in its plane; across it the digits of the file make a row that nearly vanishes")
+    left = float(jnp.abs(jax.jit(constraint_residual)(model, plan.q, plan.constraints)).max())
+    say(f"  {model}, feet held by two {type(plan.constraints[-1]).__name__.lower()}s")
     say(f"  {rows} constraint rows of rank {model.nv - along.shape[1]}, {along.shape[1]} motions left")
     say(f"  loops closed to {1e6 * left:.2g} µm")
     lanes = lanes_of(plan, along, batch)

@@ -1,5 +1,6 @@
 """Pieces that the iterations share: when they stop, conjugate steps, sizes per lane."""
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -30,16 +31,19 @@ def loop(active, step, state, stop: Stop):
     return jax.lax.while_loop(go_on, lambda s: (step(s[0]), s[1] + 1), (state, 0))[0]
 
 
-def conjugate(slow, direction, image, last_direction, last_image, residual, far):
+def conjugate(slow, direction, image, last_direction, last_image, residual, far, sizes):
     """One step of the conjugate residual method: the direction with an image orthogonal to the last one's, and how
     far to go along it to make the residual smallest. Plain steps (as they are, and 1) where convergence is
-    fast, where the residual is not one that the direction can take away (conflicting rows, rounding), and where
-    the way would be longer than `far`: there the rows are as good as redundant. The last result tells which."""
+    fast, where what the direction can take away drowns in rounding, and where the way would be longer than
+    `far`: there the rows are as good as redundant. Conflicting parts of the residual do not matter, since no
+    image has a part along them. `sizes` are those of the numbers that image and residual are differences of. The
+    last result tells where the step is longer than a plain one."""
     back = jnp.where(slow, -ratio_of(inner(image, last_image), inner(last_image, last_image)), 0)
     turned, turned_image = advance(direction, last_direction, back), advance(image, last_image, back)
     along, square = inner(residual, turned_image), inner(turned_image, turned_image)
     size = ratio_of(along, square)
-    useful = slow & (size > 1) & (size < far) & (along * along > 0.1 * square * inner(residual, residual))
+    rounding = sizes[0] * jnp.sqrt(inner(residual, residual)) + sizes[1] * jnp.sqrt(square)
+    useful = slow & (size > 1) & (size < far) & (along > 30 * jnp.finfo(along.dtype).eps * rounding)
     choose = lambda new, old: jnp.where(useful, new, old)  # noqa: E731
     return (
         jax.tree.map(choose, turned, direction),
@@ -67,7 +71,8 @@ def ratio_of(x, y):
 
 @kernel
 def _largest(parts):
-    return jnp.stack([jnp.abs(x).max((0, 1)) for x in parts]).max(0)
+    each = [jnp.abs(x[r, k]) for x in parts for r in range(x.shape[0]) for k in range(x.shape[1])]
+    return functools.reduce(jnp.maximum, each)
 
 
 def largest_of(parts: Sequence[Array]) -> Array:

@@ -57,7 +57,10 @@ def multipliers(
         moved = (change, [b - a for a, b in zip(at[1], y, strict=True)])
         now = [x - y for x, y in zip(change, after, strict=True)]
         step = largest_of(change)
-        turned, turned_image, size, useful = conjugate(step > 0.1 * last, moved, now, direction, image, change, far)
+        sizes = mu * largest_of(moved[1]), jnp.maximum(mu * largest_of(at[1]), largest_of(at[0]))
+        turned, turned_image, size, useful = conjugate(
+            step > 0.1 * last, moved, now, direction, image, change, far, sizes
+        )
         new = (advance(at, turned, size), advance(change, turned_image, -size), turned, turned_image, step)
         new = jax.tree.map(lambda x, y: jnp.where(active, x, y), new, s[:-1])
         creeps = (step > 0.5 * last) & ~useful  # rows as good as redundant
@@ -68,4 +71,6 @@ def multipliers(
     still = (zero, jax.tree.map(jnp.zeros_like, y))
     state = ((zero, y), change, still, zero, jnp.full(lanes, jnp.inf, dtype), jnp.ones(lanes, bool))
     (lam, y), change, *_ = loop(lambda s: s[-1], improve, state, stop)
+    if dtype != jnp.float64:  # there y is the rounding of λ
+        return lam, rates
     return advance(lam, change, 1), [a - b for a, b in zip(rates, y, strict=True)]

@@ -6,9 +6,12 @@ floor rises with μ)
     δa = (M + μ JᵀJ)⁻¹ (r1 + μ Jᵀ r2),    δλ = μ (r2 − J δa),
 
 where r1 = τ − h − M a + Jᵀλ and r2 = a* − γ − J a are taken at the bodies: inertia times acceleration goes into
-the sweep as a force, and r1 never has to be formed in joint coordinates.
+the sweep as a force, and r1 never has to be formed in joint coordinates. The bodies' accelerations are summed up
+beside those of the joints. Where accelerations end much smaller than they were on the way, the two have drifted
+apart by the rounding of the largest, which rows near a singular pose magnify: then the former are swept anew.
 """
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -19,10 +22,11 @@ from jaxtyping import Array
 from ..engine.kernel import kernel
 from ..engine.lanes import widen
 from ..kinematics import rows as rw
-from ..model.links import inertia_times, join_v, split_v
-from ..tree.elimination import Factor
+from ..kinematics.forward import plus
+from ..model.links import combine, inertia_times, join_v, split_v
+from ..tree.elimination import Factor, from_parent
 from ..tree.field import Field
-from ..tree.sweep import each
+from ..tree.sweep import down, each
 from .damped import farthest
 from .iteration import Stop, advance, conjugate, largest_of, loop
 from .problem import Problem, Start
@@ -32,19 +36,22 @@ PATIENCE = 3
 
 
 class _State(NamedTuple):
-    """Carried through the iterations: joint and body accelerations by group and λ by bundle, the last direction in
-    which they moved and J times it, r2 by bundle, and per lane the last step, whether it was made longer, the
-    largest one, whether to go on, how often in a row the step did not shrink, and the number of steps."""
+    """Carried through the iterations: joint and body accelerations by group, λ by bundle, and how many plain steps
+    these have come; the last direction in which they moved and J times it, r2 by bundle; per lane, the largest
+    accelerations since bodies were swept, the last step, whether it was made longer, the largest one, whether to go
+    on, how often in a row the step did not shrink, how often it was the same, and the number of steps."""
 
-    at: tuple[list[Array], list[tuple[Array, Array]], list[Array]]
-    direction: tuple[list[Array], list[tuple[Array, Array]], list[Array]]
+    at: tuple[list[Array], list[tuple[Array, Array]], list[Array], Array]
+    direction: tuple[list[Array], list[tuple[Array, Array]], list[Array], Array]
     image: list[Array]
     r2: list[Array]
+    peak: Array
     last: Array
     longer: Array
     scale: Array
     active: Array
     grown: Array
+    crept: Array
     steps: Array
 
 
@@ -66,6 +73,40 @@ def body_forces(problem: Problem, start: Start, motions: Sequence[tuple[Array, A
     return each(problem.groups, body, {} if start.force is None else {"f": start.force}, problem.links, motions)
 
 
+@functools.cache
+def _joint_motion(kind):
+    return kernel(lambda par, q, x, w, l: plus(combine(kind.columns(par, q), x), (w, l)))
+
+
+def _swept(problem: Problem, start: Start, where: Array, rates: Sequence[Array], motions: list) -> list:
+    """`motions`; in the lanes of `where`, those of the bodies whose joints add `rates` to the start."""
+
+    def step(group, parent, joints, x):
+        zero = jnp.zeros((3, len(group), x.shape[-1]), x.dtype)
+        moved = (zero, zero) if parent is None else from_parent(joints.E, joints.r, *parent["a"])
+        return {"a": _joint_motion(group.kind)(joints.par, joints.q, x, *moved)}, None
+
+    def anew():
+        groups = problem.groups
+        fields, _ = down(groups[::-1], step, problem.joints[::-1], rates[::-1])
+        moved = each(groups, lambda g, own: own["a"], fields)
+        moved = advance(moved, _at_start(problem, start, where.shape[-1]), 1)
+        return jax.tree.map(lambda x, y: jnp.where(where, x, y), moved, motions)
+
+    return jax.lax.cond(where.any(), anew, lambda: motions)
+
+
+def _at_start(problem: Problem, start: Start, lanes: int) -> list[tuple[Array, Array]]:
+    """Accelerations of the bodies, by group, that a start gives."""
+
+    def body(group, own):
+        if start.acceleration is None:
+            return (jnp.zeros((3, len(group), lanes), problem.q.dtype),) * 2
+        return tuple(widen(x, lanes) for x in own["s"])
+
+    return each(problem.groups, body, {} if start.acceleration is None else {"s": start.acceleration})
+
+
 def iterate(
     problem: Problem, factor: Factor, mu: Array, start: Start, lam: list[Array] | None, stop: Stop
 ) -> tuple[list[Array], list, Array]:
@@ -77,12 +118,7 @@ def iterate(
     tau = split_v(problem.model.topology, widen(start.tau, lanes), groups)
     armature = [j.armature for j in problem.joints]
     none = [None] * len(bundles)
-
-    def initial(group, own):
-        a = None if start.acceleration is None else own["a"]
-        return (jnp.zeros((3, len(group), lanes), dtype),) * 2 if a is None else tuple(widen(x, lanes) for x in a)
-
-    motions = each(groups, initial, {} if start.acceleration is None else {"a": start.acceleration})
+    wanted = largest_of(start.rows) if bundles else 0
 
     def image_of(motions):
         field = Field()
@@ -93,7 +129,7 @@ def iterate(
         return [b - x for b, x in zip(start.rows, image_of(motions), strict=True)]
 
     def correct(s: _State) -> _State:
-        rates, motions, lam = s.at
+        rates, motions, lam, _ = s.at
         field = Field()
         each(groups, lambda g, own, x: field.add(g.nodes, x), {}, body_forces(problem, start, motions))
         for slot, (n, f) in rw.transposed(bundles, rows, [x + mu * r for x, r in zip(lam, s.r2, strict=True)]):
@@ -102,53 +138,68 @@ def iterate(
         change, accelerations = factor.solve(joint, field)
         moved = each(groups, lambda g, own: own["a"], {"a": accelerations})
         step = largest_of(change)
+        direction, image, ahead, stuck, useful = (change, moved, [], one), [], 1, False, False
         if bundles:
             image = rw.times(bundles, rows, accelerations)
-            pushed = [mu * (r - x) for r, x in zip(s.r2, image, strict=True)]
-            direction, ahead, stuck, useful = (change, moved, pushed), 1, False, False
+            direction = (change, moved, [mu * (r - x) for r, x in zip(s.r2, image, strict=True)], one)
             if not stop.unrolled:
                 slow = (s.steps > 1) & (step > 0.1 * s.last)
-                direction, image, ahead, useful = conjugate(slow, direction, image, s.direction, s.image, s.r2, far)
+                sizes = step, jnp.maximum(s.peak, wanted)
+                direction, image, ahead, useful = conjugate(
+                    slow, direction, image, s.direction, s.image, s.r2, far, sizes
+                )
                 stuck = slow & (step > 0.5 * s.last) & ~useful
-            at = advance(s.at, direction, ahead)
-            r2 = residual(at[1])
-        else:
-            direction, image, r2, ahead, stuck, useful = (change, moved, []), [], [], 1, False, False
-            at = advance(s.at, direction, 1)
+        at = advance(s.at, direction, ahead)
         if stop.unrolled:
-            return s._replace(at=at, r2=r2, steps=s.steps + 1)
+            return s._replace(at=at, r2=residual(at[1]), steps=s.steps + 1)
+        size = largest_of(at[0])
+        peak = jnp.maximum(s.peak, size)
+        drifted = s.active & (size < 0.2 * peak)
+        at = (at[0], _swept(problem, start, drifted, *at[:2]), *at[2:])
+        peak = jnp.where(drifted, size, peak)
         made = step * ahead
         scale = jnp.maximum(s.scale, made)
         # error left after this step, from the rate at which steps shrink; a longer one breaks the series
         ratio = jnp.where(jnp.isinf(s.last), 1, step / jnp.maximum(s.last, jnp.finfo(dtype).tiny))
         rest = jnp.where(s.longer | useful, 1, jnp.minimum(ratio / (1 - jnp.minimum(ratio, 0.99)), 10))
-        left = made * rest
         grown = jnp.where((step >= s.last) | stuck, s.grown + 1, 0)
+        other = largest_of([x - y for x, y in zip(change, s.direction[0], strict=True)])
+        crept = jnp.where(stuck & (other < 0.1 * step), s.crept + 1, 0)
         # written so that NaN ends a lane
-        active = s.active & (left > stop.tol * scale) & (made > stop.tol * scale * 1e-2) & (grown < PATIENCE)
+        active = s.active & (made * rest > stop.tol * scale) & (made > stop.tol * scale * 1e-2) & (grown < PATIENCE)
         longer = jnp.broadcast_to(useful, step.shape)
         if stop.tol == 0:  # a fixed number of steps was asked for
             active = s.active
-        new = _State(at, direction, image, r2, step, longer, scale, active, grown, s.steps + 1)
+        r2 = residual(at[1]) if bundles else []
+        new = _State(at, direction, image, r2, peak, step, longer, scale, active, grown, crept, s.steps + 1)
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)
 
     rates = [jnp.zeros((g.kind.nv, len(g), lanes), dtype) for g in groups]
+    motions = _at_start(problem, start, lanes)
     lam = [widen(jnp.zeros_like(b) if x is None else x, lanes) for b, x in zip(start.rows, lam or none, strict=True)]
-    zeros = jax.tree.map(jnp.zeros_like, (rates, motions, lam))
+    zero, one, count = jnp.zeros(lanes, dtype), jnp.ones(lanes, dtype), jnp.zeros(lanes, jnp.int32)
+    at = (rates, motions, lam, zero)
     state = _State(
-        (rates, motions, lam),
-        zeros,
-        zeros[2],
-        residual(motions) if bundles else [],
-        jnp.full(lanes, jnp.inf, dtype),
-        jnp.zeros(lanes, bool),
-        jnp.zeros(lanes, dtype),
-        jnp.ones(lanes, bool),
-        jnp.zeros(lanes, jnp.int32),
-        jnp.zeros(lanes, jnp.int32),
+        at=at,
+        direction=jax.tree.map(jnp.zeros_like, at),
+        image=jax.tree.map(jnp.zeros_like, lam),
+        r2=residual(motions) if bundles else [],
+        peak=zero,
+        last=jnp.full(lanes, jnp.inf, dtype),
+        longer=jnp.zeros(lanes, bool),
+        scale=zero,
+        active=jnp.ones(lanes, bool),
+        grown=count,
+        crept=count,
+        steps=count,
     )
     state = loop(lambda s: s.active, correct, state, stop)
-    return *state.at[:2], state.steps
+    at = state.at
+    if bundles and not stop.unrolled and stop.max_steps >= PATIENCE:
+        # what is left is the same step again and again, along rows that are as good as redundant but want what the
+        # others do not: none of them shall have been made
+        at = advance(at, state.direction, jnp.where(state.crept >= PATIENCE - 1, -at[3], 0))
+    return *at[:2], state.steps
 
 
 def joined(problem: Problem, rates: list[Array], lam: list[Array]) -> tuple[Array, Array]:
