@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..engine.kernel import kernel
-from ..spatial.small import cross, mm, mmt, mtv, mv, outer, skew, transpose
+from ..spatial.small import cross, mm, mmt, mtv, mv, outer, transpose
 from .field import Field
 from .plan import Group
 from .sweep import down, up
@@ -168,17 +168,16 @@ def turned(E, B):
 @kernel
 def shifted(A, C, M, r):
     """An inertia about the body's origin to that about the parent's, `r` away."""
-    rx = skew(r)
-    C2 = C + mm(rx, M)
-    return A - mm(C, rx) + mmt(rx, C2), C2
+    C2 = C + cross(r, M)
+    return A - transpose(cross(transpose(C), r)) + cross(r, transpose(C2)), C2
 
 
 @kernel
 def ties_to_parent(E, r, nn, nf, fn, ff):
     """H_ji X: the columns of the body seen from its parent."""
-    E, rx = E[:, :, None], skew(r)[:, :, None]
+    E, r = E[:, :, None], r[:, None]
     nn, nf, fn, ff = (mmt(B, E) for B in (nn, nf, fn, ff))
-    return nn - mm(nf, rx), nf, fn - mm(ff, rx), ff
+    return nn - transpose(cross(transpose(nf), r)), nf, fn - transpose(cross(transpose(ff), r)), ff
 
 
 @kernel
@@ -326,7 +325,9 @@ def to_parent(E, r, n, f):
 @kernel
 def from_parent(E, r, w, l):
     """A motion of the parent seen from the body."""
-    return mtv(E, w), mtv(E, l + cross(w, r))
+    # by components: a stacked vector is an array more to write
+    x = (l[0] + w[1] * r[2] - w[2] * r[1], l[1] + w[2] * r[0] - w[0] * r[2], l[2] + w[0] * r[1] - w[1] * r[0])
+    return mtv(E, w), mtv(E, x)
 
 
 def factorise(groups: Sequence[Group], joints: Sequence[Joints], inertia: Articulated) -> Factor:
