@@ -27,6 +27,14 @@ def _rod(mass: float, end: tuple[float, float, float], radius: float) -> Inertia
     return Inertia(mass, tip / 2, across * np.eye(3) + (along - across) * np.outer(u, u))
 
 
+def _along_z(x: np.ndarray) -> np.ndarray:
+    """A rotation that takes the z axis to the direction of `x`."""
+    z = x / np.linalg.norm(x)
+    y = np.cross(z, (1.0, 0.0, 0.0))
+    y /= np.linalg.norm(y)
+    return np.stack([np.cross(y, z), y, z], 1)
+
+
 def strider() -> Model:
     """A biped of 13 kg with two closed loops in each leg: nb = 19, nv = 28, eight motors.
 
@@ -53,8 +61,10 @@ def strider() -> Model:
         add("lever", "tarsus", spring, _at(-0.02, 0, -0.01), _rod(0.08, lever, 0.012))
         start = np.array(knee) + np.array([-0.08, -0.03 * s, -0.03])
         end = np.array(knee) + np.array(ankle) + np.array([-0.08, 0.0, -0.03])
-        rod = tuple(end - start)
-        add("rod", "thigh", Spherical(damping=0.01), _at(*start), _rod(0.1, rod, 0.006))
+        # with its length along an axis of its body, as single precision wants thin rods
+        rod = (0.0, 0.0, float(np.linalg.norm(end - start)))
+        place = Transform(_along_z(end - start), start)
+        add("rod", "thigh", Spherical(damping=0.01), place, _rod(0.1, rod, 0.006))
         spec.add_constraint(
             Point(
                 f"{side}_rod", f"{side}_lever", placement_a=_at(*rod), placement_b=_at(*lever), name=f"{side}_rod_end"

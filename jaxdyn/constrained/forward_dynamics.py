@@ -126,13 +126,13 @@ def _report(solver, args, qdd, lam, steps) -> tuple[Result, Stats]:
     largest = lambda x: jnp.abs(x).max(initial=0.0)  # noqa: E731
     one = largest(r1), largest(r2)
     loose = 1e-6 if q.dtype == jnp.float64 else 1e-2
-    force = 1 + largest(tau) + largest(lam) + largest(qdd)
+    force = 1 + largest(tau) + largest(lam)
     # redundant rows of real files disagree by rounding: that is not worth a word
     conflict = one[1] > max(loose, 1e-3) * (1 + largest(qdd))
     result = Result.where(conflict, Result.inconsistent_constraints, Result.successful)
     most, tol = getattr(solver, "max_steps", None), getattr(solver, "tol", None)
     if most is not None and tol != 0.0 and constraints:
-        failed = (steps >= most) & ((one[0] > loose * force) | (one[1] > loose * (1 + largest(qdd))))
+        failed = (one[0] > loose * force) | ((steps >= most) & (one[1] > loose * (1 + largest(qdd))))
         result = Result.where(failed, Result.max_steps_reached, result)
     starts = [s.stop - 4 for s in map(model.topology.q_slice, range(model.nb)) if s.stop - s.start in (4, 7)]
     if starts:
