@@ -26,7 +26,7 @@ demo: $(VENV)/installed-examples
 	$(BIN)/python -m jaxdyn demo
 
 test: $(VENV)/installed-test
-	$(BIN)/python -m pytest -n $(JOBS) --dist loadfile --max-worker-restart 0 --durations 12
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --max-worker-restart 0 --durations 12
 
 lint: $(VENV)/installed-lint
 	$(BIN)/ruff check .
