@@ -25,7 +25,7 @@ class Result(eqx.Enumeration):
 
     successful = ""
     max_steps_reached = (
-        "The solver made its `max_steps` before it reached `tol`. Raise `max_steps`, or leave `mu` automatic."
+        "The solver did not reach `tol`. Raise `max_steps`; leave `mu` automatic, or lower it in single precision."
     )
     inconsistent_constraints = (
         "The constraints contradict each other: the accelerations are those that violate them least. "
