@@ -150,8 +150,8 @@ def iterate(
                 )
                 stuck = slow & (step > 0.5 * s.last) & ~useful
         at = advance(s.at, direction, ahead)
-        if stop.unrolled:
-            return s._replace(at=at, r2=residual(at[1]), steps=s.steps + 1)
+        if stop.unrolled or stop.max_steps == 1:
+            return s._replace(at=at, r2=residual(at[1]) if bundles else [], steps=s.steps + 1)
         size = largest_of(at[0])
         peak = jnp.maximum(s.peak, size)
         drifted = s.active & (size < 0.2 * peak)
