@@ -35,6 +35,8 @@ ROBOTS = {
     "four_bar_point": PLANE,
     "same_pair": INNER,
     "stretched_arm": INNER,
+    # what a difference step changes of other inertias, and of armatures, exceeds those of the rods about their axes
+    "thin_rods": ((*STATE, *FORCES, "bodies.mass", "gravity"),),
 }
 #: all others, along a curve that moves everything at once but what would change the rank of their rows
 REST = tuple(sorted(set(CATALOGUE) - set(ROBOTS)))
