@@ -1,6 +1,6 @@
 """`jaxdyn demo`: a batch of rollouts of a biped with closed loops, and a gradient through one of them.
 
-Both feet are held by welds, the motors follow squats by joint PD control, and every rollout has link masses, a target
+Both feet are held, the motors follow squats by joint PD control, and every rollout has link masses, a target
 and an initial velocity of its own. Every array is float64.
 """
 

@@ -12,7 +12,7 @@ import jax  # noqa: E402 - after the environment that it reads
 import pytest  # noqa: E402
 
 jax.config.update("jax_enable_x64", True)
-# halves the time to compile, which is what most tests do; docs, commands and the demo run as users run them
+# halves the time to compile, which is what most tests do; commands and the demo run as users run them
 jax.config.update("jax_disable_most_optimizations", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
@@ -22,12 +22,12 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: real robots and long simulations; they run in CI like all others")
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(autouse=True)
 def few_programs():
     """Every compiled program takes some hundred of the 65,530 memory maps that Linux grants a process, and XLA aborts
     when they run out: programs are forgotten before."""
     yield
     maps = Path("/proc/self/maps")
-    if maps.exists() and len(maps.read_text().splitlines()) > 15_000:
+    if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
         jax.clear_caches()
         gc.collect()

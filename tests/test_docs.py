@@ -45,7 +45,7 @@ def script_of(text: str) -> str:
 
 @pytest.mark.parametrize("page", [p for p in PAGES if "```python" in p.read_text()], ids=name_of)
 def test_snippets_run(page, tmp_path):
-    """In a process of its own with JAX's own settings, in a folder with the robots of the documentation."""
+    """In a process of its own with JAX's own precision, in a folder with the robots of the documentation."""
     for robot in (ROOT / "docs" / "robots").iterdir():
         shutil.copy(robot, tmp_path)
     (tmp_path / "docs").symlink_to(ROOT / "docs")

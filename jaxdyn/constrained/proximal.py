@@ -11,7 +11,6 @@ beside those of the joints. Where accelerations end much smaller than they were 
 apart by the rounding of the largest, which rows near a singular pose magnify: then the former are swept anew.
 """
 
-import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -22,8 +21,8 @@ from jaxtyping import Array
 from ..engine.kernel import kernel
 from ..engine.lanes import widen
 from ..kinematics import rows as rw
-from ..kinematics.forward import plus
-from ..model.links import combine, inertia_times, join_v, split_v
+from ..kinematics.forward import joint_motion, plus
+from ..model.links import inertia_times, join_v, split_v
 from ..tree.elimination import Factor, from_parent
 from ..tree.field import Field
 from ..tree.sweep import down, each
@@ -73,18 +72,13 @@ def body_forces(problem: Problem, start: Start, motions: Sequence[tuple[Array, A
     return each(problem.groups, body, {} if start.force is None else {"f": start.force}, problem.links, motions)
 
 
-@functools.cache
-def _joint_motion(kind):
-    return kernel(lambda par, q, x, w, l: plus(combine(kind.columns(par, q), x), (w, l)))
-
-
 def _swept(problem: Problem, start: Start, where: Array, rates: Sequence[Array], motions: list) -> list:
     """`motions`; in the lanes of `where`, those of the bodies whose joints add `rates` to the start."""
 
     def step(group, parent, joints, x):
         zero = jnp.zeros((3, len(group), x.shape[-1]), x.dtype)
         moved = (zero, zero) if parent is None else from_parent(joints.E, joints.r, *parent["a"])
-        return {"a": _joint_motion(group.kind)(joints.par, joints.q, x, *moved)}, None
+        return {"a": plus(moved, joint_motion(group.kind)(joints.par, joints.q, x))}, None
 
     def anew():
         groups = problem.groups
@@ -120,13 +114,11 @@ def iterate(
     none = [None] * len(bundles)
     wanted = largest_of(start.rows) if bundles else 0
 
-    def image_of(motions):
+    def residual(motions):
         field = Field()
         each(groups, lambda g, own, a: field.add(g.nodes, a), {}, motions)
-        return [widen(x, lanes) for x in rw.times(bundles, rows, field)]
-
-    def residual(motions):
-        return [b - x for b, x in zip(start.rows, image_of(motions), strict=True)]
+        image = [widen(x, lanes) for x in rw.times(bundles, rows, field)]
+        return [b - x for b, x in zip(start.rows, image, strict=True)]
 
     def correct(s: _State) -> _State:
         rates, motions, lam, _ = s.at

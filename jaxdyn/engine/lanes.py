@@ -8,6 +8,7 @@ A `Core` is static and hashable: an instance is a key of the compilation cache. 
 again, `Tangent` and `Pullback`, unless it defines its own (a linear solve does).
 """
 
+import abc
 import dataclasses
 import functools
 from collections.abc import Callable
@@ -23,15 +24,16 @@ from jax.interpreters import partial_eval as pe
 TILE = {4: 256, 8: 128}
 
 
-class Core:
+class Core(abc.ABC):
     """A pure function of flat lists of lanes-last arrays. Subclasses are frozen dataclasses.
 
     `used` tells which outputs somebody reads (None: all); a core may leave the others out of its work but
     still returns an array of the right shape for each.
     """
 
+    @abc.abstractmethod
     def run(self, args: tuple, used: tuple[bool, ...] | None) -> list:
-        raise NotImplementedError
+        """The outputs."""
 
     def jvp(self, primals, tangents, outs, used):
         """Tangents of the outputs `outs`, `None` where an output has none; symbolic zeros are `None` too."""

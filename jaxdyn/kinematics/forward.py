@@ -35,7 +35,7 @@ def _place(kind):
 
 
 @functools.cache
-def _joint_motion(kind):
+def joint_motion(kind):
     """(angular, linear) of S x, None where it is zero by structure."""
     return kernel(lambda par, q, x: combine(kind.columns(par, q), x))
 
@@ -107,13 +107,13 @@ def sweep(
         out["p"] = r if top else _shift(parent["p"], parent["R"], r)
         out["g"] = _gravity(E, gravity if top else parent["g"])
         if rate is not None:
-            own = _joint_motion(group.kind)(link.par, x, rate)
+            own = joint_motion(group.kind)(link.par, x, rate)
             w, l = out["w"], out["l"] = _dense(
                 plus((None, None) if top else from_parent(E, r, *_pair(parent, "w", "l")), own), r
             )
             out["cw"], out["cl"] = _bias(group.kind)(link.par, x, rate, w, l)
         if acceleration is not None or biased:
-            own = (None, None) if acceleration is None else _joint_motion(group.kind)(link.par, x, acceleration)
+            own = (None, None) if acceleration is None else joint_motion(group.kind)(link.par, x, acceleration)
             if rate is not None:
                 own = plus(own, (out["cw"], out["cl"]))
             moved = (None, None) if top else from_parent(E, r, *_pair(parent, "aw", "al"))

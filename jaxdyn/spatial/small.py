@@ -43,6 +43,18 @@ def cross(x, y):
     return jnp.stack([x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]])
 
 
+def times_skew(a, r):
+    """A skew(r)."""
+    return jnp.stack(
+        [a[:, 1] * r[2] - a[:, 2] * r[1], a[:, 2] * r[0] - a[:, 0] * r[2], a[:, 0] * r[1] - a[:, 1] * r[0]], 1
+    )
+
+
+def skew_times_transpose(r, a):
+    """skew(r) Aᵀ; without the transpose it is `cross`."""
+    return cross(r, (a[:, 0], a[:, 1], a[:, 2]))
+
+
 def outer(x, y):
     """x yᵀ."""
     return x[:, None] * y[None]

@@ -27,7 +27,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..engine.kernel import kernel
-from ..spatial.small import cross, mm, mmt, mtv, mv, outer, transpose
+from ..spatial.small import cross, mm, mmt, mtv, mv, outer, skew_times_transpose, times_skew, transpose
 from .field import Field
 from .plan import Group
 from .sweep import down, up
@@ -169,7 +169,7 @@ def turned(E, B):
 def shifted(A, C, M, r):
     """An inertia about the body's origin to that about the parent's, `r` away."""
     C2 = C + cross(r, M)
-    return A - transpose(cross(transpose(C), r)) + cross(r, transpose(C2)), C2
+    return A - times_skew(C, r) + skew_times_transpose(r, C2), C2
 
 
 @kernel
@@ -177,7 +177,7 @@ def ties_to_parent(E, r, nn, nf, fn, ff):
     """H_ji X: the columns of the body seen from its parent."""
     E, r = E[:, :, None], r[:, None]
     nn, nf, fn, ff = (mmt(B, E) for B in (nn, nf, fn, ff))
-    return nn - transpose(cross(transpose(nf), r)), nf, fn - transpose(cross(transpose(ff), r)), ff
+    return nn - times_skew(nf, r), nf, fn - times_skew(ff, r), ff
 
 
 @kernel
