@@ -4,7 +4,11 @@ from .constrained.auto import Auto
 from .constrained.base import Solver
 from .constrained.dense import Dense
 from .constrained.forward_dynamics import Result, Solution, Stats, forward_dynamics
-from .constrained.lcaba import ABA, LCABA
+from .constrained.impulse import Jump, impulse
+from .constrained.lcaba import ABA, LCABA, ConstrainedABA, PVSoft
+from .constrained.ltl import LTL, LTLSoft, ProxLTL, ProxLTLSoft
+from .constrained.prox_bbo import PV, ProxBBO, ProxPV
+from .constrained.pv_early import PVEarly
 from .dynamics.constraint_terms import constraint_bias, constraint_jacobian, constraint_residual, constraint_slices
 from .dynamics.energy import center_of_mass, centroidal_momentum, kinetic_energy, potential_energy
 from .dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics, mass_matrix, passive_forces
@@ -46,10 +50,13 @@ from .spatial.transform import Transform
 __version__ = "0.1.0"
 
 __all__ = [
+    "Jump",
+    "impulse",
     "ABA",
     "Auto",
     "Baumgarte",
     "CenterOfMass",
+    "ConstrainedABA",
     "Constraint",
     "Coupling",
     "Cylinder",
@@ -66,13 +73,22 @@ __all__ = [
     "Inertia",
     "Integrator",
     "LCABA",
+    "LTL",
+    "LTLSoft",
     "Model",
     "ModelSpec",
     "ModelWarning",
+    "PV",
+    "PVEarly",
+    "PVSoft",
     "Planar",
     "Point",
     "PointOnPlane",
     "Prismatic",
+    "ProxBBO",
+    "ProxLTL",
+    "ProxLTLSoft",
+    "ProxPV",
     "RK4",
     "Result",
     "Revolute",

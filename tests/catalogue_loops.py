@@ -80,6 +80,12 @@ def tip_point(spec):
 
 
 @robot()
+def tip_plane(spec):
+    """To the ground, by one row."""
+    return _snake(spec, 3).tie(jd.PointOnPlane, "s2", point=(0.3, 0, 0.1), normal=(0.3, 0.2, 1), name="tip")
+
+
+@robot()
 def tip_weld(spec):
     """To the ground, by six rows."""
     return _snake(spec, 7).tie(jd.Weld, "s6", point=(0.3, 0, 0.1), name="tip")

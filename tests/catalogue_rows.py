@@ -88,3 +88,32 @@ def fixed_links(spec):
     spec.add_body("probe", "flange", jd.Prismatic(axis=(1, 0, 1)), placement=at(0.1), inertia=lump(0.2))
     pose = Pose(spec).tie(jd.Point, "tool", "bracket", (0.02, 0, 0), name="rest")
     return pose.strut("probe", (0, 0.1, 0), "upper", (0.1, 0.2, 0.2), name="wire")
+
+
+def _biped(spec):
+    """A floating trunk on a leg with a ball at the hip and one of two hinges."""
+    spec.add_body("trunk", "world", jd.Free(name="float"), inertia=lump(5.0, (0.01, 0, 0.02)))
+    for side, y, hip in (("left", 0.1, jd.Spherical()), ("right", -0.1, jd.Revolute(axis=(0, 1, 0.2)))):
+        spec.add_body(f"{side}_thigh", "trunk", hip, placement=at(0.1, y, 0), inertia=bar(0.8, (0, 0, -0.3)))
+        place = at(z=-0.3, axis=Y, angle=0.5)
+        spec.add_body(
+            f"{side}_shin", f"{side}_thigh", jd.Revolute(axis=Y), placement=place, inertia=bar(0.4, (0.1, 0, -0.3))
+        )
+    return Pose(spec)
+
+
+@robot(floating=True)
+def standing(spec):
+    """Feet on points of the ground, and the base itself on a plane."""
+    pose = _biped(spec)
+    for side in ("left", "right"):
+        pose.tie(jd.Point, f"{side}_shin", point=(0.1, 0, -0.3), name=f"{side}_foot")
+    return pose.tie(jd.PointOnPlane, "trunk", point=(0, 0, 0.2), normal=(0.2, 0, 1), name="ceiling")
+
+
+@robot(floating=True, redundant=True)
+def overheld(spec):
+    """More rows on one foot than a body has freedoms, and three on the base."""
+    pose = _biped(spec).tie(jd.Weld, "left_shin", point=(0.1, 0, -0.3), name="sole")
+    pose.tie(jd.Point, "left_shin", point=(0.2, 0, -0.3), name="toe")
+    return pose.tie(jd.Point, "trunk", point=(0, 0, 0.2), name="ceiling")

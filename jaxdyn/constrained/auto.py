@@ -16,19 +16,25 @@ class Auto(Solver):
 
     def pick(self, topology, constraints) -> Solver:
         """The solver for these constraints."""
-        if not constraints:
+        return self._pick(topology, bundles_of(topology, constraints))
+
+    def _pick(self, topology, bundles) -> Solver:
+        if not bundles:
             return ABA()
-        groups = elimination(topology, cliques_of(bundles_of(topology, constraints)))
+        groups = elimination(topology, cliques_of(bundles))
         widest = max(len(g.neighbours) for g in groups)
         return LCABA() if widest <= WIDEST else Dense()
 
     def unrolled(self):
         return _UnrolledAuto()
 
+    def order(self, topology, bundles):
+        return self._pick(topology, bundles).order(topology, bundles)
+
     def solve(self, problem, start, warm, multipliers):
         return self.pick(problem.model.topology, problem.constraints).solve(problem, start, warm, multipliers)
 
 
 class _UnrolledAuto(Auto):
-    def pick(self, topology, constraints):
-        return Auto.pick(self, topology, constraints).unrolled()
+    def _pick(self, topology, bundles):
+        return Auto._pick(self, topology, bundles).unrolled()

@@ -2,11 +2,14 @@
 
 import abc
 from collections.abc import Sequence
+from typing import ClassVar
 
 import equinox as eqx
 from jaxtyping import Array
 
+from ..kinematics.rows import Bundle
 from ..model.constraints import Constraint
+from ..tree.plan import Group, Multipliers, elimination
 from ..tree.topology import Topology
 from .problem import Problem, Start
 
@@ -18,12 +21,21 @@ class Solver(eqx.Module):
     `forward_dynamics`.
     """
 
+    #: whether rows are pulled at rather than fulfilled
+    soft: ClassVar[bool] = False
+    #: whether dependent rows leave no numbers
+    hard: ClassVar[bool] = False
+
     def check(self, call: str, topology: Topology, constraints: Sequence[Constraint]) -> None:
         """Raise `ValueError` for constraints that the solver cannot treat."""
 
     def unrolled(self) -> "Solver":
         """The solver with its iterations unrolled, for ``adjoint="unrolled"``."""
         return self
+
+    def order(self, topology: Topology, bundles: Sequence[Bundle]) -> tuple[Group | Multipliers, ...]:
+        """In which order it eliminates bodies and multipliers: without more ado bodies alone, leaves first."""
+        return elimination(topology, frozenset())
 
     @abc.abstractmethod
     def solve(
@@ -38,3 +50,15 @@ class Solver(eqx.Module):
 def name_of(constraint: Constraint, index: int) -> str:
     """How error messages call a constraint."""
     return repr(constraint.name) if constraint.name else f"number {index} ({type(constraint).__name__})"
+
+
+def refuse_loops(solver: str, call: str, topology: Topology, constraints: Sequence[Constraint]) -> None:
+    """Raise `ValueError` for constraints that act on several moving bodies."""
+    for k, constraint in enumerate(constraints):
+        bodies = [repr(topology.body_names[b]) for b in constraint.layout(topology).bodies]
+        if len(bodies) > 1:
+            joined = f"{', '.join(bodies[:-1])} and {bodies[-1]}" if len(bodies) < 6 else f"{len(bodies)} bodies"
+            raise ValueError(
+                f"{call}: `{solver}` cannot close kinematic loops: constraint {name_of(constraint, k)} joins bodies "
+                f"{joined}. Use `LCABA()` or `ProxLTL()`."
+            )

@@ -1,20 +1,35 @@
-"""The damped factor: M + μ JᵀJ, eliminated body by body, and the weight μ."""
+"""Damped systems, M x − Jᵀ y = r1 and J x + R y = r2 with a small compliance R = 1/μ, and the weight μ.
 
+They are factorised once, and solved in every proximal iteration. The multipliers y are eliminated first, which leaves
+M + Jᵀ μ J (`penalised`), or ride up the tree with their rows (`riding`); see `jaxdyn.tree.elimination`.
+"""
+
+import abc
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..dynamics.crba import rigid
 from ..engine.kernel import kernel
+from ..kinematics import rows as rw
 from ..spatial.small import outer, summed
+from ..tree.early import EarlyFactor
 from ..tree.elimination import Articulated, Factor, factorise
 from ..tree.field import Field
+from ..tree.multipliers import flat, flat_rows, slots_of
 from ..tree.sweep import each
 from .problem import Problem
 
 
 def _products(mu, pairs):
-    """μ Σ_r x_r y_rᵀ of each pair."""
-    return tuple(mu * summed(outer(x[r], y[r]) for r in range(x.shape[0])) for x, y in pairs)
+    """Σ_r μ_r x_r y_rᵀ of each pair; a single μ is that of all rows."""
+    if mu.shape[0] == 1:
+        return tuple(mu[0] * summed(outer(x[r], y[r]) for r in range(x.shape[0])) for x, y in pairs)
+    return tuple(summed(mu[r] * outer(x[r], y[r]) for r in range(x.shape[0])) for x, y in pairs)
 
 
 @kernel
@@ -42,27 +57,139 @@ def _mean_mass(problem: Problem) -> Array:
     return jnp.maximum(problem.model.bodies.mass.mean(0), 1e-3)
 
 
-def farthest(problem: Problem, mu: Array) -> Array:
+def largest_weight(weights: Sequence[Array]) -> Array:
+    """The largest of all rows: (lanes,)."""
+    return functools.reduce(jnp.maximum, [w.max((0, 1)) for w in weights])
+
+
+def farthest(problem: Problem, weights: Sequence[Array]) -> Array:
     """The longest conjugate step. An eigenvalue w of J M⁻¹ Jᵀ calls for 1 / (μ w); what is smaller than 1e-9 (single
     precision: 1e-7) over the mean mass counts as zero. Rows that are redundant where loops are closed have
     w of 1e-12 where the loops are open by a micrometre: resolving those would make forces of rounding errors."""
-    return jnp.maximum(_digits(problem, 1e7, 1e9) * _mean_mass(problem) / mu, 1)
+    return jnp.maximum(_digits(problem, 1e7, 1e9) * _mean_mass(problem) / largest_weight(weights), 1)
 
 
-def penalised(problem: Problem, mu: Array) -> Factor:
-    """The factor of M + μ JᵀJ; `mu` is (lanes,) or (1,)."""
-    own, ties = Field(), Field()
+class System(eqx.Module):
+    """A factorised damped system. `weights` are μ by bundle, (rows or 1, members or 1, lanes)."""
+
+    problem: eqx.AbstractVar[Problem]
+    weights: eqx.AbstractVar[list[Array]]
+
+    @abc.abstractmethod
+    def solve(
+        self, tau: Sequence[Array], force: Field, lam: list[Array] | None, r2: list[Array] | None
+    ) -> tuple[list[Array], Any, list[Array], list[Array]]:
+        """x and y with M x − Jᵀ y = τ − force + Jᵀ lam and J x + R y = r2; None is zero.
+
+        `tau` is by group, `force` (moment, force) a body, `lam` and `r2` by bundle; `force` is used up. Returns x, the
+        accelerations of the bodies as a `Field`, y and J x.
+        """
+
+
+class Penalised(System):
+    """M + Jᵀ μ J, bodies tied by their constraints: LCABA."""
+
+    problem: Problem
+    factor: Factor
+    weights: list[Array]
+
+    def solve(self, tau, force, lam, r2):
+        bundles, rows = self.problem.bundles, self.problem.evaluated
+        push(self.problem, force, weighed(self.weights, lam, r2))
+        x, accelerations, _ = self.factor.solve(tau, force)
+        image = rw.times(bundles, rows, accelerations)
+        left = [-i for i in image] if r2 is None else [r - i for r, i in zip(r2, image, strict=True)]
+        return x, accelerations, [w * e for w, e in zip(self.weights, left, strict=True)], image
+
+
+class Riding(System):
+    """Rows ride up the tree, multipliers are eliminated on the way: ProxBBO and PV."""
+
+    problem: Problem
+    factor: Factor | EarlyFactor
+    weights: list[Array]
+
+    def solve(self, tau, force, lam, r2):
+        bundles, evaluated = self.problem.bundles, self.problem.evaluated
+        push(self.problem, force, lam)
+        rows = Field()
+        for k, bundle in enumerate(bundles):
+            zero = jnp.zeros((bundle.layout.rows, len(bundle.members), 1), self.problem.q.dtype)
+            rows.add(names_of(bundle), flat_rows(zero if r2 is None else r2[k]))
+        x, accelerations, found = self.factor.solve(tau, force, rows)
+        y = [-slots_of(found.get(names_of(b)), b.layout.rows, len(b.members)) for b in bundles]
+        return x, accelerations, y, rw.times(bundles, evaluated, accelerations)
+
+
+def names_of(bundle: rw.Bundle) -> list[int]:
+    """Row numbers, in the order of a bundle's flattened values."""
+    return [start + r for r in range(bundle.layout.rows) for start in bundle.starts]
+
+
+def weighed(weights: list[Array], lam: list[Array] | None, r2: list[Array] | None) -> list[Array] | None:
+    """lam + μ r2."""
+    pulled = None if r2 is None else [w * r for w, r in zip(weights, r2, strict=True)]
+    if lam is None or pulled is None:
+        return pulled if lam is None else lam
+    return [x + y for x, y in zip(lam, pulled, strict=True)]
+
+
+def push(problem: Problem, force: Field, lam: list[Array] | None) -> None:
+    """Jᵀ lam as forces on the bodies."""
+    if lam is not None:
+        for slot, (n, f) in rw.transposed(problem.bundles, problem.evaluated, lam):
+            force.add(slot, (-n, -f))
+
+
+def uniform(problem: Problem, mu: Array) -> list[Array]:
+    """One weight for all rows, by bundle."""
+    return [mu[None, None] for _ in problem.bundles]
+
+
+def rigid_of(problem: Problem) -> Field:
+    own = Field()
     each(
         problem.groups,
         lambda g, _, link: own.add(g.nodes, rigid(link.mass, link.first, link.second)),
         {},
         problem.links,
     )
-    for bundle, e in zip(problem.bundles, problem.evaluated, strict=True):
+    return own
+
+
+def penalised(problem: Problem, weights: list[Array]) -> Penalised:
+    """The factor of M + Jᵀ μ J."""
+    own, ties = rigid_of(problem), Field()
+    for bundle, e, mu in zip(problem.bundles, problem.evaluated, weights, strict=True):
         K = e.rows.K
         for s, slot in enumerate(bundle.slots):
             own.add(slot, _tie_own(mu, *K[s]))
             for t in range(s + 1, len(K)):
                 pairs = list(zip(slot, bundle.slots[t], strict=True))
                 ties.add(pairs, _tie_pair(mu, *K[s], *K[t]))
-    return factorise(problem.groups, problem.joints, Articulated(own, ties))
+    factor = factorise(problem.order, problem.joints, Articulated(own, ties))
+    return Penalised(problem, factor, weights)
+
+
+def rows_at(problem: Problem, name=lambda row, body: row) -> Field:
+    """K (moment, force) of all rows by (name of the row, body)."""
+    K = Field()
+    for bundle, e in zip(problem.bundles, problem.evaluated, strict=True):
+        for slot, (ang, lin) in zip(bundle.slots, e.rows.K, strict=True):
+            shape = jnp.broadcast_shapes(ang.shape, lin.shape)
+            pair = tuple(jnp.moveaxis(jnp.broadcast_to(x, shape), 0, 1) for x in (ang, lin))
+            rows = [
+                (start + r, b) for r in range(bundle.layout.rows) for start, b in zip(bundle.starts, slot, strict=True)
+            ]
+            K.add([(name(row, b), b) for row, b in rows], flat(pair))
+    return K
+
+
+def riding(problem: Problem, weights: list[Array], hard: bool = False) -> Riding:
+    """The factor of [M Jᵀ; J −1/μ] in the problem's order; `hard` leaves 1/μ out."""
+    compliance = Field()
+    for bundle, mu in zip(problem.bundles, weights, strict=True):
+        shape = bundle.layout.rows, len(bundle.members), mu.shape[-1]
+        compliance.add(names_of(bundle), flat_rows(jnp.broadcast_to(1 / mu, shape)))
+    inertia = Articulated(rigid_of(problem), Field(), rows_at(problem), None if hard else compliance)
+    return Riding(problem, factorise(problem.order, problem.joints, inertia), weights)

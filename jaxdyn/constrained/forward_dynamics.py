@@ -1,5 +1,6 @@
 """`forward_dynamics`: validation, derivatives and results around a solver."""
 
+import functools
 from collections.abc import Sequence
 from typing import Literal
 
@@ -17,6 +18,7 @@ from ..model.state import State
 from .auto import Auto
 from .base import Solver
 from .implicit import ForwardDynamics, residuals
+from .iterated import Proximal
 from .problem import problem_of, start_of
 
 
@@ -30,6 +32,10 @@ class Result(eqx.Enumeration):
     inconsistent_constraints = (
         "The constraints contradict each other: the accelerations are those that violate them least. "
         "Look for duplicated or conflicting rows with `jaxdyn check`."
+    )
+    dependent_rows = (
+        "The constraints' rows are linearly dependent, and this solver needs independent ones: leave out what is said "
+        "twice, or use `LCABA()` or `ProxPV()`."
     )
     not_finite = "The accelerations are not finite: an input was NaN or infinite, or the mass matrix is singular."
     non_unit_quaternion = "A quaternion of the configuration is not of unit length."
@@ -55,7 +61,7 @@ class Solution(eqx.Module):
 
 def _unrolled(solver, model, constraints, q, v, tau, external, warm):
     lanes = max(x.shape[-1] for x in jax.tree.leaves((model, constraints, q, v, tau, external)))
-    problem = problem_of(model, constraints, widen(q, lanes), v)
+    problem = problem_of(model, constraints, widen(q, lanes), v, solver.order)
     guess = None if warm is None or not constraints else rw.unflatten(problem.bundles, warm)
     return solver.solve(problem, start_of(problem, v, tau, external), guess, True)
 
@@ -120,25 +126,30 @@ def forward_dynamics(
 
 def _report(solver, args, qdd, lam, steps) -> tuple[Result, Stats]:
     """What values tell. Nothing here is computed unless somebody reads it."""
-    model, constraints, q, v, tau, external, _ = jax.lax.stop_gradient(args)
+    args = args[:-1]
+    model, constraints, q, v, tau, external = jax.lax.stop_gradient(args)
     qdd, lam = jax.lax.stop_gradient((qdd, lam))
     r1, r2 = laned(residuals)(model, constraints, q, v, tau, external, qdd, lam)
     largest = lambda x: jnp.abs(x).max(initial=0.0)  # noqa: E731
     one = largest(r1), largest(r2)
     loose = 1e-6 if q.dtype == jnp.float64 else 1e-2
     force = 1 + largest(tau) + largest(lam)
-    # redundant rows of real files disagree by rounding: that is not worth a word
-    conflict = one[1] > max(loose, 1e-3) * (1 + largest(qdd))
+    # redundant rows of real files disagree by rounding: that is not worth a word; those of soft ones, by intention
+    conflict = (one[1] > max(loose, 1e-3) * (1 + largest(qdd))) & (not solver.soft)
     result = Result.where(conflict, Result.inconsistent_constraints, Result.successful)
-    most, tol = getattr(solver, "max_steps", None), getattr(solver, "tol", None)
-    if most is not None and tol != 0.0 and constraints:
-        failed = (one[0] > loose * force) | ((steps >= most) & (one[1] > loose * (1 + largest(qdd))))
-        result = Result.where(failed, Result.max_steps_reached, result)
+    if isinstance(solver, Auto):
+        solver = solver.pick(model.topology, constraints)
+    if isinstance(solver, Proximal) and solver.tol != 0.0:
+        short = (steps >= solver.max_steps) & (one[1] > loose * (1 + largest(qdd)))
+        result = Result.where((one[0] > loose * force) | short, Result.max_steps_reached, result)
     starts = [s.stop - 4 for s in map(model.topology.q_slice, range(model.nb)) if s.stop - s.start in (4, 7)]
     if starts:
         lengths = jnp.stack([jnp.sum(q[k : k + 4] ** 2) for k in starts])
         off = 1e-3 if q.dtype == jnp.float32 else 1e-6
         result = Result.where(jnp.any(jnp.abs(lengths - 1) > off), Result.non_unit_quaternion, result)
-    finite = jnp.isfinite(qdd).all() & jnp.isfinite(q).all() & jnp.isfinite(v).all() & jnp.isfinite(lam).all()
-    result = Result.where(finite, result, Result.not_finite)
+    known = functools.reduce(jnp.logical_and, [jnp.isfinite(x).all() for x in jax.tree.leaves((q, v, tau, external))])
+    finite = jnp.isfinite(qdd).all() & jnp.isfinite(lam).all()
+    result = Result.where(finite & known, result, Result.not_finite)
+    if solver.hard and constraints:
+        result = Result.where(known & ~finite, Result.dependent_rows, result)
     return result, Stats(steps, *one)

@@ -10,7 +10,8 @@ is symmetric but for a sign, so that the transpose of the solve is the solve, an
 implicit again: no loop is ever differentiated.
 
 Where rows are redundant (constant rank), q̈ needs no more, but the minimum-norm λ = J J⁺ λ moves with the range
-of J: dλ gains (1 − P) dJ z with P = J J⁺ and any z with J z = λ.
+of J: dλ gains (1 − P) dJ z with P = J J⁺ and any z with J z = λ. Soft rows,
+r2 = a* − γ − J q̈ − R λ with a constant R, have the same dr1 and dr2, and R in the matrix; their multipliers are unique.
 """
 
 import dataclasses
@@ -101,7 +102,7 @@ class SaddleSolve(Core):
     def run(self, args, used):
         model, constraints, q = jax.tree.unflatten(self.tree, args[:-2])
         r1, r2 = args[-2:]
-        problem = problem_of(model, constraints, _full(q, args))
+        problem = problem_of(model, constraints, _full(q, args), None, self.solver.order)
         rows = rw.unflatten(problem.bundles, r2) if constraints else []
         wanted = used is None or used[1]
         return list(self.solver.solve(problem, Start(r1, rows, None, None), None, wanted)[:2])
@@ -158,7 +159,7 @@ class ForwardDynamics(Core):
 
     def run(self, args, used):
         model, constraints, q, v, tau, external, warm = jax.tree.unflatten(self.tree, args)
-        problem = problem_of(model, constraints, _full(q, args), v)
+        problem = problem_of(model, constraints, _full(q, args), v, self.solver.order)
         start = start_of(problem, v, tau, external)
         guess = None if warm is None or not constraints else rw.unflatten(problem.bundles, warm)
         return list(self.solver.solve(problem, start, guess, used is None or used[1]))
@@ -174,7 +175,8 @@ class ForwardDynamics(Core):
         matrix, moved = primals[:n], tangents[:n]
         solve = SaddleSolve(self.solver, self.matrix)
         x, y = bind(solve, *matrix, dr1, dr2)
-        if lam.shape[0] and any(t is not None for t in moved):
+        unique = self.solver.soft or self.solver.hard
+        if lam.shape[0] and not unique and any(t is not None for t in moved):
             none = jnp.zeros_like(qdd)
             z, _ = bind(solve, *matrix, none, lam)
             _, w = saddle_tangent(self.matrix, matrix, moved, z, jnp.zeros_like(lam))

@@ -13,12 +13,19 @@ from ..spatial.small import summed
 
 
 class Stop(NamedTuple):
-    """When to stop: the estimated relative error of the accelerations, and the most damped solves. `unrolled`
-    makes all of them, as plain steps in a loop that reverse differentiation can go through."""
+    """When to stop: the estimated relative error of the accelerations, and the most damped solves. `plain` makes the
+    steps of the papers alone, `unrolled` all of them, plain, in a loop that reverse differentiation can go through.
+    Without `refined`, steps after the first take r1 for zero, as the papers do."""
 
     tol: float
     max_steps: int
     unrolled: bool = False
+    plain: bool = False
+    refined: bool = True
+
+    @property
+    def accelerated(self) -> bool:
+        return not (self.unrolled or self.plain)
 
 
 def loop(active, step, state, stop: Stop):

@@ -5,19 +5,17 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..engine.lanes import widen
-from ..kinematics import rows as rw
 from ..model.links import split_v
-from ..tree.elimination import Factor
 from ..tree.field import Field
 from ..tree.sweep import each
-from .damped import farthest
+from .damped import System, farthest, largest_weight
 from .iteration import Stop, advance, conjugate, largest_of, loop
-from .problem import Problem, Start
+from .problem import Start
 from .proximal import body_forces
 
 
 def multipliers(
-    problem: Problem, factor: Factor, mu: Array, start: Start, rates: list[Array], motions: list, stop: Stop
+    system: System, start: Start, rates: list[Array], motions: list, stop: Stop
 ) -> tuple[list[Array], list[Array]]:
     """The minimum-norm λ with Jᵀλ = M a + h − τ, by bundle, and accelerations that go with it, by group.
 
@@ -25,9 +23,10 @@ def multipliers(
     `iterate` do not where rows are redundant, and carry μ times the rounding of J a. The last step also takes
     y from a: together they leave M a + h − τ − Jᵀλ = 0, even along rows that are as good as redundant.
     """
-    bundles, rows, groups = problem.bundles, problem.evaluated, problem.groups
+    problem = system.problem
+    bundles, groups = problem.bundles, problem.groups
     lanes, dtype = motions[0][0].shape[-1], problem.q.dtype
-    far = farthest(problem, mu)
+    far, mu = farthest(problem, system.weights), largest_weight(system.weights)
     left = [
         i * x - t
         for t, i, x in zip(
@@ -43,10 +42,8 @@ def multipliers(
         """y and μ J y."""
         field = Field()
         each(groups, lambda g, own, x: field.add(g.nodes, tuple(-y for y in x)), {}, forces)
-        for slot, (n, f) in rw.transposed(bundles, rows, lam):
-            field.add(slot, (n, f))
-        y, accelerations = factor.solve(left, field)
-        return [widen(x, lanes) for x in y], [mu * widen(z, lanes) for z in rw.times(bundles, rows, accelerations)]
+        y, _, taken, _ = system.solve(left, field, [-x for x in lam], None)
+        return [widen(x, lanes) for x in y], [-widen(z, lanes) for z in taken]
 
     def improve(s):
         at, change, direction, image, last, active = s

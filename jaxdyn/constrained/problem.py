@@ -4,7 +4,7 @@ A solver starts from given accelerations of the bodies and corrects them, so tha
 refinement are the same code: r1 and r2 are what the *undamped* equations leave over at the present accelerations.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -13,15 +13,17 @@ from jaxtyping import Array
 from ..dynamics.rnea import body_wrenches, forces_up, passive
 from ..engine.kernel import kernel
 from ..kinematics import rows as rw
-from ..kinematics.forward import sweep
+from ..kinematics.forward import joint_motion, plus, sweep
 from ..model.constraints import Constraint
 from ..model.links import Link, inertia_times, links, split_q, split_v
 from ..model.model import Model
 from ..spatial.small import cross
+from ..tree.columns import from_parent
 from ..tree.elimination import Joints
 from ..tree.field import Field
-from ..tree.plan import Group, elimination, levels
-from ..tree.sweep import each
+from ..tree.plan import Group, Multipliers, levels
+from ..tree.sweep import down, each
+from ..tree.topology import Topology
 
 
 class Problem(NamedTuple):
@@ -32,7 +34,8 @@ class Problem(NamedTuple):
     q: Array
     bundles: tuple[rw.Bundle, ...]
     evaluated: list[rw.Evaluated]
-    groups: tuple[Group, ...]  # in order of elimination
+    order: tuple[Group | Multipliers, ...]  # of elimination
+    groups: tuple[Group, ...]  # the bodies of it
     links: list[Link]
     joints: list[Joints]
     fields: dict[str, Field]
@@ -62,13 +65,18 @@ def _right_side(target, stiffness, damping, gamma, residual, rate):
     return target - stiffness * residual - damping * rate - gamma
 
 
-def problem_of(model: Model, constraints: Sequence[Constraint], q: Array, v: Array | None = None) -> Problem:
+Order = Callable[[Topology, Sequence[rw.Bundle]], tuple[Group | Multipliers, ...]]
+"""How a solver eliminates a tree with bundles of constraints."""
+
+
+def problem_of(model: Model, constraints: Sequence[Constraint], q: Array, v: Array | None, order_of: Order) -> Problem:
     """Kinematics and rows at (q, v); v = None means at rest. Everything is lanes-last."""
     topology = model.topology
     fields, constants, coordinates = sweep(model, q, v, biased=v is not None)
     bundles = rw.bundles_of(topology, constraints)
     evaluated = rw.evaluate(model, constraints, q, fields)
-    groups = elimination(topology, rw.cliques_of(bundles))
+    order = order_of(topology, bundles)
+    groups = tuple(g for g in order if isinstance(g, Group))
     if groups == levels(topology)[::-1]:
         constants, coordinates = constants[::-1], coordinates[::-1]
     else:
@@ -81,7 +89,7 @@ def problem_of(model: Model, constraints: Sequence[Constraint], q: Array, v: Arr
         strict=True,
     )
     joints = [Joints(link.par, x, armature, *pose) for link, x, armature, pose in parts]
-    return Problem(model, tuple(constraints), q, bundles, evaluated, groups, constants, joints, fields)
+    return Problem(model, tuple(constraints), q, bundles, evaluated, order, groups, constants, joints, fields)
 
 
 def start_of(problem: Problem, v: Array, tau: Array, external: Array | None) -> Start:
@@ -136,3 +144,14 @@ def right_sides(problem: Problem, start: Start) -> tuple[Array, list[Array]]:
     groups = levels(model.topology)
     constants = links(model, groups)
     return tau - forces_up(model, problem.fields, constants, split_q(model.topology, problem.q, groups), force), rows
+
+
+def accelerations_of(problem: Problem, rates: Sequence[Array]) -> Field:
+    """Accelerations (angular, linear) of all bodies by joints that accelerate by `rates` (rows, k, lanes) a group."""
+
+    def step(group, parent, joints, x):
+        zero = jnp.zeros((3, len(group), x.shape[-1]), x.dtype)
+        moved = (zero, zero) if parent is None else from_parent(joints.E, joints.r, *parent["a"])
+        return {"a": plus(moved, joint_motion(group.kind)(joints.par, joints.q, x))}, None
+
+    return down(problem.groups[::-1], step, problem.joints[::-1], rates[::-1])[0]["a"]

@@ -21,14 +21,12 @@ from jaxtyping import Array
 from ..engine.kernel import kernel
 from ..engine.lanes import widen
 from ..kinematics import rows as rw
-from ..kinematics.forward import joint_motion, plus
 from ..model.links import inertia_times, join_v, split_v
-from ..tree.elimination import Factor, from_parent
 from ..tree.field import Field
-from ..tree.sweep import down, each
-from .damped import farthest
+from ..tree.sweep import each
+from .damped import System, farthest
 from .iteration import Stop, advance, conjugate, largest_of, loop
-from .problem import Problem, Start
+from .problem import Problem, Start, accelerations_of
 
 #: steps in a row that may grow, or creep along rows that are as good as redundant, before a lane is done
 PATIENCE = 3
@@ -75,15 +73,9 @@ def body_forces(problem: Problem, start: Start, motions: Sequence[tuple[Array, A
 def _swept(problem: Problem, start: Start, where: Array, rates: Sequence[Array], motions: list) -> list:
     """`motions`; in the lanes of `where`, those of the bodies whose joints add `rates` to the start."""
 
-    def step(group, parent, joints, x):
-        zero = jnp.zeros((3, len(group), x.shape[-1]), x.dtype)
-        moved = (zero, zero) if parent is None else from_parent(joints.E, joints.r, *parent["a"])
-        return {"a": plus(moved, joint_motion(group.kind)(joints.par, joints.q, x))}, None
-
     def anew():
         groups = problem.groups
-        fields, _ = down(groups[::-1], step, problem.joints[::-1], rates[::-1])
-        moved = each(groups, lambda g, own: own["a"], fields)
+        moved = each(groups, lambda g, own: own["a"], {"a": accelerations_of(problem, rates)})
         moved = advance(moved, _at_start(problem, start, where.shape[-1]), 1)
         return jax.tree.map(lambda x, y: jnp.where(where, x, y), moved, motions)
 
@@ -102,53 +94,64 @@ def _at_start(problem: Problem, start: Start, lanes: int) -> list[tuple[Array, A
 
 
 def iterate(
-    problem: Problem, factor: Factor, mu: Array, start: Start, lam: list[Array] | None, stop: Stop
-) -> tuple[list[Array], list, Array]:
-    """Joint accelerations and body accelerations by group, and the number of damped solves per lane."""
+    system: System, start: Start, lam: list[Array] | None, stop: Stop, soft: bool = False
+) -> tuple[list[Array], list, list[Array], Array]:
+    """Joint accelerations and body accelerations by group, multipliers by bundle, and the number of damped solves per
+    lane. The solution of a `soft` system is that of the damped one itself, with r2 = a* − γ − J a − R λ."""
+    problem = system.problem
     bundles, rows, groups = problem.bundles, problem.evaluated, problem.groups
     lanes = max([x.shape[-1] for x in (problem.q, start.tau, *start.rows, *(lam or []))])
     dtype = problem.q.dtype
-    far = farthest(problem, mu)
     tau = split_v(problem.model.topology, widen(start.tau, lanes), groups)
     armature = [j.armature for j in problem.joints]
     none = [None] * len(bundles)
     wanted = largest_of(start.rows) if bundles else 0
+    moving = bool(bundles) and stop.accelerated and stop.max_steps > 1
+    far = farthest(problem, system.weights) if moving else None
 
-    def residual(motions):
+    def residual(motions, lam):
+        if not bundles:
+            return []
         field = Field()
         each(groups, lambda g, own, a: field.add(g.nodes, a), {}, motions)
         image = [widen(x, lanes) for x in rw.times(bundles, rows, field)]
-        return [b - x for b, x in zip(start.rows, image, strict=True)]
+        left = [b - x for b, x in zip(start.rows, image, strict=True)]
+        return [x - y / w for x, y, w in zip(left, lam, system.weights, strict=True)] if soft else left
 
-    def correct(s: _State) -> _State:
-        rates, motions, lam, _ = s.at
+    def left_over(at):
+        """r1 as forces on joints and bodies."""
+        rates, motions, lam, _ = at
         field = Field()
         each(groups, lambda g, own, x: field.add(g.nodes, x), {}, body_forces(problem, start, motions))
-        for slot, (n, f) in rw.transposed(bundles, rows, [x + mu * r for x, r in zip(lam, s.r2, strict=True)]):
-            field.add(slot, (-n, -f))
-        joint = [t - i * x for t, i, x in zip(tau, armature, rates, strict=True)]
-        change, accelerations = factor.solve(joint, field)
-        moved = each(groups, lambda g, own: own["a"], {"a": accelerations})
+        return [t - i * x for t, i, x in zip(tau, armature, rates, strict=True)], field, lam if bundles else None
+
+    def nothing():
+        field = Field()
+        each(groups, lambda g, own: field.add(g.nodes, (jnp.zeros((3, len(g), 1), dtype),) * 2), {})
+        return [jnp.zeros_like(t) for t in tau], field, None
+
+    def correct(s: _State, refined: bool = True) -> _State:
+        forces = left_over(s.at) if refined else nothing()
+        change, accelerations, found, image = system.solve(*forces, s.r2 if bundles else None)
+        change, found = [widen(x, lanes) for x in change], [widen(x, lanes) for x in found]
+        moved = each(groups, lambda g, own: tuple(widen(x, lanes) for x in own["a"]), {"a": accelerations})
         step = largest_of(change)
-        direction, image, ahead, stuck, useful = (change, moved, [], one), [], 1, False, False
-        if bundles:
-            image = rw.times(bundles, rows, accelerations)
-            direction = (change, moved, [mu * (r - x) for r, x in zip(s.r2, image, strict=True)], one)
-            if not stop.unrolled:
-                slow = (s.steps > 1) & (step > 0.1 * s.last)
-                sizes = step, jnp.maximum(s.peak, wanted)
-                direction, image, ahead, useful = conjugate(
-                    slow, direction, image, s.direction, s.image, s.r2, far, sizes
-                )
-                stuck = slow & (step > 0.5 * s.last) & ~useful
+        direction, ahead, stuck, useful = (change, moved, found, one), 1, False, False
+        image = [widen(x, lanes) for x in image]
+        if moving:
+            slow = (s.steps > 1) & (step > 0.1 * s.last)
+            sizes = step, jnp.maximum(s.peak, wanted)
+            direction, image, ahead, useful = conjugate(slow, direction, image, s.direction, s.image, s.r2, far, sizes)
+            stuck = slow & (step > 0.5 * s.last) & ~useful
         at = advance(s.at, direction, ahead)
-        if stop.unrolled or stop.max_steps == 1:
-            return s._replace(at=at, r2=residual(at[1]) if bundles else [], steps=s.steps + 1)
+        if not stop.accelerated and stop.tol == 0 or stop.unrolled or stop.max_steps == 1:
+            return s._replace(at=at, r2=residual(at[1], at[2]), steps=s.steps + 1)
         size = largest_of(at[0])
         peak = jnp.maximum(s.peak, size)
-        drifted = s.active & (size < 0.2 * peak)
-        at = (at[0], _swept(problem, start, drifted, *at[:2]), *at[2:])
-        peak = jnp.where(drifted, size, peak)
+        if moving:
+            drifted = s.active & (size < 0.2 * peak)
+            at = (at[0], _swept(problem, start, drifted, *at[:2]), *at[2:])
+            peak = jnp.where(drifted, size, peak)
         made = step * ahead
         scale = jnp.maximum(s.scale, made)
         # error left after this step, from the rate at which steps shrink; a longer one breaks the series
@@ -162,8 +165,9 @@ def iterate(
         longer = jnp.broadcast_to(useful, step.shape)
         if stop.tol == 0:  # a fixed number of steps was asked for
             active = s.active
-        r2 = residual(at[1]) if bundles else []
-        new = _State(at, direction, image, r2, peak, step, longer, scale, active, grown, crept, s.steps + 1)
+        new = _State(
+            at, direction, image, residual(at[1], at[2]), peak, step, longer, scale, active, grown, crept, s.steps + 1
+        )
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)
 
     rates = [jnp.zeros((g.kind.nv, len(g), lanes), dtype) for g in groups]
@@ -175,7 +179,7 @@ def iterate(
         at=at,
         direction=jax.tree.map(jnp.zeros_like, at),
         image=jax.tree.map(jnp.zeros_like, lam),
-        r2=residual(motions) if bundles else [],
+        r2=residual(motions, lam),
         peak=zero,
         last=jnp.full(lanes, jnp.inf, dtype),
         longer=jnp.zeros(lanes, bool),
@@ -185,13 +189,19 @@ def iterate(
         crept=count,
         steps=count,
     )
-    state = loop(lambda s: s.active, correct, state, stop)
+    if stop.refined:
+        state = loop(lambda s: s.active, correct, state, stop)
+    else:
+        state = correct(state)
+        if stop.max_steps > 1:
+            rest = stop._replace(max_steps=stop.max_steps - 1)
+            state = loop(lambda s: s.active, lambda s: correct(s, False), state, rest)
     at = state.at
-    if bundles and not stop.unrolled and stop.max_steps >= PATIENCE:
+    if moving and stop.max_steps >= PATIENCE:
         # what is left is the same step again and again, along rows that are as good as redundant but want what the
         # others do not: none of them shall have been made
         at = advance(at, state.direction, jnp.where(state.crept >= PATIENCE - 1, -at[3], 0))
-    return *at[:2], state.steps
+    return *at[:3], state.steps
 
 
 def joined(problem: Problem, rates: list[Array], lam: list[Array]) -> tuple[Array, Array]:

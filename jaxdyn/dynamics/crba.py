@@ -17,7 +17,7 @@ from ..model.joints import JointParameters
 from ..model.links import Link
 from ..model.model import Model
 from ..spatial.small import eye, skew
-from ..tree.elimination import shifted, times, to_parent, turned
+from ..tree.columns import shifted, times, to_parent, turned
 from ..tree.field import Field, select
 from ..tree.plan import levels
 from ..tree.ride import dense, ride
@@ -64,8 +64,12 @@ def carry(model: Model, constants: list[Link], coordinates, fields, boarding):
 
 def mass_matrix(model: Model, q):
     """M with armature: (nv, nv, lanes)."""
+    return mass_matrix_of(model, *sweep(model, q))
+
+
+def mass_matrix_of(model: Model, fields, constants: list[Link], coordinates):
+    """The same from a sweep that has been made."""
     topology = model.topology
-    fields, constants, coordinates = sweep(model, q)
     groups = levels(topology)[::-1]
     own = Field()
     each(groups, lambda g, _, link: own.add(g.nodes, rigid(link.mass, link.first, link.second)), {}, constants[::-1])
@@ -86,9 +90,9 @@ def mass_matrix(model: Model, q):
         boarding.append((group.nodes * group.kind.nv, force))
         rows += [(topology.v_starts[b] + c,) for c in range(group.kind.nv) for b in group.nodes]
     visits = carry(model, constants, coordinates, fields, boarding)
-    lower = dense(visits, rows, topology.v_starts, (topology.nv, topology.nv), q.dtype)
+    lower = dense(visits, rows, topology.v_starts, (topology.nv, topology.nv), coordinates[0].dtype)
     body = jnp.asarray(topology.velocity_bodies)
     # a column's own joint is visited with both orders of its columns; elsewhere only once
     same = (body[:, None] == body[None])[..., None]
-    armature = jnp.eye(topology.nv, dtype=q.dtype)[..., None] * model.joints.armature
+    armature = jnp.eye(topology.nv, dtype=lower.dtype)[..., None] * model.joints.armature
     return jnp.where(same, lower, lower + jnp.swapaxes(lower, 0, 1)) + armature

@@ -19,7 +19,7 @@ from ..kinematics.forward import sweep
 from ..model.links import along, inertia_times, join_v, node_axis, split_q
 from ..model.model import Model
 from ..spatial.small import cross
-from ..tree.elimination import to_parent
+from ..tree.columns import to_parent
 from ..tree.field import Field, select
 from ..tree.plan import levels
 from ..tree.sweep import each, up

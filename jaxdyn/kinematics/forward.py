@@ -23,7 +23,7 @@ from ..engine.kernel import kernel
 from ..model.links import Link, combine, links, split_q, split_v
 from ..model.model import Model
 from ..spatial.small import cross, mm, mtv, mv
-from ..tree.elimination import from_parent
+from ..tree.columns import from_parent
 from ..tree.field import Field
 from ..tree.plan import levels
 from ..tree.sweep import down

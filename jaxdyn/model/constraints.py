@@ -67,12 +67,14 @@ class Rows(NamedTuple):
 @dataclasses.dataclass(frozen=True)
 class Layout:
     """The static part of a constraint. `bodies` are the moving bodies it acts on, without repetition;
-    `attachments` are (body, frame or None) pairs whose placements `evaluate` receives."""
+    `attachments` are (body, frame or None) pairs whose placements `evaluate` receives. `relative` rows do not change
+    when everything moves as one."""
 
     signature: Any
     rows: int
     bodies: tuple[int, ...]
     attachments: tuple[tuple[int, int | None], ...] = ()
+    relative: bool = False
 
 
 class Baumgarte(eqx.Module):

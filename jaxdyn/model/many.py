@@ -60,7 +60,8 @@ class Coupling(Constraint):
             (bodies.index(b), None if (p := topology.parents[b]) == WORLD else bodies.index(p), topology.kinds[b])
             for b in moved
         )
-        return Layout((type(self), pattern), 1, bodies, tuple((b, None) for b in moved))
+        relative = all(topology.parents[b] != WORLD for b in moved)
+        return Layout((type(self), pattern), 1, bodies, tuple((b, None) for b in moved), relative)
 
     def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
         K: list = [None] * len(layout.bodies)

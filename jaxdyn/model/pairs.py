@@ -68,7 +68,7 @@ class FrameConstraint(Constraint):
             where = "the world" if a[0] == WORLD else f"body {topology.body_names[a[0]]!r}"
             raise ValueError(f"both sides ({self.body_a!r}, {self.body_b!r}) are fixed in {where}.")
         bodies = tuple(x for x, _ in (a, b) if x != WORLD)
-        return Layout((type(self), a[0] == WORLD, b[0] == WORLD), self.rows, bodies, (a, b))
+        return Layout((type(self), a[0] == WORLD, b[0] == WORLD), self.rows, bodies, (a, b), WORLD not in (a[0], b[0]))
 
     def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
         _, ground_a, ground_b = layout.signature

@@ -9,8 +9,8 @@ from jaxtyping import ArrayLike
 from ..constrained.auto import Auto
 from ..constrained.base import Solver
 from ..constrained.forward_dynamics import Solution, forward_dynamics
-from ..constrained.implicit import SaddleSolve, saddle
-from ..engine.lanes import call, laned
+from ..constrained.impulse import least, rates
+from ..engine.lanes import laned
 from ..kinematics.assemble import residual
 from ..kinematics.manifold import integrate
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
@@ -36,21 +36,14 @@ def projected(model: Model, state: State, constraints, solver: Solver) -> State:
     """The state with loops closed and velocities along them, by the least motion in the metric of M."""
     if not constraints:
         return state
-    if isinstance(solver, Auto):
-        solver = solver.pick(model.topology, constraints)
-    matrix = lambda q: jax.tree.structure((model, constraints, q))  # noqa: E731
     zero = jnp.zeros_like(state.v)
-
-    def least(q, r2):
-        core = lambda _: SaddleSolve(solver, matrix(q))  # noqa: E731
-        return call(core, model, constraints, q, zero, r2)[0]
+    nearest = lambda q, r2: least(model, constraints, q, zero, r2, solver)[0]  # noqa: E731
 
     def closer(q, _):
-        return integrate(model, q, least(q, -laned(residual)(model, constraints, q))), None
+        return integrate(model, q, nearest(q, -laned(residual)(model, constraints, q))), None
 
     q, _ = jax.lax.scan(closer, state.q, length=CORRECTIONS)
-    rates = laned(saddle)(model, constraints, q, state.v, jnp.zeros_like(laned(residual)(model, constraints, q)))[1]
-    return State(q, state.v + least(q, -rates))
+    return State(q, state.v + nearest(q, -rates(model, constraints, q, state.v)))
 
 
 def advance(

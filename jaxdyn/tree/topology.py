@@ -75,6 +75,11 @@ class Topology:
             depth.append(0 if p == WORLD else depth[p] + 1)
         return tuple(depth)
 
+    def common_ancestor(self, bodies: Sequence[int]) -> int:
+        """The last body that all of them descend from, or are; the world where there is none."""
+        shared = set.intersection(*[set(self.ancestors(b)) for b in bodies])
+        return max(shared, default=WORLD, key=lambda b: self.depths[b])
+
     @cached_property
     def velocity_bodies(self) -> tuple[int, ...]:
         """The body moved by each velocity."""

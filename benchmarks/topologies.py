@@ -1,0 +1,162 @@
+"""Synthetic robots from a seed, for benchmarks and tests: chains, trees, ladders, cycles, chains of loops, random loops.
+
+Each function returns a model whose constraints hold at `model.neutral()`.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+
+import jaxdyn as jd
+
+LENGTH = 0.4
+
+
+def _turn(rng, most=0.5):
+    """A rotation by a random vector of at most that many radians in each coordinate."""
+    half = rng.uniform(-most, most, 3) / 2
+    angle = np.linalg.norm(half)
+    return np.concatenate([[np.cos(angle)], np.sinc(angle / np.pi) * half])
+
+
+class Robot:
+    """A spec that grows, and where its bodies are at neutral."""
+
+    def __init__(self, name: str, seed: int):
+        self.spec, self.rng, self.at = (
+            jd.ModelSpec(name),
+            np.random.default_rng(seed),
+            {"world": jd.Transform.identity()},
+        )
+
+    def body(self, name: str, parent: str, joint=None, tip: bool = True) -> str:
+        """A bar on a revolute joint about a random axis, at the tip of its parent or at its origin."""
+        mass = self.rng.uniform(0.8, 1.5)
+        sway = mass * LENGTH**2 / 12
+        inertia = jd.Inertia(mass, (0, 0, LENGTH / 2), np.diag([sway, sway, mass * 0.05**2 / 6]))
+        offset = (0, 0, LENGTH) if tip and parent != "world" else (0, 0, 0)
+        placement = jd.Transform.from_quaternion(_turn(self.rng), offset)
+        joint = jd.Revolute(axis=self.rng.normal(size=3)) if joint is None else joint
+        self.spec.add_body(name, parent, joint, placement=placement, inertia=inertia)
+        self.at[name] = self.at[parent] @ placement
+        return name
+
+    def chain(self, parent: str, n: int, tag: str, tip: bool = True) -> list[str]:
+        names = []
+        for k in range(n):
+            parent = self.body(f"{tag}_{k}", parent, tip=tip or k > 0)
+            names.append(parent)
+        return names
+
+    def tie(self, kind, a: str, b: str = "world", point=(0, 0, LENGTH), name: str | None = None) -> None:
+        """A constraint that holds at neutral, at a point of a."""
+        here = jd.Transform(np.eye(3), point)
+        there = self.at[b].inverse() @ self.at[a] @ here
+        self.spec.add_constraint(kind(a, b, placement_a=here, placement_b=there, name=name))
+
+    def build(self) -> jd.Model:
+        return self.spec.build()
+
+
+def chain(n: int, seed: int = 0) -> jd.Model:
+    """`n` revolute joints, the tip welded to the ground (popov_vereshchagin, Fig. 4a)."""
+    robot = Robot(f"chain_{n}", seed)
+    links = robot.chain("world", n, "link")
+    robot.tie(jd.Weld, links[-1])
+    return robot.build()
+
+
+def tree(n: int, seed: int = 0) -> jd.Model:
+    """A floating base with limbs of ten links, `n` in all, each welded to the ground."""
+    robot = Robot(f"tree_{n}", seed)
+    robot.body("base", "world", jd.Free())
+    for k in range(n // 10):
+        links = robot.chain("base", 10, f"limb{k}")
+        robot.tie(jd.Weld, links[-1])
+    return robot.build()
+
+
+def ladder(rungs: int, seed: int = 0) -> jd.Model:
+    """A fixed stem of three links a rung; every rung has seven and ends welded to the ground
+    (popov_vereshchagin, Fig. 4b)."""
+    robot, stem = Robot(f"ladder_{rungs}", seed), "world"
+    for k in range(rungs):
+        stem = robot.chain(stem, 3, f"stem{k}")[-1]
+        robot.tie(jd.Weld, robot.chain(stem, 7, f"rung{k}")[-1])
+    return robot.build()
+
+
+def cycle(n: int, seed: int = 0) -> jd.Model:
+    """One loop of `n` links that starts and ends at a floating base (lcaba_proxbbo, Fig. 6)."""
+    return loop_chain(1, n, seed, f"cycle_{n}")
+
+
+def loop_chain(loops: int, links: int = 7, seed: int = 0, name: str | None = None) -> jd.Model:
+    """Loops of `links` links from a floating base; the next starts at the middle of the last
+    (lcaba_proxbbo, Fig. 7)."""
+    robot = Robot(name or f"loop_chain_{loops}x{links}", seed)
+    base = robot.body("base", "world", jd.Free())
+    for k in range(loops):
+        names = robot.chain(base, links, f"loop{k}", tip=False)
+        robot.tie(jd.Weld, names[-1], base)
+        base = names[links // 2]
+    return robot.build()
+
+
+def nested_loops(loops: int, seed: int = 0) -> jd.Model:
+    """A chain whose k-th link from the end is tied to the k-th from the start: all loops share the middle, the worst case
+    for eliminations in the order of the tree (lcaba_proxbbo, Fig. 8)."""
+    robot = Robot(f"nested_{loops}", seed)
+    robot.body("base", "world", jd.Free())
+    links = robot.chain("base", 6 * loops, "link")
+    for k in range(loops):
+        robot.tie(jd.Point, links[-1 - k], links[k])
+    return robot.build()
+
+
+def branching_loops(branches: int, seed: int = 0) -> jd.Model:
+    """A floating base with branches of eight links, each with a loop of its own and its tip on one common body
+    (lcaba_proxbbo, Fig. 9)."""
+    robot = Robot(f"branching_{branches}", seed)
+    robot.body("base", "world", jd.Free())
+    robot.body("object", "world", jd.Free())
+    for k in range(branches):
+        links = robot.chain("base", 8, f"branch{k}")
+        robot.tie(jd.Point, links[5], links[1])
+        robot.tie(jd.Point, links[-1], "object")
+    return robot.build()
+
+
+def random_loops(n: int, loops: int, seed: int, near: bool = False) -> jd.Model:
+    """A random tree of `n` links from a floating base, with point constraints between random pairs of links; with
+    `near`, between links at most six apart in the tree."""
+    robot = Robot(f"random_{'near_' if near else ''}{n}_{loops}_{seed}", seed)
+    names, up = [robot.body("base", "world", jd.Free())], {"base": "world"}
+    for k in range(n):
+        recent = names[-3:] if robot.rng.random() < 0.7 else names
+        parent = recent[robot.rng.integers(len(recent))]
+        names.append(robot.body(f"link{k}", parent))
+        up[names[-1]] = parent
+
+    def path(x):
+        out = []
+        while x != "world":
+            out.append(x)
+            x = up[x]
+        return out
+
+    made = 0
+    while made < loops:
+        a, b = (names[k] for k in robot.rng.choice(len(names), 2, replace=False))
+        apart = len(set(path(a)) ^ set(path(b)))
+        if 4 <= apart and (not near or apart <= 6):
+            robot.tie(jd.Point, a, b)
+            made += 1
+    return robot.build()
+
+
+def states(model: jd.Model, n: int, seed: int = 0) -> tuple:
+    """(q, v, tau), all (n, ...): at neutral with random velocities and forces; loops are closed, and what solvers cost
+    does not depend on where."""
+    rng = np.random.default_rng(seed)
+    q = jnp.broadcast_to(model.neutral(), (n, model.nq))
+    return q, jnp.asarray(rng.normal(size=(n, model.nv))), jnp.asarray(rng.normal(size=(n, model.nv)))

@@ -1,0 +1,79 @@
+"""`impulse`: the jump of the velocity when constraints begin to hold, or are hit."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike
+
+from ..engine.lanes import call, laned
+from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype, rows_of
+from ..model.constraints import Constraint
+from ..model.model import Model
+from ..model.state import State
+from .auto import Auto
+from .base import Solver
+from .implicit import SaddleSolve, saddle
+
+
+class Jump(eqx.Module):
+    """**Fields:** `velocity` (nv,), after the jump; `impulses` (m,) of the constraints (N s or N m s), the minimum-norm
+    ones."""
+
+    velocity: Array
+    impulses: Array
+
+
+def least(model: Model, constraints: Sequence[Constraint], q, p, r2, solver: Solver) -> tuple[Array, Array]:
+    """(x, y) with M x − Jᵀ y = p and J x = r2, differentiable in everything."""
+    if isinstance(solver, Auto):
+        solver = solver.pick(model.topology, constraints)
+    core = lambda _: SaddleSolve(solver, jax.tree.structure((model, constraints, q)))  # noqa: E731
+    x, y = call(core, model, constraints, q, p, r2)
+    return x, y
+
+
+def rates(model: Model, constraints: Sequence[Constraint], q, v) -> Array:
+    """J v (m,)."""
+    return laned(saddle)(model, constraints, q, v, jnp.zeros(rows_of(model, constraints), v.dtype))[1]
+
+
+def impulse(
+    model: Model,
+    state: State,
+    momentum: ArrayLike | None = None,
+    *,
+    constraints: Sequence[Constraint] | None = None,
+    restitution: ArrayLike = 0.0,
+    solver: Solver = Auto(),  # noqa: B008 - static
+) -> Jump:
+    """The velocity v⁺ just after an impact: M (v⁺ − v) = p + Jᵀ Λ with J v⁺ = −e J v.
+
+    With e = 0 it is the velocity nearest to v, in the metric of M, that the constraints allow.
+
+    **Arguments:**
+
+    - `momentum`: p (nv,), generalised impulses from outside (N s or N m s); None is zero.
+    - `constraints`: None for the model's own, else a tuple. `solver`: any that takes them.
+    - `restitution`: e, one for all rows or (m,).
+
+    **Returns** a `Jump`. Dependent rows give the least-squares jump, with a solver that takes them.
+
+    **Raises** `TypeError` and `ValueError` as `forward_dynamics`.
+    """
+    name = "impulse"
+    model = check_model(name, model)
+    state = check_state(name, model, state)
+    constraints = check_constraints(name, model, constraints)
+    p = check_vector(name, "momentum", jnp.zeros(model.nv) if momentum is None else momentum, (model.nv,))
+    m = rows_of(model, constraints)
+    e = jnp.asarray(restitution)
+    e = check_vector(name, "restitution", jnp.broadcast_to(e, (m,)) if e.shape == () else e, (m,))
+    if not isinstance(solver, Solver):
+        raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `LCABA()`.")
+    solver.check(f"`{name}`", model.topology, constraints)
+    model, constraints, q, v, p, e = common_dtype(model, constraints, state.q, state.v, p, e)
+    r2 = -(1 + e) * rates(model, constraints, q, v) if constraints else jnp.zeros(0, v.dtype)
+    dv, lam = least(model, constraints, q, p, r2, solver)
+    return Jump(v + dv, lam)

@@ -1,0 +1,151 @@
+"""What solvers share that correct accelerations with a damped factor: how often, from where, and what they return."""
+
+import abc
+from typing import ClassVar
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.lanes import widen
+from ..kinematics import rows as rw
+from .base import Solver
+from .damped import System, automatic_weight, uniform
+from .iteration import Stop
+from .multipliers import multipliers as multipliers_of
+from .problem import Problem
+from .proximal import iterate, joined
+
+
+def _tolerance(problem: Problem, tol: float | None) -> float:
+    if tol is not None:
+        return tol
+    return 1e-12 if problem.q.dtype == jnp.float64 else 1e-6
+
+
+def _check_positive_integer(solver, name: str) -> None:
+    value = getattr(solver, name)
+    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+        raise ValueError(f"`{type(solver).__name__}`: `{name}` = {value!r} is not a positive integer.")
+
+
+class Proximal(Solver):
+    """Proximal (augmented Lagrangian) iterations to the exact solution, redundant rows or not.
+
+    **Arguments:**
+
+    - `mu`: penalty weight, in kg for linear rows; 1/mu is the compliance. None: chosen from the precision and
+      the size of the inertia.
+    - `tol`: relative error of the accelerations at which a lane stops. None: 1e-12 in double, 1e-6 in single
+      precision; 0.0 makes exactly `max_steps` solves.
+    - `max_steps`: most damped solves. 1 is the solution of the damped problem itself.
+    - `refine`: False makes the steps of the papers alone: without the residual of the dynamics, longer steps and the
+      projection of the multipliers, so that the iterates of different solvers can be compared.
+    """
+
+    mu: float | None = eqx.field(static=True, default=None)
+    tol: float | None = eqx.field(static=True, default=None)
+    max_steps: int = eqx.field(static=True, default=100)
+    refine: bool = eqx.field(static=True, default=True)
+    _unrolled: bool = eqx.field(static=True, default=False)
+
+    def __check_init__(self):
+        name = type(self).__name__
+        if self.mu is not None and not self.mu > 0:
+            raise ValueError(f"`{name}`: `mu` = {self.mu!r} is not a positive number.")
+        if self.tol is not None and not self.tol >= 0:
+            raise ValueError(f"`{name}`: `tol` = {self.tol!r} is negative.")
+        _check_positive_integer(self, "max_steps")
+
+    def unrolled(self):
+        return type(self)(self.mu, self.tol, min(self.max_steps, 30), self.refine, True)
+
+    @abc.abstractmethod
+    def system(self, problem: Problem, weights: list[Array]) -> System:
+        """The damped system, factorised."""
+
+    def solve(self, problem: Problem, start, warm, multipliers: bool):
+        dtype = problem.q.dtype
+        mu = automatic_weight(problem) if self.mu is None else jnp.full((1,), self.mu, dtype)
+        system = self.system(problem, uniform(problem, mu))
+        stop = Stop(_tolerance(problem, self.tol), self.max_steps, self._unrolled, not self.refine, self.refine)
+        rates, motions, lam, steps = iterate(system, start, warm, stop)
+        if problem.bundles and self.refine and self.max_steps > 1:
+            if multipliers:
+                enough = Stop(_tolerance(problem, self.tol or None), max(self.max_steps, 30), self._unrolled)
+                lam, rates = multipliers_of(system, start, rates, motions, enough)
+            else:
+                lam = [jnp.zeros_like(widen(b, 1)) for b in start.rows]
+        return *joined(problem, rates, lam), steps
+
+
+class Direct(Solver):
+    """One factorisation without damping, for rows that are linearly independent: dependent ones end in `result`.
+
+    **Arguments:** `max_steps`, the number of solves: 1, and one more for every refinement by the residual.
+    """
+
+    max_steps: int = eqx.field(static=True, default=2)
+
+    #: dependent rows leave no number
+    hard: ClassVar[bool] = True
+
+    def __check_init__(self):
+        _check_positive_integer(self, "max_steps")
+
+    @abc.abstractmethod
+    def system(self, problem: Problem, weights: list[Array]) -> System:
+        """The system, factorised; the weights only set scales."""
+
+    def solve(self, problem: Problem, start, warm, multipliers: bool):
+        system = self.system(problem, uniform(problem, automatic_weight(problem)))
+        stop = Stop(0.0, self.max_steps, plain=True)
+        rates, _, lam, steps = iterate(system, start, warm, stop)
+        return *joined(problem, rates, lam), steps
+
+
+class Soft(Solver):
+    """The soft Gauss principle (popov_vereshchagin, Eq. 50): least ½|q̈ − q̈_free|² in the metric of M plus
+    ½ Σ w (J q̈ + γ − a*)². Rows are not fulfilled but pulled at; λ = w (a* − γ − J q̈).
+
+    **Arguments:**
+
+    - `weights`: w, in kg for linear rows: one for all, or a tuple with one for every row. None: chosen from the
+      precision and the size of the inertia.
+    - `max_steps`, the number of solves: 1, and one more for every refinement by the residual.
+    """
+
+    weights: float | tuple[float, ...] | None = eqx.field(static=True, default=None)
+    max_steps: int = eqx.field(static=True, default=2)
+
+    #: its rows are not those of the constraints
+    soft: ClassVar[bool] = True
+
+    def __check_init__(self):
+        given = self.weights if isinstance(self.weights, tuple) else (1.0 if self.weights is None else self.weights,)
+        if not all(isinstance(w, int | float) and w > 0 for w in given):
+            raise ValueError(f"`{type(self).__name__}`: `weights` = {self.weights!r} are not positive numbers.")
+        _check_positive_integer(self, "max_steps")
+
+    def check(self, call, topology, constraints):
+        rows = sum(c.layout(topology).rows for c in constraints)
+        if isinstance(self.weights, tuple) and len(self.weights) != rows:
+            raise ValueError(
+                f"{call}: `{type(self).__name__}` has {len(self.weights)} `weights` for {rows} rows of constraints. "
+                "Give one number for all, or one for every row."
+            )
+
+    @abc.abstractmethod
+    def system(self, problem: Problem, weights: list[Array]) -> System:
+        """The damped system, factorised."""
+
+    def solve(self, problem: Problem, start, warm, multipliers: bool):
+        dtype = problem.q.dtype
+        if isinstance(self.weights, tuple):
+            weights = rw.unflatten(problem.bundles, jnp.asarray(self.weights, dtype)[:, None]) if self.weights else []
+        else:
+            one = automatic_weight(problem) if self.weights is None else jnp.full((1,), self.weights, dtype)
+            weights = uniform(problem, one)
+        system = self.system(problem, weights)
+        rates, _, lam, steps = iterate(system, start, None, Stop(0.0, self.max_steps, plain=True), soft=True)
+        return *joined(problem, rates, lam), steps

@@ -1,0 +1,155 @@
+"""Damped systems in joint coordinates: sparse factors of [M Jᵀ; J −R] and of M + Jᵀ μ J; see `jaxdyn.tree.fronts`."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..dynamics.crba import mass_matrix_of
+from ..dynamics.jacobians import jacobian_of
+from ..dynamics.rnea import forces_up
+from ..engine.lanes import widen
+from ..kinematics import rows as rw
+from ..model.links import join_v, split_v
+from ..tree.fronts import Front, Pattern, SparseFactor, factorise_sparse, fronts
+from ..tree.plan import elimination
+from ..tree.topology import Topology
+from .damped import System, push, weighed
+from .problem import Problem, accelerations_of
+
+
+class JointSpace(System):
+    """A factor in joint coordinates; `rows` tells whether those of the constraints are among its variables."""
+
+    problem: Problem
+    factor: "SparseFactor | _Permuted"
+    weights: list[Array]
+    rows: bool = eqx.field(static=True)
+
+    def solve(self, tau, force, lam, r2):
+        problem, topology = self.problem, self.problem.model.topology
+        bundles, evaluated = problem.bundles, problem.evaluated
+        push(problem, force, lam if self.rows else weighed(self.weights, lam, r2))
+        links, coordinates = problem.links[::-1], [j.q for j in problem.joints[::-1]]
+        b = join_v(topology, tau, problem.groups) - forces_up(problem.model, problem.fields, links, coordinates, force)
+        if self.rows and bundles:
+            m = sum(b.layout.rows * len(b.members) for b in bundles)
+            right = jnp.zeros((m, 1), b.dtype) if r2 is None else rw.flatten(bundles, r2)
+            lanes = max(b.shape[-1], right.shape[-1])
+            b = jnp.concatenate([widen(b, lanes), widen(right, lanes)])
+        found = self.factor.solve(b)
+        x = split_v(topology, found[: topology.nv], problem.groups)
+        accelerations = accelerations_of(problem, x)
+        image = rw.times(bundles, evaluated, accelerations)
+        if self.rows:
+            y = [-v for v in rw.unflatten(bundles, found[topology.nv :])] if bundles else []
+        else:
+            left = [-i for i in image] if r2 is None else [r - i for r, i in zip(r2, image, strict=True)]
+            y = [w * e for w, e in zip(self.weights, left, strict=True)]
+        return x, accelerations, y, image
+
+
+def supports(topology: Topology, bundles: Sequence[rw.Bundle]) -> dict[int, tuple[tuple[int, ...], tuple[int, ...]]]:
+    """By first row: a constraint's rows, and the bodies whose joints move them."""
+    out = {}
+    for bundle in bundles:
+        for start, bodies in zip(bundle.starts, zip(*bundle.slots, strict=True), strict=True):
+            below = [set(topology.ancestors(b)) for b in bodies]
+            moving = set.union(*below)
+            if bundle.layout.relative and len(bodies) > 1:
+                moving -= set.intersection(*below)
+            out[start] = tuple(range(start, start + bundle.layout.rows)), tuple(sorted(moving))
+    return dict(sorted(out.items()))
+
+
+def _mass_edges(topology: Topology) -> set[tuple[int, int]]:
+    return {(b, a) for b in range(topology.nb) for a in topology.ancestors(b) if a != b}
+
+
+def saddle_fronts(topology: Topology, bundles: Sequence[rw.Bundle]) -> tuple[tuple[Front, ...], tuple[int, ...]]:
+    """Fronts of [M Jᵀ; J −R], and the rows in the order of its variables: bodies leaves first, then the rows, together
+    where they act on one tree."""
+    of_root: dict[frozenset, list] = {}
+    for rows, bodies in supports(topology, bundles).values():
+        roots = frozenset(topology.ancestors(b)[-1] for b in bodies)
+        joined = [k for k in of_root if k & roots]
+        parts = [x for k in joined for x in of_root.pop(k)]
+        of_root[roots.union(*joined)] = [*parts, (rows, bodies)]
+    blocks = list(of_root.values())
+    sizes = [k.nv for k in topology.kinds] + [sum(len(rows) for rows, _ in block) for block in blocks]
+    edges = _mass_edges(topology)
+    edges |= {(b, topology.nb + k) for k, block in enumerate(blocks) for _, bodies in block for b in bodies}
+    leaves_first = [b for g in elimination(topology, frozenset()) for b in g.nodes]
+    order = (*leaves_first, *range(topology.nb, len(sizes)))
+    return fronts(tuple(sizes), order, frozenset(edges)), tuple(
+        r for block in blocks for rows, _ in block for r in rows
+    )
+
+
+def _matrices(problem: Problem) -> tuple[Array, Array | None]:
+    geometry = (problem.fields, problem.links[::-1], [j.q for j in problem.joints[::-1]])
+    M = mass_matrix_of(problem.model, *geometry)
+    if not problem.bundles:
+        return M, None
+    return M, jacobian_of(problem.model, problem.constraints, problem.q, problem.evaluated, *geometry)
+
+
+def saddle_factor(problem: Problem, weights: list[Array], hard: bool = False) -> JointSpace:
+    """U D Uᵀ of [M Jᵀ; J −1/μ] (proximal_ltl, section IV); `hard` leaves 1/μ out."""
+    topology = problem.model.topology
+    order, rows = saddle_fronts(topology, problem.bundles)
+    M, J = _matrices(problem)
+    parts = [M.reshape(-1, M.shape[-1])]
+    compliance = None
+    if J is not None:
+        at = np.asarray(rows)
+        parts.append(J[at].reshape(-1, J.shape[-1]))
+        shaped = zip(problem.bundles, weights, strict=True)
+        full = [jnp.broadcast_to(1 / w, (b.layout.rows, len(b.members), w.shape[-1])) for b, w in shaped]
+        compliance = None if hard else rw.flatten(problem.bundles, full)[at]
+    lanes = max(x.shape[-1] for x in parts)
+    flat = jnp.concatenate([*(widen(x, lanes) for x in parts), jnp.zeros((1, lanes), M.dtype)])
+    factor = factorise_sparse(order, flat, Pattern(topology.nv, len(rows)), compliance)
+    return JointSpace(
+        problem, _Permuted(factor, (*range(topology.nv), *(topology.nv + r for r in rows))), weights, True
+    )
+
+
+class _Permuted(eqx.Module):
+    """A factor whose variables are those of the caller in another order."""
+
+    factor: SparseFactor
+    order: tuple[int, ...] = eqx.field(static=True)
+
+    def solve(self, b: Array) -> Array:
+        there = np.asarray(self.order)
+        return self.factor.solve(b[there])[np.argsort(there)]
+
+
+def penalised_factor(problem: Problem, weights: list[Array]) -> JointSpace:
+    """L D Lᵀ of M + Jᵀ μ J (lcaba_proxbbo, Eq. 15): the joints that move one constraint are all coupled."""
+    topology, bundles = problem.model.topology, problem.bundles
+    M, J = _matrices(problem)
+    flat, edges = M.reshape(-1, M.shape[-1]), _mass_edges(topology)
+    velocities = lambda bodies: [v for b in bodies for v in range(topology.v_starts[b], topology.v_starts[b + 1])]  # noqa: E731
+    acting = supports(topology, bundles)
+    if J is not None:
+        shaped = zip(bundles, weights, strict=True)
+        full = [jnp.broadcast_to(w, (b.layout.rows, len(b.members), w.shape[-1])) for b, w in shaped]
+        weight = rw.flatten(bundles, full)
+        lanes = max(x.shape[-1] for x in (flat, J, weight))
+        flat = widen(flat, lanes)
+        for rows, bodies in acting.values():
+            v = np.asarray(velocities(bodies))
+            block = sum(weight[r][None, None] * J[r, v][:, None] * J[r, v][None] for r in rows)
+            flat = flat.at[(v[:, None] * topology.nv + v[None]).ravel()].add(
+                widen(block.reshape(-1, block.shape[-1]), lanes)
+            )
+            edges |= {(a, b) for a in bodies for b in bodies if a < b}
+    flat = jnp.concatenate([flat, jnp.zeros((1, flat.shape[-1]), flat.dtype)])
+    cliques = frozenset(bodies for _, bodies in acting.values())
+    leaves_first = tuple(b for g in elimination(topology, cliques) for b in g.nodes)
+    order = fronts(tuple(k.nv for k in topology.kinds), leaves_first, frozenset(edges))
+    return JointSpace(problem, factorise_sparse(order, flat, Pattern(topology.nv, 0), None), weights, False)

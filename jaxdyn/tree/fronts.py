@@ -1,0 +1,219 @@
+"""Sparse L D Lᵀ of symmetric quasi-definite matrices, front by front: the elimination in joint coordinates.
+
+Variables come in blocks (a joint's velocities, a constraint's rows). Eliminating a block fills in among the blocks
+that it is coupled with (its front); what it leaves is carried to the first of them, so that the sweeps of
+`jaxdyn.tree.sweep` run over the tree of eliminations. For a mass matrix, leaves first, that is the kinematic tree,
+fronts are the ancestors, nothing fills in, and the factor is Featherstone's LᵀL (Rigid Body Dynamics Algorithms,
+section 6.5); with the rows of constraints last it is the U D Uᵀ of proximal_ltl (section IV), whose last blocks
+factorise the damped Delassus matrix. Any symmetric positive definite matrix with the sparsity of a tree will do
+(section IV-F).
+"""
+
+import dataclasses
+import functools
+from collections import defaultdict
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..engine.kernel import kernel
+from ..engine.lanes import widen
+from ..spatial.small import summed
+from .field import Field
+from .multipliers import stack
+from .sweep import down, up
+from .topology import WORLD
+
+
+@dataclasses.dataclass(frozen=True)
+class Front:
+    """Blocks of one size with fronts of one size. Per block: its variables and those of its front; `places` says where
+    the front's variables are among those of the parent and its front, which are `size` many."""
+
+    nodes: tuple[int, ...]
+    parents: tuple[int, ...]
+    own: tuple[tuple[int, ...], ...]
+    front: tuple[tuple[int, ...], ...]
+    places: tuple[int, ...]
+    size: int
+
+    @property
+    def root(self) -> bool:
+        return self.parents[0] == WORLD
+
+    def __len__(self) -> int:
+        return len(self.nodes)
+
+
+@functools.lru_cache(maxsize=256)
+def fronts(sizes: tuple[int, ...], order: tuple[int, ...], edges: frozenset[tuple[int, int]]) -> tuple[Front, ...]:
+    """Blocks of `sizes`, eliminated in `order`, coupled by `edges`, grouped by signature: children before parents."""
+    when = {b: k for k, b in enumerate(order)}
+    coupled: dict[int, set[int]] = {b: set() for b in order}
+    for a, b in edges:
+        first, second = (a, b) if when[a] < when[b] else (b, a)
+        coupled[first].add(second)
+    parent: dict[int, int] = {}
+    for b in order:
+        parent[b] = min(coupled[b], key=when.__getitem__, default=WORLD)
+        if coupled[b]:
+            coupled[parent[b]] |= coupled[b] - {parent[b]}
+    starts = np.cumsum((0, *sizes))
+    variables = lambda b: tuple(range(starts[b], starts[b + 1]))  # noqa: E731
+    front = {b: tuple(v for x in sorted(coupled[b], key=when.__getitem__) for v in variables(x)) for b in order}
+    depth: dict[int, int] = {}
+    groups: dict[tuple, list[int]] = defaultdict(list)
+    for b in reversed(order):
+        p = parent[b]
+        depth[b] = 0 if p == WORLD else depth[p] + 1
+        around = () if p == WORLD else variables(p) + front[p]
+        places = tuple(around.index(v) for v in front[b])
+        groups[-depth[b], sizes[b], places, len(around)].append(b)
+    out = []
+    for (_, _, places, size), nodes in sorted(groups.items(), key=lambda x: x[0][0]):
+        nodes = tuple(sorted(nodes))
+        parents = tuple(parent[b] for b in nodes)
+        own, others = tuple(map(variables, nodes)), tuple(front[b] for b in nodes)
+        out.append(Front(nodes, parents, own, others, places, size))
+    return tuple(out)
+
+
+@dataclasses.dataclass(frozen=True)
+class Pattern:
+    """Where the entries of a matrix lie among the rows of a flat array: `width` velocities, then rows of constraints.
+
+    The flat array holds M (width, width), J (rows, width) and a zero, one after the other. The diagonal of the
+    rows is −R, which comes separately.
+    """
+
+    width: int
+    rows: int
+
+    def __call__(self, i: int, j: int) -> int:
+        i, j = max(i, j), min(i, j)
+        return self.width * i + j if j < self.width else self.width * (self.width + self.rows)
+
+
+@kernel
+def _schur(A):
+    """1 / A_00, l = A_s0 / A_00 and what is left."""
+    return _eliminated(A, 1 / A[0, 0])
+
+
+@kernel
+def _damped(A, R):
+    """The same for a row, whose pivot −L − R cannot come nearer to zero than −R."""
+    return _eliminated(A, 1 / (jnp.minimum(A[0, 0], 0) - R))
+
+
+@kernel
+def _hard(A, first):
+    """The same without R; NaN where rounding is all that is left of the pivot: the rows are dependent."""
+    kept = -A[0, 0] > 64 * jnp.finfo(A.dtype).eps * -first
+    return _eliminated(A, 1 / jnp.where(kept, A[0, 0], jnp.nan))
+
+
+def _eliminated(A, Dinv):
+    l = A[1:, 0] * Dinv
+    return Dinv, l, A[1:, 1:] - l[:, None] * A[0, 1:][None]
+
+
+@kernel
+def _forward(left, l):
+    return left[1:] - l * left[:1]
+
+
+@kernel
+def _backward(y, l, x):
+    return y - summed(l[s] * x[s] for s in range(l.shape[0]))
+
+
+def _take(flat: Array, index) -> Array:
+    """Rows of (entries, lanes), by an array of places."""
+    return jnp.take(flat, np.asarray(index, np.int32), axis=0, mode="clip")
+
+
+def _embedded(x: Array, front: Front, axes: tuple[int, ...]) -> Array:
+    """Of the front to of the parent and its front: zeros in between."""
+    if front.places == tuple(range(front.size)):
+        return x
+    place = np.full(front.size, len(front.places))
+    place[list(front.places)] = np.arange(len(front.places))
+    for axis in axes:
+        shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+        x = jnp.take(jnp.concatenate([x, jnp.zeros(shape, x.dtype)], axis), place, axis=axis, mode="clip")
+    return x
+
+
+class SparseFactor(eqx.Module):
+    """A factorised matrix. `columns` holds, per front and variable, 1 / D and the rest of the column over D."""
+
+    order: tuple[Front, ...] = eqx.field(static=True)
+    columns: list[list[tuple[Array, Array]]]
+
+    def solve(self, b: Array) -> Array:
+        """x with A x = b, both (n, lanes)."""
+
+        def up_step(front, own, columns):
+            left = _take(b, np.transpose(front.own))
+            if front.front[0]:
+                left = jnp.concatenate([left, jnp.zeros((len(front.front[0]), *left.shape[1:]), left.dtype)])
+            carried = own["b"]
+            left = left if carried is None else left + carried
+            out = []
+            for Dinv, l in columns:
+                out.append(left[0] * Dinv)
+                left = _forward(left, l)
+            return ({} if front.root else {"b": _embedded(left, front, (0,))}), out
+
+        scaled = up(self.order, up_step, {"b": Field()}, self.columns)
+
+        def down_step(front, parent, scaled, columns):
+            x = [] if parent is None else [parent["x"][p] for p in front.places]
+            for c in reversed(range(len(columns))):
+                x.insert(0, _backward(scaled[c], columns[c][1], stack(x)) if x else scaled[c])
+            x = stack(x)
+            return {"x": x}, x[: len(columns)]
+
+        _, found = down(self.order[::-1], down_step, scaled[::-1], self.columns[::-1])
+        place, position = {}, 0
+        for front, x in zip(self.order[::-1], found, strict=True):
+            for k in range(x.shape[0]):
+                for own in front.own:
+                    place[own[k]] = position
+                    position += 1
+        lanes = max(x.shape[-1] for x in found)
+        flat = jnp.concatenate([widen(x, lanes).reshape(-1, lanes) for x in found])
+        return _take(flat, [place[v] for v in range(position)])
+
+
+def factorise_sparse(order: Sequence[Front], flat: Array, pattern: Pattern, compliance: Array | None) -> SparseFactor:
+    """The factor of the matrix whose entries are those of `flat` (entries, lanes) at `pattern`; `compliance` holds R of
+    the rows (rows, lanes), None for zero."""
+
+    def step(front, own):
+        k, d = len(front.own[0]), len(front.front[0])
+        every = [a + b for a, b in zip(front.own, front.front, strict=True)]
+        A = _take(flat, [[[pattern(v[i], v[j]) for v in every] for j in range(k + d)] for i in range(k)])
+        if d:
+            beside = jnp.concatenate([jnp.swapaxes(A[:, k:], 0, 1), jnp.zeros((d, d, *A.shape[2:]), A.dtype)], 1)
+            A = jnp.concatenate([A, beside])
+        carried = own["A"]
+        A = A if carried is None else A + carried
+        out = []
+        first = [A[c, c] for c in range(k)]
+        for c in range(k):
+            rows = [v[c] - pattern.width for v in front.own]
+            if rows[0] < 0:
+                Dinv, l, A = _schur(A)
+            elif compliance is None:
+                Dinv, l, A = _hard(A, first[c])
+            else:
+                Dinv, l, A = _damped(A, _take(compliance, rows))
+            out.append((Dinv, l))
+        return ({} if front.root else {"A": _embedded(A, front, (0, 1))}), out
+
+    return SparseFactor(tuple(order), up(order, step, {"A": Field()}))

@@ -1,0 +1,208 @@
+"""The elimination of riding rows' multipliers, one row at a time; see `jaxdyn.tree.elimination`."""
+
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.kernel import kernel
+from ..spatial.small import summed
+from . import columns as co
+from .field import Field
+from .plan import Multipliers
+from .topology import WORLD
+
+
+def by_slot(blocks, slots: int, nodes: int):
+    """Columns (slots * nodes) to two axes (slots, nodes)."""
+    return tuple(slots_of(b, slots, nodes) for b in blocks)
+
+
+def slots_of(x: Array, slots: int, nodes: int) -> Array:
+    return x.reshape(*x.shape[:-2], slots, nodes, x.shape[-1])
+
+
+def flat(blocks):
+    return tuple(flat_rows(b) for b in blocks)
+
+
+def flat_rows(x: Array) -> Array:
+    """Axes (slots, nodes) to columns."""
+    return x.reshape(*x.shape[:-3], x.shape[-3] * x.shape[-2], x.shape[-1])
+
+
+def total(terms: Iterable[Array]) -> Array:
+    return summed(terms)
+
+
+def stack(parts: Sequence[Array], axis: int = 0) -> Array:
+    """Side by side, as wide as the widest: some have a single lane."""
+    shape = jnp.broadcast_shapes(*[x.shape for x in parts])
+    return jnp.stack([jnp.broadcast_to(x, shape) for x in parts], axis)
+
+
+def rows_on(K: Field, rows: Sequence[Sequence[int]], nodes: Sequence[int]):
+    """(moment, force) of the rows of every slot on its node: (3, slots, nodes, lanes)."""
+    found = K.get([(r, b) for slot in rows for r, b in zip(slot, nodes, strict=True)])
+    if found is None:
+        return None
+    return by_slot(found, len(rows), len(nodes))
+
+
+def _pairs(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
+    """Names of the blocks of L, slot by slot; both orders of a pair are kept."""
+    return [p for a in first for b in second for p in zip(a, b, strict=True)]
+
+
+def couple(L: Field, rows: Sequence[Sequence[int]], more: Array) -> None:
+    """L += `more` (slots, slots, nodes, lanes)."""
+    names = _pairs(rows, rows)
+    more = more.reshape(-1, more.shape[-1])
+    if len(set(names)) < len(names):  # a row that rides on two of the nodes
+        L.add(names, more)
+        return
+    before = L.get(names)
+    L.replace(names, more if before is None else before + more)
+
+
+class Eliminated(NamedTuple):
+    """What rows leave behind for the solves: 1 / L_rr (rows, nodes, lanes), K of the node and of its neighbours, (3,
+    rows, nodes, lanes) each, and the columns l below the diagonal, by row."""
+
+    Linv: Array
+    K: tuple[Array, Array] | None
+    around: list[tuple[Array, Array] | None]
+    below: list[Array]
+
+
+@kernel
+def _hard(L, first):
+    """1 / L_00, l = L_s0 / L_00, and what is left of L; NaN where rounding is all that is left of the pivot: the rows
+    are dependent."""
+    pivot = jnp.where(L[0, 0] > 64 * jnp.finfo(L.dtype).eps * first, L[0, 0], jnp.nan)
+    return _schur(L, 1 / pivot)
+
+
+@kernel
+def _damped(L, R):
+    """The same with R added to the pivot, which it therefore cannot fall below."""
+    return _schur(L, 1 / (jnp.maximum(L[0, 0], 0) + R))
+
+
+def _schur(L, inverse):
+    below = L[1:, 0] * inverse
+    return inverse, below, L[1:, 1:] - below[:, None] * L[0, 1:][None]
+
+
+@kernel
+def _less(below, K):
+    """K_s − l_s K_0 of the rows after the first."""
+    return tuple(x[:, 1:] - below[None] * x[:, :1] for x in K)
+
+
+def eliminate(group: Multipliers, own: Field, ties: Field, K: Field, L: Field, compliance: Field | None) -> Eliminated:
+    """`compliance` holds R by row; None is zero."""
+    rows, k = (*group.rows, *group.others), len(group)
+    names = _pairs(rows, rows)
+    left = L.get(names).reshape(len(rows), len(rows), k, -1)
+    slots = [group.nodes] if group.nodes[0] != WORLD else []
+    slots += group.neighbours
+    on = [rows_on(K, rows, slot) for slot in slots]
+    inverse, below = [], []
+    e = len(group.rows)
+    taken: list[list[Any]] = [[] for _ in slots]
+    first = [left[a, a] for a in range(e)]
+    R = None if compliance is None else slots_of(compliance.get([r for slot in group.rows for r in slot]), e, k)
+    for a in range(e):
+        one, l, left = _hard(left, first[a]) if R is None else _damped(left, R[a])
+        inverse.append(one)
+        below.append(l)
+        for s, x in enumerate(on):
+            if x is not None:
+                taken[s].append(tuple(y[:, 0] for y in x))
+                on[s] = _less(l, x)
+    weights = stack(inverse)
+    stacked = [tuple(stack(x, 1) for x in zip(*t, strict=True)) if t else None for t in taken]
+    for s, slot in enumerate(slots):
+        if stacked[s] is None:
+            continue
+        own.add(slot, co.inertia_of_rows(weights, *stacked[s]))
+        for t in range(s + 1, len(slots)):
+            if stacked[t] is not None:
+                pairs = list(zip(slot, slots[t], strict=True))
+                ties.add(pairs, co.tie_of_rows(weights, *stacked[s], *stacked[t]))
+        if group.others:
+            K.replace([(r, b) for o in group.others for r, b in zip(o, slot, strict=True)], flat(on[s]))
+    if group.others:
+        L.replace(_pairs(group.others, group.others), left.reshape(-1, left.shape[-1]))
+    here = bool(slots) and group.nodes[0] != WORLD
+    return Eliminated(weights, stacked[0] if here else None, stacked[1:] if here else stacked, below)
+
+
+@kernel
+def _push(l, b):
+    """b_s − l_s b_0 of the rows after the first."""
+    return b[1:] - l * b[:1]
+
+
+@kernel
+def _forces(w, n, f):
+    """−Σ_r K_rᵀ w_r."""
+    return tuple(-summed(x[:, r] * w[r] for r in range(w.shape[0])) for x in (n, f))
+
+
+def forwards(group: Multipliers, parts: Eliminated, force: Field, rows: Field) -> Array:
+    """The rows' right sides times 1 / L, (rows, nodes, lanes); what they exert goes to bodies and other rows."""
+    names = [r for slot in (*group.rows, *group.others) for r in slot]
+    left = slots_of(rows.get(names), len(group.rows) + len(group.others), len(group))
+    own = []
+    for l in parts.below:
+        own.append(left[0])
+        left = _push(l, left)
+    w = stack(own) * parts.Linv
+    for slot, K in zip(_bodies(group, parts), _acting(parts), strict=True):
+        if K is not None:
+            force.add(slot, _forces(w, *K))
+    if group.others:
+        rows.replace([r for slot in group.others for r in slot], flat_rows(left))
+    return w
+
+
+def _bodies(group: Multipliers, parts: Eliminated) -> list:
+    return [group.nodes, *group.neighbours] if parts.K is not None else list(group.neighbours)
+
+
+def _acting(parts: Eliminated) -> list:
+    return [parts.K, *parts.around] if parts.K is not None else parts.around
+
+
+@kernel
+def _rates(n, f, w, l):
+    """K a by row."""
+    at = lambda x, y: summed(x[k] * y[k][None] for k in range(3))  # noqa: E731
+    return at(n, w) + at(f, l)
+
+
+@kernel
+def _substituted(value, l, later):
+    return value - summed(l[s] * later[s] for s in range(l.shape[0]))
+
+
+def backwards(group: Multipliers, parts: Eliminated, w: Array, accelerations: Field, found: Field) -> None:
+    """ν_r = (K_r a − b_r − Σ_s L_rs ν_s) / L_rr, last row first."""
+    value = -w
+    for slot, K in zip(_bodies(group, parts), _acting(parts), strict=True):
+        if K is not None:
+            value = value + _rates(*K, *accelerations.get(slot)) * parts.Linv
+    later = []
+    if group.others:
+        names = [r for slot in group.others for r in slot]
+        others = slots_of(found.get(names), len(group.others), len(group))
+        later = list(others)
+    for a in reversed(range(len(group.rows))):
+        x = value[a]
+        if later:
+            x = _substituted(x, parts.below[a], stack(later))
+        later.insert(0, x)
+    found.add([r for slot in group.rows for r in slot], flat_rows(stack(later[: len(group.rows)])))

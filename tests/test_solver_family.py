@@ -1,0 +1,262 @@
+"""What the solvers of the papers share and where they differ: iterates, soft rows, refusals, rows that a body carries,
+derivatives, single precision and impulses."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import oracle
+import pytest
+from catalogue import CATALOGUE
+from compiled import close, solve, states, succeeded, wrenches
+from solvers import SOLVERS, names
+
+import jaxdyn as jd
+from jaxdyn.constrained.prox_bbo import riders_of
+from jaxdyn.kinematics.rows import bundles_of
+from jaxdyn.tree.plan import Group, Multipliers
+
+PROXIMAL = names(lambda row: row.iterates)
+SOFT = names(lambda row: row.soft)
+GROUNDED = names(lambda row: row.constraints and not row.loops)
+
+
+def soft_gauss(model, q, v, tau, weights, external):
+    """Least ½|q̈ − q̈_free|²_M + ½ Σ w (J q̈ + γ − a*)², in dense algebra, and its multipliers."""
+    free = oracle.forward_dynamics(model, q, v, tau, constraints=(), external=external).acceleration
+    M, J = oracle.mass_matrix(model, q), oracle.constraint_jacobian(model, q)
+    wanted = oracle.constraint_target(model, q, v) - oracle.constraint_bias(model, q, v)
+    root = np.linalg.cholesky(M)
+    system = np.concatenate([root.T, np.sqrt(weights)[:, None] * J])
+    right = np.concatenate([root.T @ free, np.sqrt(weights) * wanted])
+    a = np.linalg.lstsq(system, right, rcond=None)[0]
+    return a, weights * (wanted - J @ a)
+
+
+@pytest.mark.parametrize("name", SOFT)
+@pytest.mark.parametrize("robot", ["slider_crank", "same_pair"])
+def test_soft_rows_minimise_gauss(name, robot):
+    """One weight for all rows, and one for every row."""
+    if CATALOGUE[robot].loops and not SOLVERS[name].loops:
+        pytest.skip("refused, see test_loops_are_refused")
+    model = CATALOGUE[robot].build()
+    q, v, tau = states(robot)
+    m = oracle.constraint_jacobian(model, q[0]).shape[0]
+    each = tuple(float(w) for w in 10.0 ** np.random.default_rng(1).uniform(0, 4, m))
+    for weights in (50.0, each):
+        solution = solve(type(SOLVERS[name].solver)(weights=weights), model, q, v, tau, wrenches(robot))
+        assert succeeded(solution.result).all()
+        for k in range(len(q)):
+            given = np.broadcast_to(weights, (m,)).astype(float)
+            a, lam = soft_gauss(model, q[k], v[k], tau[k], given, wrenches(robot)[k])
+            close(solution.acceleration[k], a, 1e-10)
+            close(solution.multipliers[k], lam, 1e-10)
+
+
+def test_soft_rows_are_no_contradiction():
+    """They are violated by intention: the result is a success, and the residual tells by how much."""
+    got = solve(jd.LTLSoft(weights=1.0), CATALOGUE["same_pair"].build(), *states("same_pair"))
+    assert succeeded(got.result).all() and (np.asarray(got.stats.residual_constraint) > 1e-3).all()
+
+
+@pytest.mark.parametrize("name", PROXIMAL)
+def test_iterates_agree_step_by_step(name):
+    """Without refinement every solver makes the steps of lcaba_proxbbo, Eqs. 7 and 13; the first is the soft Gauss
+    principle."""
+    robot, mu = "slider_crank", 30.0
+    model = CATALOGUE[robot].build()
+    q, v, tau = states(robot)
+    M = [oracle.mass_matrix(model, x) for x in q]
+    J = [oracle.constraint_jacobian(model, x) for x in q]
+    lam = [np.zeros(len(j)) for j in J]
+    for steps in range(1, 4):
+        solver = type(SOLVERS[name].solver)(mu=mu, tol=0.0, max_steps=steps, refine=False)
+        got = solve(solver, model, q, v, tau)
+        for k in range(len(q)):
+            force = tau[k] - oracle.bias_forces(model, q[k], v[k]) + oracle.passive_forces(model, q[k], v[k])
+            wanted = oracle.constraint_target(model, q[k], v[k]) - oracle.constraint_bias(model, q[k], v[k])
+            right = force + J[k].T @ (lam[k] + mu * wanted)
+            a = np.linalg.solve(M[k] + mu * J[k].T @ J[k], right)
+            lam[k] = lam[k] + mu * (wanted - J[k] @ a)
+            close(got.acceleration[k], a, 1e-9)
+            close(got.multipliers[k], lam[k], 1e-9)
+            if steps == 1:
+                close(a, soft_gauss(model, q[k], v[k], tau[k], np.full(len(J[k]), mu), None)[0], 1e-9)
+
+
+@pytest.mark.parametrize("name", GROUNDED)
+def test_loops_are_refused(name):
+    model = CATALOGUE["four_bar_point"].build()
+    q, v, tau = (x[0] for x in states("four_bar_point"))
+    text = rf"`{name}` cannot close kinematic loops: constraint '\w+' joins bodies '\w+' and '\w+'. Use `LCABA\(\)`"
+    with pytest.raises(ValueError, match=text):
+        jd.forward_dynamics(model, jd.State(q, v), tau, solver=SOLVERS[name].solver)
+    with pytest.raises(ValueError, match=r"`impulse`.*cannot close kinematic loops"):
+        jd.impulse(model, jd.State(q, v), solver=SOLVERS[name].solver)
+
+
+@pytest.mark.parametrize("name", names(lambda row: row.constraints and not row.redundant))
+def test_dependent_rows_are_told(name):
+    """By solvers that need independent ones; a lane of NaN is told apart from them."""
+    model = CATALOGUE["duplicated"].build()
+    q, v, tau = (x.copy() for x in states("duplicated"))
+    tau[1, 0] = np.nan
+    got = solve(SOLVERS[name].solver, model, q, v, tau)
+    told = [str(r) for r in np.where(got.result == jd.Result.dependent_rows, "dependent", "other")]
+    assert told == ["dependent", "other", "dependent", "dependent"]
+    assert np.asarray(got.result == jd.Result.not_finite).tolist() == [False, True, False, False]
+
+
+def carried(robot):
+    """Rows that ride at each body in PVEarly: when it is eliminated, and what it hands to its parent."""
+    model = CATALOGUE[robot].build()
+    order = jd.PVEarly().order(model.topology, bundles_of(model.topology, model.constraints))
+    return {model.body_names[b]: (len(g.rows), g.left) for g in order for b in g.nodes}
+
+
+def test_early_elimination_takes_a_row_with_every_freedom():
+    """The rows that each body carries shrink by the freedoms of its joint; six are the most that any takes up."""
+    at = carried("tip_weld")
+    assert [at[f"s{k}"] for k in range(7)] == [(0, 0), (1, 0), (2, 1), (3, 2), (4, 3), (5, 4), (6, 5)]
+    at = carried("overheld")
+    assert at == {
+        "trunk": (5, 0),
+        "left_thigh": (5, 2),
+        "left_shin": (9, 5),
+        "right_thigh": (0, 0),
+        "right_shin": (0, 0),
+    }
+
+
+def test_multipliers_go_at_the_common_ancestor():
+    """ProxBBO: each constraint is eliminated once, right before the last body that it acts on, or beyond the roots."""
+    model = CATALOGUE["crossing_loops"].build()
+    topology = model.topology
+    bundles = bundles_of(topology, model.constraints)
+    order = jd.ProxBBO().order(topology, bundles)
+    gone = [
+        (r, node)
+        for g in order
+        if isinstance(g, Multipliers)
+        for slot in g.rows
+        for r, node in zip(slot, g.nodes, strict=True)
+    ]
+    assert sorted(r for r, _ in gone) == list(range(5))
+    roots = {r: rider.root for rider in riders_of(topology, bundles) for r in rider.rows}
+    assert dict(gone) == roots and set(roots.values()) == {0, 1, 3}
+    when = {b: k for k, g in enumerate(order) if isinstance(g, Group) for b in g.nodes}
+    for k, group in enumerate(order):
+        if isinstance(group, Multipliers):
+            assert all(when[b] > k for b in group.nodes)
+
+
+@functools.cache
+def along(name, robot):
+    """A derivative forwards, and the same number backwards: of accelerations and multipliers, in everything."""
+    model = CATALOGUE[robot].build()
+    q, v, tau = (jnp.asarray(x[0]) for x in states(robot))
+    rng = np.random.default_rng(4)
+    moved = rng.normal(size=model.nv) * 0.1
+
+    def f(s, mass, tau):
+        m = model.replace({"bodies.mass": mass})
+        # rows stay on the manifold to first order where the velocity does
+        found = jd.forward_dynamics(m, jd.State(q, v), tau + s * moved, solver=SOLVERS[name].solver)
+        return found.acceleration, found.multipliers
+
+    at = (jnp.zeros(()), model.bodies.mass, tau)
+    direction = (jnp.ones(()), jnp.asarray(rng.normal(size=model.nb) * 0.1), jnp.asarray(rng.normal(size=model.nv)))
+
+    @jax.jit
+    def both():
+        out, forwards = jax.jvp(f, at, direction)
+        weights = jax.tree.map(lambda x: jnp.cos(jnp.arange(x.size, dtype=x.dtype)), out)
+        gradient = jax.vjp(f, *at)[1](weights)
+        return forwards, sum(jnp.vdot(w, x) for w, x in zip(weights, forwards, strict=True)), gradient
+
+    forwards, total, gradient = both()
+    back = sum(np.vdot(g, d) for g, d in zip(gradient, direction, strict=True))
+    return forwards, total, back
+
+
+@pytest.mark.parametrize("name", names(lambda row: row.constraints and not row.soft and row.solver != jd.LCABA()))
+def test_derivatives_do_not_depend_on_the_solver(name):
+    """Those of LCABA, which are tested against differences; backwards as forwards."""
+    robot = "tip_plane"
+    forwards, total, back = along(name, robot)
+    for got, wanted in zip(forwards, along("LCABA", robot)[0], strict=True):
+        close(got, wanted, 1e-8)
+    close(back, total, 1e-10)
+
+
+@pytest.mark.parametrize("name", SOFT)
+def test_derivatives_of_soft_rows(name):
+    """Against central differences of the soft solution."""
+    robot, solver = "tip_plane", type(SOLVERS[name].solver)(weights=100.0)
+    model = CATALOGUE[robot].build()
+    q, v, tau = (jnp.asarray(x[0]) for x in states(robot))
+    rng = np.random.default_rng(5)
+    dq, dv, dtau = (jnp.asarray(rng.normal(size=model.nv)) for _ in range(3))
+
+    def f(s):
+        moved = jd.State(jd.integrate(model, q, dq, s), v + s * dv)
+        found = jd.forward_dynamics(model, moved, tau + s * dtau, solver=solver)
+        return jnp.concatenate([found.acceleration, found.multipliers])
+
+    f = jax.jit(f)
+    slope = jax.jit(lambda: jax.jvp(f, (0.0,), (1.0,))[1])()
+    h = 1e-4
+    wanted = (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h)
+    close(slope, wanted, 1e-7)
+
+
+@pytest.mark.parametrize("name", names(lambda row: row.constraints and not row.soft))
+def test_single_precision(name):
+    row = SOLVERS[name]
+    robot = "standing" if not row.redundant else "overheld"
+    cast = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
+    model = jax.tree.map(cast, CATALOGUE[robot].build())
+    given = [cast(x) for x in states(robot)]
+    got = solve(row.solver, model, *given)
+    assert got.acceleration.dtype == jnp.float32 and succeeded(got.result).all()
+    model = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), model)
+    for k, (q, v, tau) in enumerate(zip(*[np.asarray(x, float) for x in given], strict=True)):
+        free = oracle.forward_dynamics(model, q, v, tau, constraints=()).acceleration
+        wanted = oracle.forward_dynamics(model, q, v, tau).acceleration
+        close(got.acceleration[k], wanted, row.single, max(1.0, np.abs(free).max()))
+
+
+@pytest.mark.parametrize("name", names(lambda row: row.constraints and not row.soft))
+def test_impulses(name):
+    """The jump of the velocity satisfies the rows and is the least in the metric of M."""
+    robot = "tip_plane"
+    model = CATALOGUE[robot].build()
+    q, v, p = (x[0] for x in states(robot))
+    v = v + np.random.default_rng(6).normal(size=model.nv)
+    M, J = oracle.mass_matrix(model, q), oracle.constraint_jacobian(model, q)
+    hit = jax.jit(lambda q, v, p: jd.impulse(model, jd.State(q, v), p, restitution=0.3, solver=SOLVERS[name].solver))
+    got = hit(q, v, p)
+    close(J @ np.asarray(got.velocity), -0.3 * J @ v, 1e-10)
+    close(M @ (np.asarray(got.velocity) - v), p + J.T @ np.asarray(got.impulses), 1e-10)
+
+
+@pytest.mark.parametrize(
+    ("make", "text"),
+    [
+        (lambda: jd.PV(max_steps=0), "`PV`: `max_steps` = 0 is not a positive integer"),
+        (lambda: jd.PVSoft(weights=-1.0), "`PVSoft`: `weights` = -1.0 are not positive"),
+        (lambda: jd.LTLSoft(weights=(1.0, 0.0)), "`LTLSoft`: `weights`"),
+        (lambda: jd.ProxBBO(mu=0.0), "`ProxBBO`: `mu` = 0.0 is not a positive number"),
+        (lambda: jd.ProxLTL(tol=-1.0), "`ProxLTL`: `tol` = -1.0 is negative"),
+    ],
+)
+def test_bad_options(make, text):
+    with pytest.raises(ValueError, match=text):
+        make()
+
+
+def test_as_many_weights_as_rows():
+    model, (q, v, tau) = CATALOGUE["standing"].build(), [x[0] for x in states("standing")]
+    with pytest.raises(ValueError, match="`LTLSoft` has 2 `weights` for 7 rows"):
+        jd.forward_dynamics(model, jd.State(q, v), tau, solver=jd.LTLSoft((1.0, 2.0)))
