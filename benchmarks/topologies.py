@@ -1,4 +1,4 @@
-"""Synthetic robots from a seed, for benchmarks and tests: chains, trees, ladders, cycles, chains of loops, random loops.
+"""Synthetic robots from a seed, for benchmarks and tests: chains, trees, ladders, cycles, chains of loops, random ones.
 
 Each function returns a model whose constraints hold at `model.neutral()`.
 """
@@ -103,7 +103,7 @@ def loop_chain(loops: int, links: int = 7, seed: int = 0, name: str | None = Non
 
 
 def nested_loops(loops: int, seed: int = 0) -> jd.Model:
-    """A chain whose k-th link from the end is tied to the k-th from the start: all loops share the middle, the worst case
+    """A chain whose k-th link from the end is tied to the k-th from the start: all loops share the middle, the worst
     for eliminations in the order of the tree (lcaba_proxbbo, Fig. 8)."""
     robot = Robot(f"nested_{loops}", seed)
     robot.body("base", "world", jd.Free())

@@ -8,12 +8,22 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 
+#: the settings that halve the time to compile, which is what most tests do; commands and the demo run as users run them
+FLAGS = "--xla_cpu_use_fusion_emitters=false"
+before = os.environ.get("XLA_FLAGS")
+os.environ["XLA_FLAGS"] = f"{before or ''} {FLAGS}"
+
 import jax  # noqa: E402 - after the environment that it reads
 import pytest  # noqa: E402
 
-jax.config.update("jax_enable_x64", True)
-# halves the time to compile, which is what most tests do; commands and the demo run as users run them
 jax.config.update("jax_disable_most_optimizations", True)
+jax.devices()  # reads the flags
+if before is None:
+    del os.environ["XLA_FLAGS"]
+else:
+    os.environ["XLA_FLAGS"] = before
+
+jax.config.update("jax_enable_x64", True)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 

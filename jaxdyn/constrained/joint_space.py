@@ -14,7 +14,7 @@ from ..engine.lanes import widen
 from ..kinematics import rows as rw
 from ..model.links import join_v, split_v
 from ..tree.fronts import Front, Pattern, SparseFactor, factorise_sparse, fronts
-from ..tree.plan import elimination
+from ..tree.plan import bodies_of, elimination
 from ..tree.topology import Topology
 from .damped import System, push, weighed
 from .problem import Problem, accelerations_of
@@ -64,10 +64,6 @@ def supports(topology: Topology, bundles: Sequence[rw.Bundle]) -> dict[int, tupl
     return dict(sorted(out.items()))
 
 
-def _mass_edges(topology: Topology) -> set[tuple[int, int]]:
-    return {(b, a) for b in range(topology.nb) for a in topology.ancestors(b) if a != b}
-
-
 def saddle_fronts(topology: Topology, bundles: Sequence[rw.Bundle]) -> tuple[tuple[Front, ...], tuple[int, ...]]:
     """Fronts of [M Jᵀ; J −R], and the rows in the order of its variables: bodies leaves first, then the rows, together
     where they act on one tree."""
@@ -79,10 +75,9 @@ def saddle_fronts(topology: Topology, bundles: Sequence[rw.Bundle]) -> tuple[tup
         of_root[roots.union(*joined)] = [*parts, (rows, bodies)]
     blocks = list(of_root.values())
     sizes = [k.nv for k in topology.kinds] + [sum(len(rows) for rows, _ in block) for block in blocks]
-    edges = _mass_edges(topology)
+    edges = set(topology.related())
     edges |= {(b, topology.nb + k) for k, block in enumerate(blocks) for _, bodies in block for b in bodies}
-    leaves_first = [b for g in elimination(topology, frozenset()) for b in g.nodes]
-    order = (*leaves_first, *range(topology.nb, len(sizes)))
+    order = (*bodies_of(elimination(topology, frozenset())), *range(topology.nb, len(sizes)))
     return fronts(tuple(sizes), order, frozenset(edges)), tuple(
         r for block in blocks for rows, _ in block for r in rows
     )
@@ -132,7 +127,7 @@ def penalised_factor(problem: Problem, weights: list[Array]) -> JointSpace:
     """L D Lᵀ of M + Jᵀ μ J (lcaba_proxbbo, Eq. 15): the joints that move one constraint are all coupled."""
     topology, bundles = problem.model.topology, problem.bundles
     M, J = _matrices(problem)
-    flat, edges = M.reshape(-1, M.shape[-1]), _mass_edges(topology)
+    flat, edges = M.reshape(-1, M.shape[-1]), set(topology.related())
     velocities = lambda bodies: [v for b in bodies for v in range(topology.v_starts[b], topology.v_starts[b + 1])]  # noqa: E731
     acting = supports(topology, bundles)
     if J is not None:
@@ -150,6 +145,6 @@ def penalised_factor(problem: Problem, weights: list[Array]) -> JointSpace:
             edges |= {(a, b) for a in bodies for b in bodies if a < b}
     flat = jnp.concatenate([flat, jnp.zeros((1, flat.shape[-1]), flat.dtype)])
     cliques = frozenset(bodies for _, bodies in acting.values())
-    leaves_first = tuple(b for g in elimination(topology, cliques) for b in g.nodes)
+    leaves_first = bodies_of(elimination(topology, cliques))
     order = fronts(tuple(k.nv for k in topology.kinds), leaves_first, frozenset(edges))
     return JointSpace(problem, factorise_sparse(order, flat, Pattern(topology.nv, 0), None), weights, False)

@@ -6,6 +6,7 @@ Everything here is a pure, cached function of hashable things, evaluated while t
 import dataclasses
 import functools
 from collections import defaultdict
+from collections.abc import Iterable
 from typing import Any
 
 from .topology import WORLD, Topology
@@ -98,6 +99,11 @@ def elimination(
     if not riders and not any(len(c) > 1 for c in cliques):
         return levels(topology)[::-1]
     return _Elimination(topology, cliques, riders).run()
+
+
+def bodies_of(order: Iterable[Group | Multipliers]) -> tuple[int, ...]:
+    """The bodies alone, one after the other."""
+    return tuple(b for group in order if isinstance(group, Group) for b in group.nodes)
 
 
 class _Elimination:

@@ -93,6 +93,10 @@ class Topology:
             body = self.parents[body]
         return tuple(out)
 
+    def related(self) -> list[tuple[int, int]]:
+        """All (body, ancestor)."""
+        return [(b, a) for b in range(self.nb) for a in self.ancestors(b)[1:]]
+
     def anywhere_below(self, marked: Sequence[bool]) -> list[bool]:
         """Per body, whether it or a body below it is marked."""
         out = list(marked)
