@@ -65,22 +65,14 @@ def supports(topology: Topology, bundles: Sequence[rw.Bundle]) -> dict[int, tupl
 
 
 def saddle_fronts(topology: Topology, bundles: Sequence[rw.Bundle]) -> tuple[tuple[Front, ...], tuple[int, ...]]:
-    """Fronts of [M Jᵀ; J −R], and the rows in the order of its variables: bodies leaves first, then the rows, together
-    where they act on one tree."""
-    of_root: dict[frozenset, list] = {}
-    for rows, bodies in supports(topology, bundles).values():
-        roots = frozenset(topology.ancestors(b)[-1] for b in bodies)
-        joined = [k for k in of_root if k & roots]
-        parts = [x for k in joined for x in of_root.pop(k)]
-        of_root[roots.union(*joined)] = [*parts, (rows, bodies)]
-    blocks = list(of_root.values())
-    sizes = [k.nv for k in topology.kinds] + [sum(len(rows) for rows, _ in block) for block in blocks]
+    """Fronts of [M Jᵀ; J −R], and the rows in the order of its variables: bodies leaves first, then the constraints'
+    rows."""
+    blocks = list(supports(topology, bundles).values())
+    sizes = [k.nv for k in topology.kinds] + [len(rows) for rows, _ in blocks]
     edges = set(topology.related())
-    edges |= {(b, topology.nb + k) for k, block in enumerate(blocks) for _, bodies in block for b in bodies}
+    edges |= {(b, topology.nb + k) for k, (_, bodies) in enumerate(blocks) for b in bodies}
     order = (*bodies_of(elimination(topology, frozenset())), *range(topology.nb, len(sizes)))
-    return fronts(tuple(sizes), order, frozenset(edges)), tuple(
-        r for block in blocks for rows, _ in block for r in rows
-    )
+    return fronts(tuple(sizes), order, frozenset(edges)), tuple(r for rows, _ in blocks for r in rows)
 
 
 def _matrices(problem: Problem) -> tuple[Array, Array | None]:

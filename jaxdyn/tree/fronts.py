@@ -110,10 +110,16 @@ def _damped(A, R):
 
 
 @kernel
-def _hard(A, first):
-    """The same without R; NaN where rounding is all that is left of the pivot: the rows are dependent."""
-    kept = -A[0, 0] > 64 * jnp.finfo(A.dtype).eps * -first
+def _hard(A, whole):
+    """The same without R; NaN where rounding is all that is left of the pivot's `whole`: the rows are dependent."""
+    kept = -A[0, 0] > 64 * jnp.finfo(A.dtype).eps * whole
     return _eliminated(A, 1 / jnp.where(kept, A[0, 0], jnp.nan))
+
+
+@kernel
+def _more(whole, l, beside):
+    """What the diagonal of the rows has been given by the velocities: J M⁻¹ Jᵀ before any row has gone."""
+    return whole[1:] + jnp.abs(l * beside)
 
 
 def _eliminated(A, Dinv):
@@ -203,17 +209,27 @@ def factorise_sparse(order: Sequence[Front], flat: Array, pattern: Pattern, comp
             A = jnp.concatenate([A, beside])
         carried = own["A"]
         A = A if carried is None else A + carried
+        whole = own["whole"]
+        if whole is None:
+            whole = jnp.zeros((k + d, *A.shape[2:]), A.dtype)
         out = []
-        first = [A[c, c] for c in range(k)]
         for c in range(k):
             rows = [v[c] - pattern.width for v in front.own]
+            beside = A[0, 1:]
             if rows[0] < 0:
                 Dinv, l, A = _schur(A)
             elif compliance is None:
-                Dinv, l, A = _hard(A, first[c])
+                Dinv, l, A = _hard(A, whole[0])
             else:
                 Dinv, l, A = _damped(A, _take(compliance, rows))
+            if compliance is None and pattern.rows:
+                whole = _more(whole, l, beside if rows[0] < 0 else jnp.zeros_like(beside))
             out.append((Dinv, l))
-        return ({} if front.root else {"A": _embedded(A, front, (0, 1))}), out
+        if front.root:
+            return {}, out
+        carry = {"A": _embedded(A, front, (0, 1))}
+        if compliance is None and pattern.rows:
+            carry["whole"] = _embedded(whole, front, (0,))
+        return carry, out
 
-    return SparseFactor(tuple(order), up(order, step, {"A": Field()}))
+    return SparseFactor(tuple(order), up(order, step, {"A": Field(), "whole": Field()}))
