@@ -9,6 +9,7 @@ from .constrained.lcaba import ABA, LCABA, ConstrainedABA, PVSoft
 from .constrained.ltl import LTL, LTLSoft, ProxLTL, ProxLTLSoft
 from .constrained.prox_bbo import PV, ProxBBO, ProxPV
 from .constrained.pv_early import PVEarly
+from .constrained.unified import Unified
 from .dynamics.constraint_terms import constraint_bias, constraint_jacobian, constraint_residual, constraint_slices
 from .dynamics.energy import center_of_mass, centroidal_momentum, kinetic_energy, potential_energy
 from .dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics, mass_matrix, passive_forces
@@ -50,8 +51,6 @@ from .spatial.transform import Transform
 __version__ = "0.1.0"
 
 __all__ = [
-    "Jump",
-    "impulse",
     "ABA",
     "Auto",
     "Baumgarte",
@@ -72,6 +71,7 @@ __all__ = [
     "ImplicitMidpoint",
     "Inertia",
     "Integrator",
+    "Jump",
     "LCABA",
     "LTL",
     "LTLSoft",
@@ -103,6 +103,7 @@ __all__ = [
     "Trajectory",
     "Transform",
     "Translation",
+    "Unified",
     "Universal",
     "Weld",
     "anchored",
@@ -121,6 +122,7 @@ __all__ = [
     "frame_pose",
     "frame_velocity",
     "gravity_forces",
+    "impulse",
     "inertia_from_log_cholesky",
     "integrate",
     "inverse_dynamics",

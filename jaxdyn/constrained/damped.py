@@ -1,7 +1,7 @@
 """Damped systems, M x − Jᵀ y = r1 and J x + R y = r2 with a small compliance R = 1/μ, and the weight μ.
 
-They are factorised once, and solved in every proximal iteration. The multipliers y are eliminated first, which leaves
-M + Jᵀ μ J (`penalised`), or ride up the tree with their rows (`riding`); see `jaxdyn.tree.elimination`.
+They are factorised once, and solved in every proximal iteration. The multipliers y of a constraint are eliminated
+first, which leaves M + Jᵀ μ J, or ride up the tree with its rows; see `jaxdyn.tree.elimination`.
 """
 
 import abc
@@ -19,7 +19,7 @@ from ..kinematics import rows as rw
 from ..spatial.small import outer, summed
 from ..tree.early import EarlyFactor
 from ..tree.elimination import Articulated, Factor, factorise
-from ..tree.field import Field
+from ..tree.field import Field, select
 from ..tree.multipliers import flat, flat_rows, slots_of
 from ..tree.sweep import each
 from .problem import Problem
@@ -86,39 +86,43 @@ class System(eqx.Module):
         """
 
 
-class Penalised(System):
-    """M + Jᵀ μ J, bodies tied by their constraints: LCABA."""
-
-    problem: Problem
-    factor: Factor
-    weights: list[Array]
-
-    def solve(self, tau, force, lam, r2):
-        bundles, rows = self.problem.bundles, self.problem.evaluated
-        push(self.problem, force, weighed(self.weights, lam, r2))
-        x, accelerations, _ = self.factor.solve(tau, force)
-        image = rw.times(bundles, rows, accelerations)
-        left = [-i for i in image] if r2 is None else [r - i for r, i in zip(r2, image, strict=True)]
-        return x, accelerations, [w * e for w, e in zip(self.weights, left, strict=True)], image
-
-
-class Riding(System):
-    """Rows ride up the tree, multipliers are eliminated on the way: ProxBBO and PV."""
+class Damped(System):
+    """Eliminated body by body. `riding` are the first rows of the constraints whose rows ride up the tree (ProxBBO, PV);
+    the others tie bodies by penalties, M + Jᵀ μ J (LCABA)."""
 
     problem: Problem
     factor: Factor | EarlyFactor
     weights: list[Array]
+    riding: frozenset[int] = eqx.field(static=True)
 
     def solve(self, tau, force, lam, r2):
         bundles, evaluated = self.problem.bundles, self.problem.evaluated
-        push(self.problem, force, lam)
-        rows = Field()
-        for k, bundle in enumerate(bundles):
-            zero = jnp.zeros((bundle.layout.rows, len(bundle.members), 1), self.problem.q.dtype)
-            rows.add(names_of(bundle), flat_rows(zero if r2 is None else r2[k]))
+        tied = [self._tied(b) for b in bundles]
+        pulled = r2
+        if r2 is not None and self.riding:
+            pulled = [r if t is True else r * t for r, t in zip(r2, tied, strict=True)]
+        push(self.problem, force, weighed(self.weights, lam, pulled))
+        rows = Field() if self.riding else None
+        if rows is not None:
+            for k, bundle in enumerate(bundles):
+                zero = jnp.zeros((bundle.layout.rows, len(bundle.members), 1), self.problem.q.dtype)
+                rows.add(names_of(bundle), flat_rows(zero if r2 is None else r2[k]))
         x, accelerations, found = self.factor.solve(tau, force, rows)
-        y = [-slots_of(found.get(names_of(b)), b.layout.rows, len(b.members)) for b in bundles]
-        return x, accelerations, y, rw.times(bundles, evaluated, accelerations)
+        image = rw.times(bundles, evaluated, accelerations)
+        left = [-i for i in image] if r2 is None else [r - i for r, i in zip(r2, image, strict=True)]
+        y = [w * e for w, e in zip(self.weights, left, strict=True)]
+        if found is not None:
+            for k, bundle in enumerate(bundles):
+                if tied[k] is not True:
+                    nu = slots_of(found.get(names_of(bundle)), bundle.layout.rows, len(bundle.members))
+                    y[k] = jnp.where(tied[k] > 0, y[k], -nu)
+        return x, accelerations, y, image
+
+    def _tied(self, bundle: rw.Bundle) -> Any:
+        """Which members are penalties: True for all, else ones and zeros (1, members, 1)."""
+        if not self.riding & set(bundle.starts):
+            return True
+        return jnp.asarray([[[float(start not in self.riding)] for start in bundle.starts]], self.problem.q.dtype)
 
 
 def names_of(bundle: rw.Bundle) -> list[int]:
@@ -157,20 +161,6 @@ def rigid_of(problem: Problem) -> Field:
     return own
 
 
-def penalised(problem: Problem, weights: list[Array]) -> Penalised:
-    """The factor of M + Jᵀ μ J."""
-    own, ties = rigid_of(problem), Field()
-    for bundle, e, mu in zip(problem.bundles, problem.evaluated, weights, strict=True):
-        K = e.rows.K
-        for s, slot in enumerate(bundle.slots):
-            own.add(slot, _tie_own(mu, *K[s]))
-            for t in range(s + 1, len(K)):
-                pairs = list(zip(slot, bundle.slots[t], strict=True))
-                ties.add(pairs, _tie_pair(mu, *K[s], *K[t]))
-    factor = factorise(problem.order, problem.joints, Articulated(own, ties))
-    return Penalised(problem, factor, weights)
-
-
 def rows_at(problem: Problem, name=lambda row, body: row) -> Field:
     """K (moment, force) of all rows by (name of the row, body)."""
     K = Field()
@@ -185,11 +175,31 @@ def rows_at(problem: Problem, name=lambda row, body: row) -> Field:
     return K
 
 
-def riding(problem: Problem, weights: list[Array], hard: bool = False) -> Riding:
-    """The factor of [M Jᵀ; J −1/μ] in the problem's order; `hard` leaves 1/μ out."""
-    compliance = Field()
-    for bundle, mu in zip(problem.bundles, weights, strict=True):
+def every_row(problem: Problem) -> frozenset[int]:
+    """The first rows of all constraints."""
+    return frozenset(start for bundle in problem.bundles for start in bundle.starts)
+
+
+def factorised(problem: Problem, weights: list[Array], riding: frozenset[int], hard: bool = False) -> Damped:
+    """The factor of [M Jᵀ; J −1/μ] in the problem's order; `hard` leaves 1/μ of the riding rows out."""
+    own, ties, compliance = rigid_of(problem), Field(), Field()
+    for bundle, e, mu in zip(problem.bundles, problem.evaluated, weights, strict=True):
         shape = bundle.layout.rows, len(bundle.members), mu.shape[-1]
         compliance.add(names_of(bundle), flat_rows(jnp.broadcast_to(1 / mu, shape)))
-    inertia = Articulated(rigid_of(problem), Field(), rows_at(problem), None if hard else compliance)
-    return Riding(problem, factorise(problem.order, problem.joints, inertia), weights)
+        stay = [k for k, start in enumerate(bundle.starts) if start not in riding]
+        if not stay:
+            continue
+        K, slots = [[_members(x, stay) for x in pair] for pair in e.rows.K], bundle.slots
+        slots = [tuple(slot[k] for k in stay) for slot in slots]
+        mu = _members(mu, stay)
+        for s, slot in enumerate(slots):
+            own.add(slot, _tie_own(mu, *K[s]))
+            for t in range(s + 1, len(K)):
+                ties.add(list(zip(slot, slots[t], strict=True)), _tie_pair(mu, *K[s], *K[t]))
+    inertia = Articulated(own, ties, rows_at(problem) if riding else None, None if hard else compliance)
+    return Damped(problem, factorise(problem.order, problem.joints, inertia), weights, riding)
+
+
+def _members(x: Array, kept: list[int]) -> Array:
+    """Of (..., members or 1, lanes), those that are kept."""
+    return x if x.shape[-2] == 1 else select(x, kept, axis=x.ndim - 2)

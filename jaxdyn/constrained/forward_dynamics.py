@@ -34,8 +34,8 @@ class Result(eqx.Enumeration):
         "Look for duplicated or conflicting rows with `jaxdyn check`."
     )
     dependent_rows = (
-        "The constraints' rows are linearly dependent, and this solver needs independent ones: leave out what is said "
-        "twice, or use `LCABA()` or `ProxPV()`."
+        "The constraints' rows are linearly dependent (or the mass matrix is singular), and this solver needs "
+        "independent ones: leave out what is said twice, or use `LCABA()` or `ProxPV()`."
     )
     not_finite = "The accelerations are not finite: an input was NaN or infinite, or the mass matrix is singular."
     non_unit_quaternion = "A quaternion of the configuration is not of unit length."

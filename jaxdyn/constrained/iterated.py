@@ -86,6 +86,7 @@ class Direct(Solver):
     """
 
     max_steps: int = eqx.field(static=True, default=2)
+    _unrolled: bool = eqx.field(static=True, default=False)
 
     #: dependent rows leave no number
     hard: ClassVar[bool] = True
@@ -93,13 +94,16 @@ class Direct(Solver):
     def __check_init__(self):
         _check_positive_integer(self, "max_steps")
 
+    def unrolled(self):
+        return type(self)(self.max_steps, True)
+
     @abc.abstractmethod
     def system(self, problem: Problem, weights: list[Array]) -> System:
         """The system, factorised; the weights only set scales."""
 
     def solve(self, problem: Problem, start, warm, multipliers: bool):
         system = self.system(problem, uniform(problem, automatic_weight(problem)))
-        stop = Stop(0.0, self.max_steps, plain=True)
+        stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
         rates, _, lam, steps = iterate(system, start, warm, stop)
         return *joined(problem, rates, lam), steps
 
@@ -117,6 +121,7 @@ class Soft(Solver):
 
     weights: float | tuple[float, ...] | None = eqx.field(static=True, default=None)
     max_steps: int = eqx.field(static=True, default=2)
+    _unrolled: bool = eqx.field(static=True, default=False)
 
     #: its rows are not those of the constraints
     soft: ClassVar[bool] = True
@@ -126,6 +131,9 @@ class Soft(Solver):
         if not all(isinstance(w, int | float) and w > 0 for w in given):
             raise ValueError(f"`{type(self).__name__}`: `weights` = {self.weights!r} are not positive numbers.")
         _check_positive_integer(self, "max_steps")
+
+    def unrolled(self):
+        return type(self)(self.weights, self.max_steps, True)
 
     def check(self, call, topology, constraints):
         rows = sum(c.layout(topology).rows for c in constraints)
@@ -147,5 +155,6 @@ class Soft(Solver):
             one = automatic_weight(problem) if self.weights is None else jnp.full((1,), self.weights, dtype)
             weights = uniform(problem, one)
         system = self.system(problem, weights)
-        rates, _, lam, steps = iterate(system, start, None, Stop(0.0, self.max_steps, plain=True), soft=True)
+        stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
+        rates, _, lam, steps = iterate(system, start, None, stop, soft=True)
         return *joined(problem, rates, lam), steps

@@ -11,7 +11,7 @@ iterate solves the soft Gauss principle (popov_vereshchagin, Eq. 52).
 from ..kinematics.rows import cliques_of
 from ..tree.plan import elimination
 from .base import Solver, name_of, refuse_loops
-from .damped import penalised
+from .damped import factorised
 from .iterated import Proximal, Soft
 from .iteration import Stop
 from .proximal import iterate, joined
@@ -28,7 +28,7 @@ class ABA(Solver):
             )
 
     def solve(self, problem, start, warm, multipliers):
-        rates, _, _, steps = iterate(penalised(problem, []), start, None, Stop(0.0, 1))
+        rates, _, _, steps = iterate(factorised(problem, [], frozenset()), start, None, Stop(0.0, 1))
         return *joined(problem, rates, []), steps
 
 
@@ -42,7 +42,7 @@ class LCABA(Proximal):
         return elimination(topology, cliques_of(bundles))
 
     def system(self, problem, weights):
-        return penalised(problem, weights)
+        return factorised(problem, weights, frozenset())
 
 
 class ConstrainedABA(Proximal):
@@ -55,7 +55,7 @@ class ConstrainedABA(Proximal):
         refuse_loops("ConstrainedABA", call, topology, constraints)
 
     def system(self, problem, weights):
-        return penalised(problem, weights)
+        return factorised(problem, weights, frozenset())
 
 
 class PVSoft(Soft):
@@ -69,4 +69,4 @@ class PVSoft(Soft):
         super().check(call, topology, constraints)
 
     def system(self, problem, weights):
-        return penalised(problem, weights)
+        return factorised(problem, weights, frozenset())

@@ -5,7 +5,7 @@
 | --- | --- | --- |
 | LTL | M = LᵀL leaves first, then J M⁻¹ Jᵀ | Featherstone, Rigid Body Dynamics Algorithms, 6.5 and 8.9 |
 | LTLSoft | M, then J M⁻¹ Jᵀ + W⁻¹ | popov_vereshchagin, VI-A and its references |
-| ProxLTL | U D Uᵀ of [M Jᵀ; J −1/μ] | proximal_ltl, Eq. 19 and section IV; lcaba_proxbbo, Eqs. 12, 13 |
+| ProxLTL | U D Uᵀ of [M Jᵀ; J −1/μ] | proximal_ltl, Eqs. 18, 24 and section IV; lcaba_proxbbo, Eqs. 12, 13 |
 | ProxLTLSoft | M + Jᵀ μ J | lcaba_proxbbo, Eqs. 14, 15 |
 
 The order of elimination is that of U D Uᵀ from the last row upwards: joints leaves first, then multipliers, whose

@@ -20,7 +20,7 @@ from ..kinematics.rows import Bundle
 from ..tree.plan import Rider, elimination
 from ..tree.topology import WORLD, Topology
 from .base import refuse_loops
-from .damped import riding
+from .damped import every_row, factorised
 from .iterated import Direct, Proximal
 
 
@@ -46,7 +46,7 @@ class ProxBBO(Proximal):
         return elimination(topology, frozenset(), riders_of(topology, bundles))
 
     def system(self, problem, weights):
-        return riding(problem, weights)
+        return factorised(problem, weights, every_row(problem))
 
 
 class ProxPV(Proximal):
@@ -62,7 +62,7 @@ class ProxPV(Proximal):
         return elimination(topology, frozenset(), riders_of(topology, bundles))
 
     def system(self, problem, weights):
-        return riding(problem, weights)
+        return factorised(problem, weights, every_row(problem))
 
 
 class PV(Direct):
@@ -78,4 +78,4 @@ class PV(Direct):
         return elimination(topology, frozenset(), riders_of(topology, bundles))
 
     def system(self, problem, weights):
-        return riding(problem, weights, hard=True)
+        return factorised(problem, weights, every_row(problem), hard=True)

@@ -9,7 +9,7 @@ from ..kinematics.rows import Bundle
 from ..tree.early import carrying, factorise_early
 from ..tree.topology import Topology
 from .base import refuse_loops
-from .damped import Riding, names_of, rigid_of, rows_at
+from .damped import Damped, every_row, names_of, rigid_of, rows_at
 from .iterated import Proximal
 
 
@@ -47,4 +47,4 @@ class PVEarly(Proximal):
         compliance = 1 / weights[0][0] if weights else one
         named = tuple((row, names[row]) for row in in_order)
         factor = factorise_early(problem.order, named, problem.joints, rigid_of(problem), K, compliance)
-        return Riding(problem, factor, weights)
+        return Damped(problem, factor, weights, every_row(problem))

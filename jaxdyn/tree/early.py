@@ -43,8 +43,8 @@ MOST = 6
 
 @dataclasses.dataclass(frozen=True)
 class Carrying(Group):
-    """Bodies of one kind with equally many rows: per slot, the row's name at each body, (body, number), and at its
-    parent. The first `given` are those of constraints on the body itself."""
+    """Bodies of one kind with equally many rows: per slot, the row's name at each body, (body, number); `above` are the
+    names at their parents of those that go on."""
 
     above: tuple[tuple[Any, ...], ...] = ()
 
