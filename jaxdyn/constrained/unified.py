@@ -1,5 +1,5 @@
-"""The unified algorithm: per constraint, penalties between its bodies (LCABA) or rows that ride to their common ancestor
-(ProxBBO), whichever makes the whole elimination cheaper.
+"""The unified algorithm: per constraint, penalties between its bodies (LCABA) or rows that ride to their common
+ancestor (ProxBBO), whichever makes the whole elimination cheaper.
 
 Both eliminate [M Jᵀ; J −1/μ], and so does every mixture (the LCABA paper, section VII-D, leaves it open). The choice is
 plan data: operations are counted on the order of elimination that a mixture leads to, starting from the cheaper of the
