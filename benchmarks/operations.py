@@ -37,7 +37,8 @@ def _equation(e, trips: int) -> int:
     shapes = [v.aval.shape for v in e.invars if hasattr(v.aval, "shape")]
     if name == "jaxdyn":
         core, used = p["core"], p["used"]
-        return _of(jax.make_jaxpr(lambda *a: core.run(a, used))(*[v.aval for v in e.invars]).jaxpr, trips)
+        with jax.numpy_rank_promotion("allow"):
+            return _of(jax.make_jaxpr(lambda *a: core.run(a, used))(*[v.aval for v in e.invars]).jaxpr, trips)
     if name in ONE:
         return size
     if name in REDUCTIONS:

@@ -62,6 +62,7 @@ SOLVERS = {
     "ProxPV": Row(jd.ProxPV(), ("standing", "overheld", "stretched_arm"), loops=False, iterates=True),
     "LCABA": Row(jd.LCABA(), CONSTRAINED, iterates=True),
     "ProxBBO": Row(jd.ProxBBO(), LOOPS, iterates=True),
+    "Unified": Row(jd.Unified(), ("parent_and_child", "overheld", "crossing_loops"), iterates=True),
     "LTL": Row(jd.LTL(), INDEPENDENT, redundant=False),
     "LTLSoft": Row(jd.LTLSoft(), ("same_pair",), soft=True),
     "ProxLTL": Row(jd.ProxLTL(), ("four_bar_point", "overheld", "balanced", "crossing_loops"), iterates=True),

@@ -40,7 +40,7 @@ ROBOTS = {
 }
 #: all others, along a curve that moves everything at once but what would change the rank of their rows
 REST = tuple(sorted(set(CATALOGUE) - set(ROBOTS)))
-BACKWARD = ("parent_and_child", "geared_arm", "four_bar_point")
+BACKWARD = ("parent_and_child", "geared_arm", "four_bar_point", "joints_grounded", "balanced", "same_pair")
 
 
 def dynamics(args, **options):

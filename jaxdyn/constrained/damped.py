@@ -87,8 +87,8 @@ class System(eqx.Module):
 
 
 class Damped(System):
-    """Eliminated body by body. `riding` are the first rows of the constraints whose rows ride up the tree (ProxBBO, PV);
-    the others tie bodies by penalties, M + Jᵀ μ J (LCABA)."""
+    """Eliminated body by body. `riding` are the first rows of the constraints whose rows ride up the tree (ProxBBO,
+    PV); the others tie bodies by penalties, M + Jᵀ μ J (LCABA)."""
 
     problem: Problem
     factor: Factor | EarlyFactor

@@ -22,7 +22,8 @@ K_rp += K_ri X. Each column is a rank-one step, never the inverse of a small mat
 of 1e-6 kg m², and an explicit 3x3 inverse loses all digits there.
 
 A multiplier (lcaba_proxbbo 51 and 52, one row at a time; at the base popov_vereshchagin, Alg. 1, lines 13 and 14):
-with l_s = L_sr / L_rr, H_ab += K_raᵀ K_rb / L_rr, K_sa −= l_s K_ra, L_st −= l_s L_rt, b_s −= l_s b_r, g_a −= K_raᵀ b_r / L_rr.
+with l_s = L_sr / L_rr, H_ab += K_raᵀ K_rb / L_rr, K_sa −= l_s K_ra, L_st −= l_s L_rt, b_s −= l_s b_r and
+g_a −= K_raᵀ b_r / L_rr.
 
 Penalties μ KᵀK instead of riding rows (LCABA) are the same with the multipliers eliminated before anything else.
 """

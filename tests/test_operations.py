@@ -1,0 +1,104 @@
+"""Operation counts: of the counter itself, and how they grow with the robot for the solvers of each complexity."""
+
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import operations as counter
+import pytest
+import topologies
+
+import jaxdyn as jd
+
+ROBOTS = {
+    "chain": topologies.chain,
+    "tree": topologies.tree,
+    "ladder": topologies.ladder,
+    "cycle": topologies.cycle,
+    "loop_chain": topologies.loop_chain,
+    "nested": topologies.nested_loops,
+    "branching": topologies.branching_loops,
+}
+
+
+def counted(model: jd.Model, solver: jd.Solver) -> int:
+    q, v, tau = (x[0] for x in topologies.states(model, 1))
+    f = lambda q, v, tau: jd.forward_dynamics(model, jd.State(q, v), tau, solver=solver).acceleration  # noqa: E731
+    return counter.operations(f, q, v, tau)
+
+
+@functools.cache
+def cost(robot: str, size: int, solver: jd.Solver) -> int:
+    """Operations of one damped solve."""
+    return counted(ROBOTS[robot](size), solver)
+
+
+def test_what_an_operation_is():
+    x, A = jnp.ones(5), jnp.eye(4)
+    count = counter.operations
+    assert count(lambda x: x * x + 1, x) == 10
+    assert count(lambda x: jnp.reshape(x, (5, 1)), x) == 0
+    assert count(lambda A: A @ A, A) == 2 * 4**3
+    assert count(lambda A: jax.lax.linalg.cholesky(A), A) >= 4**3 // 3
+    assert count(lambda x: jax.lax.scan(lambda c, _: (c * 2.0, None), x, length=7)[0], x) == 35
+    doubled = lambda x: jax.lax.while_loop(lambda c: c[0] < 9, lambda c: c * 2.0, x)  # noqa: E731
+    assert count(doubled, x, trips=3) == 3 * 5
+    assert count(lambda x: jnp.sum(jnp.where(x > 0, x, 0.0)), x) == 10
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_synthetic_robots_are_closed_and_come_from_their_seed(name):
+    model, again, other = (ROBOTS[name](20 if name == "tree" else 3, seed=s) for s in (0, 0, 1))
+    q = model.neutral()
+    np.testing.assert_allclose(jd.constraint_residual(model, q, model.constraints), 0, atol=1e-12)
+    leaves = jax.tree.leaves(model)
+    assert all((x == y).all() for x, y in zip(leaves, jax.tree.leaves(again), strict=True))
+    assert any((x != y).any() for x, y in zip(leaves, jax.tree.leaves(other), strict=True))
+
+
+@pytest.mark.parametrize(
+    ("robot", "sizes", "solver"),
+    [
+        ("chain", (12, 48), jd.PV(max_steps=1)),
+        ("chain", (12, 48), jd.PVEarly(max_steps=1)),
+        ("chain", (12, 48), jd.PVSoft(max_steps=1)),
+        ("chain", (12, 48), jd.ConstrainedABA(max_steps=1)),
+        ("tree", (20, 80), jd.PVEarly(max_steps=1)),
+        ("ladder", (2, 6), jd.PVEarly(max_steps=1)),
+        ("ladder", (2, 6), jd.PVSoft(max_steps=1)),
+        ("cycle", (10, 40), jd.LCABA(max_steps=1)),
+        ("cycle", (10, 40), jd.ProxBBO(max_steps=1)),
+        ("loop_chain", (2, 8), jd.LCABA(max_steps=1)),
+        ("loop_chain", (2, 8), jd.ProxBBO(max_steps=1)),
+    ],
+    ids=lambda x: type(x).__name__ if isinstance(x, jd.Solver) else None,
+)
+def test_linear_growth(robot, sizes, solver):
+    """Exponents of operations in the number of bodies."""
+    few, many = (cost(robot, n, solver) for n in sizes)
+    assert np.log(many / few) / np.log(sizes[1] / sizes[0]) < 1.15
+
+
+def test_growth_of_the_joint_space():
+    """LTL on a chain is worse than linear; where rungs add up, PV is too, and PVEarly is cheaper than both."""
+    exponent = lambda robot, a, b, s: np.log(cost(robot, b, s) / cost(robot, a, s)) / np.log(b / a)  # noqa: E731
+    assert exponent("chain", 12, 48, jd.LTL(max_steps=1)) > 1.3
+    assert exponent("ladder", 2, 6, jd.PV(max_steps=1)) > 1.2
+    costs = [cost("ladder", 6, s) for s in (jd.PVEarly(max_steps=1), jd.PV(max_steps=1), jd.LTL(max_steps=1))]
+    assert costs == sorted(costs)
+
+
+MIXED = [topologies.cycle(8), topologies.nested_loops(4), topologies.branching_loops(2)]
+MIXED += [topologies.random_loops(20, 6, s) for s in (1, 2)]
+MIXED += [topologies.random_loops(20, 8, s, near=True) for s in (1, 2)]
+
+
+def test_unified_is_never_much_more_and_sometimes_less():
+    """Than the better of LCABA and ProxBBO, in operations."""
+    ratios = []
+    for model in MIXED:
+        solvers = (jd.Unified(max_steps=1), jd.LCABA(max_steps=1), jd.ProxBBO(max_steps=1))
+        mine, *others = (counted(model, s) for s in solvers)
+        ratios.append(mine / min(others))
+    assert max(ratios) < 1.1 and min(ratios) < 0.99, ratios
