@@ -21,7 +21,7 @@ from jaxtyping import Array
 
 from ..engine.kernel import kernel
 from ..engine.lanes import widen
-from ..spatial.small import summed
+from . import panels
 from .field import Field
 from .multipliers import stack
 from .sweep import down, up
@@ -98,43 +98,31 @@ class Pattern:
 
 
 @kernel
-def _schur(A):
-    """1 / A_00, l = A_s0 / A_00 and what is left."""
-    return _eliminated(A, 1 / A[0, 0])
+def _inverse(d):
+    return 1 / d
 
 
 @kernel
-def _damped(A, R):
-    """The same for a row, whose pivot −L − R cannot come nearer to zero than −R."""
-    return _eliminated(A, 1 / (jnp.minimum(A[0, 0], 0) - R))
+def _damped(d, R):
+    """Of a row, whose pivot −L − R cannot come nearer to zero than −R."""
+    return 1 / (jnp.minimum(d, 0) - R)
 
 
 @kernel
-def _hard(A, whole):
-    """The same without R; NaN where rounding is all that is left of the pivot's `whole`: the rows are dependent."""
-    kept = -A[0, 0] > 64 * jnp.finfo(A.dtype).eps * whole
-    return _eliminated(A, 1 / jnp.where(kept, A[0, 0], jnp.nan))
+def _hard(d, whole):
+    """Of a row without R; NaN where rounding is all that is left of the pivot's `whole`: the rows are dependent."""
+    return 1 / jnp.where(-d > 64 * jnp.finfo(d.dtype).eps * whole, d, jnp.nan)
 
 
 @kernel
-def _more(whole, l, beside):
+def _more(whole, l, column):
     """What the diagonal of the rows has been given by the velocities: J M⁻¹ Jᵀ before any row has gone."""
-    return whole[1:] + jnp.abs(l * beside)
-
-
-def _eliminated(A, Dinv):
-    l = A[1:, 0] * Dinv
-    return Dinv, l, A[1:, 1:] - l[:, None] * A[0, 1:][None]
+    return whole[1:] + jnp.abs(l * column)
 
 
 @kernel
 def _forward(left, l):
     return left[1:] - l * left[:1]
-
-
-@kernel
-def _backward(y, l, x):
-    return y - summed(l[s] * x[s] for s in range(l.shape[0]))
 
 
 def _take(flat: Array, index) -> Array:
@@ -180,7 +168,7 @@ class SparseFactor(eqx.Module):
         def down_step(front, parent, scaled, columns):
             x = [] if parent is None else [parent["x"][p] for p in front.places]
             for c in reversed(range(len(columns))):
-                x.insert(0, _backward(scaled[c], columns[c][1], stack(x)) if x else scaled[c])
+                x.insert(0, panels.substituted(scaled[c], columns[c][1], x) if x else scaled[c])
             x = stack(x)
             return {"x": x}, x[: len(columns)]
 
@@ -212,21 +200,22 @@ def factorise_sparse(order: Sequence[Front], flat: Array, pattern: Pattern, comp
         whole = own["whole"]
         if whole is None:
             whole = jnp.zeros((k + d, *A.shape[2:]), A.dtype)
-        out = []
-        for c in range(k):
-            rows = [v[c] - pattern.width for v in front.own]
-            beside = A[0, 1:]
-            if rows[0] < 0:
-                Dinv, l, A = _schur(A)
-            elif compliance is None:
-                Dinv, l, A = _hard(A, whole[0])
-            else:
-                Dinv, l, A = _damped(A, _take(compliance, rows))
-            if compliance is None and pattern.rows:
-                whole = _more(whole, l, beside if rows[0] < 0 else jnp.zeros_like(beside))
-            out.append((Dinv, l))
+        of_rows = front.own[0][0] >= pattern.width
+
+        def pivot(c, d):
+            if not of_rows:
+                return _inverse(d)
+            if compliance is None:
+                return _hard(d, whole[c])
+            return _damped(d, _take(compliance, [v[c] - pattern.width for v in front.own]))
+
+        A, inverse, below, columns = panels.eliminate(A, k, pivot)
+        out = list(zip(inverse, below, strict=True))
         if front.root:
             return {}, out
+        if compliance is None and pattern.rows:
+            for l, column in zip(below, columns, strict=True):
+                whole = whole[1:] if of_rows else _more(whole, l, column)
         carry = {"A": _embedded(A, front, (0, 1))}
         if compliance is None and pattern.rows:
             carry["whole"] = _embedded(whole, front, (0,))

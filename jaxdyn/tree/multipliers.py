@@ -9,6 +9,7 @@ from jaxtyping import Array
 from ..engine.kernel import kernel
 from ..spatial.small import summed
 from . import columns as co
+from . import panels
 from .field import Field
 from .plan import Multipliers
 from .topology import WORLD
@@ -77,22 +78,15 @@ class Eliminated(NamedTuple):
 
 
 @kernel
-def _hard(L, first):
-    """1 / L_00, l = L_s0 / L_00, and what is left of L; NaN where rounding is all that is left of the pivot: the rows
-    are dependent."""
-    pivot = jnp.where(L[0, 0] > 64 * jnp.finfo(L.dtype).eps * first, L[0, 0], jnp.nan)
-    return _schur(L, 1 / pivot)
+def _hard(pivot, first):
+    """1 / L_rr, NaN where rounding is all that is left of it: the rows are dependent."""
+    return 1 / jnp.where(pivot > 64 * jnp.finfo(pivot.dtype).eps * first, pivot, jnp.nan)
 
 
 @kernel
-def _damped(L, R):
-    """The same with R added to the pivot, which it therefore cannot fall below."""
-    return _schur(L, 1 / (jnp.maximum(L[0, 0], 0) + R))
-
-
-def _schur(L, inverse):
-    below = L[1:, 0] * inverse
-    return inverse, below, L[1:, 1:] - below[:, None] * L[0, 1:][None]
+def _damped(pivot, R):
+    """1 / (L_rr + R), which does not exceed 1 / R."""
+    return 1 / (jnp.maximum(pivot, 0) + R)
 
 
 @kernel
@@ -109,19 +103,16 @@ def eliminate(group: Multipliers, own: Field, ties: Field, K: Field, L: Field, c
     slots = [group.nodes] if group.nodes[0] != WORLD else []
     slots += group.neighbours
     on = [rows_on(K, rows, slot) for slot in slots]
-    inverse, below = [], []
     e = len(group.rows)
-    taken: list[list[Any]] = [[] for _ in slots]
     first = [left[a, a] for a in range(e)]
     R = None if compliance is None else slots_of(compliance.get([r for slot in group.rows for r in slot]), e, k)
-    for a in range(e):
-        one, l, left = _hard(left, first[a]) if R is None else _damped(left, R[a])
-        inverse.append(one)
-        below.append(l)
-        for s, x in enumerate(on):
-            if x is not None:
-                taken[s].append(tuple(y[:, 0] for y in x))
-                on[s] = _less(l, x)
+    pivot = lambda a, d: _hard(d, first[a]) if R is None else _damped(d, R[a])  # noqa: E731
+    left, inverse, below, _ = panels.eliminate(left, e, pivot)
+    taken: list[list[Any]] = [[] for _ in slots]
+    for s, x in enumerate(on):
+        for l in below if x is not None else ():
+            taken[s].append(tuple(y[:, 0] for y in x))
+            x = on[s] = _less(l, x)
     weights = stack(inverse)
     stacked = [tuple(stack(x, 1) for x in zip(*t, strict=True)) if t else None for t in taken]
     for s, slot in enumerate(slots):
@@ -184,11 +175,6 @@ def _rates(n, f, w, l):
     return at(n, w) + at(f, l)
 
 
-@kernel
-def _substituted(value, l, later):
-    return value - summed(l[s] * later[s] for s in range(l.shape[0]))
-
-
 def backwards(group: Multipliers, parts: Eliminated, w: Array, accelerations: Field, found: Field) -> None:
     """ν_r = (K_r a − b_r − Σ_s L_rs ν_s) / L_rr, last row first."""
     value = -w
@@ -203,6 +189,6 @@ def backwards(group: Multipliers, parts: Eliminated, w: Array, accelerations: Fi
     for a in reversed(range(len(group.rows))):
         x = value[a]
         if later:
-            x = _substituted(x, parts.below[a], stack(later))
+            x = panels.substituted(x, parts.below[a], later)
         later.insert(0, x)
     found.add([r for slot in group.rows for r in slot], flat_rows(stack(later[: len(group.rows)])))
