@@ -158,7 +158,9 @@ def two_robots(spec):
 def free_in_the_middle(spec):
     """A free joint on a moving parent, with a child of its own that is tied to a third body."""
     spec.add_body("carrier", "world", jd.Revolute(axis=(1, 2, 0)), inertia=bar(2.0, (0.3, 0, 0.2)))
-    spec.add_body("satellite", "carrier", jd.Free(), placement=at(0.3, 0, 0.2, (1, 1, 1), 0.9), inertia=lump(1.0))
+    spec.add_body(
+        "satellite", "carrier", jd.Free(armature=0.2), placement=at(0.3, 0, 0.2, (1, 1, 1), 0.9), inertia=lump(1.0)
+    )
     spec.add_body("wheel", "satellite", jd.Revolute(axis=(0, 1, 1)), placement=at(0.1), inertia=lump(0.4, (0, 0.05, 0)))
     spec.add_body("tail", "carrier", jd.Spherical(), placement=at(-0.1, 0.2), inertia=bar(0.6, (0, 0.3, 0.1)))
     return Pose(spec).tie(jd.Point, "wheel", "tail", (0.1, 0, 0.1), name="leash")

@@ -241,6 +241,14 @@ def test_impulses(name):
     close(M @ (np.asarray(got.velocity) - v), p + J.T @ np.asarray(got.impulses), 1e-10)
 
 
+@pytest.mark.parametrize("name", SOFT)
+def test_impulses_are_not_soft(name):
+    model = CATALOGUE["tip_plane"].build()
+    q, v, _ = (x[0] for x in states("tip_plane"))
+    with pytest.raises(ValueError, match=f"`impulse`: `{name}` only pulls at rows"):
+        jd.impulse(model, jd.State(q, v), solver=SOLVERS[name].solver)
+
+
 @pytest.mark.parametrize(
     ("make", "text"),
     [

@@ -58,7 +58,7 @@ def impulse(
     - `constraints`: None for the model's own, else a tuple. `solver`: any that takes them.
     - `restitution`: e, one for all rows or (m,).
 
-    **Returns** a `Jump`. Dependent rows give the least-squares jump, with a solver that takes them.
+    **Returns** a `Jump`. Dependent rows give the least-squares jump, and NaN with a solver that takes none.
 
     **Raises** `TypeError` and `ValueError` as `forward_dynamics`.
     """
@@ -73,6 +73,8 @@ def impulse(
     if not isinstance(solver, Solver):
         raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `LCABA()`.")
     solver.check(f"`{name}`", model.topology, constraints)
+    if solver.soft:
+        raise ValueError(f"`{name}`: `{type(solver).__name__}` only pulls at rows. Use `LCABA()` or `ProxLTL()`.")
     model, constraints, q, v, p, e = common_dtype(model, constraints, state.q, state.v, p, e)
     r2 = -(1 + e) * rates(model, constraints, q, v) if constraints else jnp.zeros(0, v.dtype)
     dv, lam = least(model, constraints, q, p, r2, solver)

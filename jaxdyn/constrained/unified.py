@@ -40,7 +40,7 @@ def operations(order: Sequence[Group | Multipliers], penalised: Sequence[Rider])
             n, p = len(group.neighbours) + group.tied, len(group.rows)
             column = 90 + 150 * n + 36 * n * (n - 1) + 24 * p + 2 * p**2 + 24 * n * p + SOLVES * (36 + 24 * n + 4 * p)
             each = group.kind.nv * column
-            if not group.root and group.kind.nv < 6:
+            if not group.root:
                 each += 360 + 260 * n + 48 * p + SOLVES * 60
         total += each * len(group)
     return total

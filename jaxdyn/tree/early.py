@@ -60,7 +60,7 @@ def carrying(topology: Topology, given: tuple[int, ...]) -> tuple[Carrying, ...]
     count, above = list(given), {}
     for b in reversed(range(topology.nb)):
         p, nv = topology.parents[b], topology.kinds[b].nv
-        left = max(min(count[b], MOST) - nv, 0) if nv < 6 else 0
+        left = max(min(count[b], MOST) - nv, 0)
         above[b] = () if p == WORLD else tuple((p, count[p] + k) for k in range(left))
         if p != WORLD:
             count[p] += left
@@ -264,7 +264,7 @@ def factorise_early(
                 row = ((w, t), s, n, f, Linv)
                 p -= 1
             columns.append(Gone(Un, Uf, Dinv, Kn, Kf, row))
-        if group.root or group.kind.nv == 6:
+        if group.root:
             return {}, (turns, columns)
         E, r = joints.E, joints.r
         if group.left:

@@ -210,8 +210,6 @@ def factorise(order: Sequence[Group | Multipliers], joints: Sequence[Joints], in
             mul.couple(L, group.rows, mul.total(co.row_products(e.R, e.RK) for e in parts))
         if group.root:
             return {}, parts
-        if group.kind.nv == 6:  # nothing is left of the body's inertia, nor of its ties and rows
-            return {}, parts
         E, r = joints.E, joints.r
         A, C, M = co.turned(E, A), co.turned(E, C), co.turned(E, M)
         A, C = co.shifted(A, C, M, r)

@@ -168,8 +168,7 @@ class _Elimination:
             self.out.append(Group(kind, nodes, tuple(self.parents[b] for b in nodes), slots, tied, rows))
         for b in batch:
             p = self.parents[b]
-            # a body with six freedoms of its own takes nothing to its parent
-            inherits = p != WORLD and self.topology.kinds[b].nv < 6
+            inherits = p != WORLD  # six freedoms with armature leave the parent something, too
             riders = self.rows_at(b)
             clique = self.ties[b] | ({p} if inherits and self.ties[b] else set())
             for c in riders:
