@@ -166,3 +166,13 @@ def test_the_table_covers_every_solver_and_kind_of_robot():
     assert kinds == {type(row.solver) for row in SOLVERS.values()}
     assert set(CATALOGUE) >= set(TREES + FEW + HELD + INDEPENDENT)
     assert len({r for _, r in cases()}) >= 25
+
+
+def test_armature_of_a_free_joint_on_a_moving_body():
+    """The joint does not take all of its body's inertia away: one solve of the tree is exact."""
+    model = CATALOGUE["free_in_the_middle"].build()
+    q, v, tau = (x[0] for x in states("free_in_the_middle"))
+    run = jax.jit(lambda q, v, tau: jd.forward_dynamics(model, jd.State(q, v), tau, constraints=(), solver=jd.ABA()))
+    got = run(q, v, tau).acceleration
+    wanted = oracle.forward_dynamics(model, q, v, tau, constraints=()).acceleration
+    close(got, wanted, 1e-10, np.abs(wanted).max())
