@@ -106,7 +106,7 @@ class Damped(System):
         if rows is not None:
             for k, bundle in enumerate(bundles):
                 zero = jnp.zeros((bundle.layout.rows, len(bundle.members), 1), self.problem.q.dtype)
-                rows.add(names_of(bundle), flat_rows(zero if r2 is None else r2[k]))
+                rows.add(bundle.rows, flat_rows(zero if r2 is None else r2[k]))
         x, accelerations, found = self.factor.solve(tau, force, rows)
         image = rw.times(bundles, evaluated, accelerations)
         left = [-i for i in image] if r2 is None else [r - i for r, i in zip(r2, image, strict=True)]
@@ -114,7 +114,7 @@ class Damped(System):
         if found is not None:
             for k, bundle in enumerate(bundles):
                 if tied[k] is not True:
-                    nu = slots_of(found.get(names_of(bundle)), bundle.layout.rows, len(bundle.members))
+                    nu = slots_of(found.get(bundle.rows), bundle.layout.rows, len(bundle.members))
                     y[k] = jnp.where(tied[k] > 0, y[k], -nu)
         return x, accelerations, y, image
 
@@ -123,11 +123,6 @@ class Damped(System):
         if not self.riding & set(bundle.starts):
             return True
         return jnp.asarray([[[float(start not in self.riding)] for start in bundle.starts]], self.problem.q.dtype)
-
-
-def names_of(bundle: rw.Bundle) -> list[int]:
-    """Row numbers, in the order of a bundle's flattened values."""
-    return [start + r for r in range(bundle.layout.rows) for start in bundle.starts]
 
 
 def weighed(weights: list[Array], lam: list[Array] | None, r2: list[Array] | None) -> list[Array] | None:
@@ -143,6 +138,13 @@ def push(problem: Problem, force: Field, lam: list[Array] | None) -> None:
     if lam is not None:
         for slot, (n, f) in rw.transposed(problem.bundles, problem.evaluated, lam):
             force.add(slot, (-n, -f))
+
+
+def row_weights(problem: Problem, weights: list[Array]) -> Array:
+    """μ of every row: (m, lanes)."""
+    shaped = zip(problem.bundles, weights, strict=True)
+    full = [jnp.broadcast_to(w, (b.layout.rows, len(b.members), w.shape[-1])) for b, w in shaped]
+    return rw.flatten(problem.bundles, full)
 
 
 def uniform(problem: Problem, mu: Array) -> list[Array]:
@@ -168,10 +170,8 @@ def rows_at(problem: Problem, name=lambda row, body: row) -> Field:
         for slot, (ang, lin) in zip(bundle.slots, e.rows.K, strict=True):
             shape = jnp.broadcast_shapes(ang.shape, lin.shape)
             pair = tuple(jnp.moveaxis(jnp.broadcast_to(x, shape), 0, 1) for x in (ang, lin))
-            rows = [
-                (start + r, b) for r in range(bundle.layout.rows) for start, b in zip(bundle.starts, slot, strict=True)
-            ]
-            K.add([(name(row, b), b) for row, b in rows], flat(pair))
+            bodies = slot * bundle.layout.rows
+            K.add([(name(row, b), b) for row, b in zip(bundle.rows, bodies, strict=True)], flat(pair))
     return K
 
 
@@ -183,9 +183,10 @@ def every_row(problem: Problem) -> frozenset[int]:
 def factorised(problem: Problem, weights: list[Array], riding: frozenset[int], hard: bool = False) -> Damped:
     """The factor of [M Jᵀ; J −1/μ] in the problem's order; `hard` leaves 1/μ of the riding rows out."""
     own, ties, compliance = rigid_of(problem), Field(), Field()
+    if riding and not hard:
+        each_row = 1 / row_weights(problem, weights)
+        compliance.add(range(each_row.shape[0]), each_row)
     for bundle, e, mu in zip(problem.bundles, problem.evaluated, weights, strict=True):
-        shape = bundle.layout.rows, len(bundle.members), mu.shape[-1]
-        compliance.add(names_of(bundle), flat_rows(jnp.broadcast_to(1 / mu, shape)))
         stay = [k for k, start in enumerate(bundle.starts) if start not in riding]
         if not stay:
             continue

@@ -16,7 +16,7 @@ from ..model.links import join_v, split_v
 from ..tree.fronts import Front, Pattern, SparseFactor, factorise_sparse, fronts
 from ..tree.plan import bodies_of, elimination
 from ..tree.topology import Topology
-from .damped import System, push, weighed
+from .damped import System, push, row_weights, weighed
 from .problem import Problem, accelerations_of
 
 
@@ -24,7 +24,7 @@ class JointSpace(System):
     """A factor in joint coordinates; `rows` tells whether those of the constraints are among its variables."""
 
     problem: Problem
-    factor: "SparseFactor | _Permuted"
+    factor: SparseFactor
     weights: list[Array]
     rows: bool = eqx.field(static=True)
 
@@ -64,15 +64,14 @@ def supports(topology: Topology, bundles: Sequence[rw.Bundle]) -> dict[int, tupl
     return dict(sorted(out.items()))
 
 
-def saddle_fronts(topology: Topology, bundles: Sequence[rw.Bundle]) -> tuple[tuple[Front, ...], tuple[int, ...]]:
-    """Fronts of [M Jᵀ; J −R], and the rows in the order of its variables: bodies leaves first, then the constraints'
-    rows."""
+def saddle_fronts(topology: Topology, bundles: Sequence[rw.Bundle]) -> tuple[Front, ...]:
+    """Fronts of [M Jᵀ; J −R]: bodies leaves first, then the constraints' rows, in their order."""
     blocks = list(supports(topology, bundles).values())
     sizes = [k.nv for k in topology.kinds] + [len(rows) for rows, _ in blocks]
     edges = set(topology.related())
     edges |= {(b, topology.nb + k) for k, (_, bodies) in enumerate(blocks) for b in bodies}
     order = (*bodies_of(elimination(topology, frozenset())), *range(topology.nb, len(sizes)))
-    return fronts(tuple(sizes), order, frozenset(edges)), tuple(r for rows, _ in blocks for r in rows)
+    return fronts(tuple(sizes), order, frozenset(edges))
 
 
 def _matrices(problem: Problem) -> tuple[Array, Array | None]:
@@ -86,33 +85,16 @@ def _matrices(problem: Problem) -> tuple[Array, Array | None]:
 def saddle_factor(problem: Problem, weights: list[Array], hard: bool = False) -> JointSpace:
     """U D Uᵀ of [M Jᵀ; J −1/μ] (proximal_ltl, section IV); `hard` leaves 1/μ out."""
     topology = problem.model.topology
-    order, rows = saddle_fronts(topology, problem.bundles)
     M, J = _matrices(problem)
-    parts = [M.reshape(-1, M.shape[-1])]
-    compliance = None
+    parts, compliance = [M.reshape(-1, M.shape[-1])], None
     if J is not None:
-        at = np.asarray(rows)
-        parts.append(J[at].reshape(-1, J.shape[-1]))
-        shaped = zip(problem.bundles, weights, strict=True)
-        full = [jnp.broadcast_to(1 / w, (b.layout.rows, len(b.members), w.shape[-1])) for b, w in shaped]
-        compliance = None if hard else rw.flatten(problem.bundles, full)[at]
+        parts.append(J.reshape(-1, J.shape[-1]))
+        compliance = None if hard else 1 / row_weights(problem, weights)
     lanes = max(x.shape[-1] for x in parts)
     flat = jnp.concatenate([*(widen(x, lanes) for x in parts), jnp.zeros((1, lanes), M.dtype)])
-    factor = factorise_sparse(order, flat, Pattern(topology.nv, len(rows)), compliance)
-    return JointSpace(
-        problem, _Permuted(factor, (*range(topology.nv), *(topology.nv + r for r in rows))), weights, True
-    )
-
-
-class _Permuted(eqx.Module):
-    """A factor whose variables are those of the caller in another order."""
-
-    factor: SparseFactor
-    order: tuple[int, ...] = eqx.field(static=True)
-
-    def solve(self, b: Array) -> Array:
-        there = np.asarray(self.order)
-        return self.factor.solve(b[there])[np.argsort(there)]
+    pattern = Pattern(topology.nv, 0 if J is None else J.shape[0])
+    factor = factorise_sparse(saddle_fronts(topology, problem.bundles), flat, pattern, compliance)
+    return JointSpace(problem, factor, weights, True)
 
 
 def penalised_factor(problem: Problem, weights: list[Array]) -> JointSpace:
@@ -123,9 +105,7 @@ def penalised_factor(problem: Problem, weights: list[Array]) -> JointSpace:
     velocities = lambda bodies: [v for b in bodies for v in range(topology.v_starts[b], topology.v_starts[b + 1])]  # noqa: E731
     acting = supports(topology, bundles)
     if J is not None:
-        shaped = zip(bundles, weights, strict=True)
-        full = [jnp.broadcast_to(w, (b.layout.rows, len(b.members), w.shape[-1])) for b, w in shaped]
-        weight = rw.flatten(bundles, full)
+        weight = row_weights(problem, weights)
         lanes = max(x.shape[-1] for x in (flat, J, weight))
         flat = widen(flat, lanes)
         for rows, bodies in acting.values():

@@ -9,7 +9,7 @@ from ..kinematics.rows import Bundle
 from ..tree.early import carrying, factorise_early
 from ..tree.topology import Topology
 from .base import refuse_loops
-from .damped import Damped, every_row, names_of, rigid_of, rows_at
+from .damped import Damped, every_row, rigid_of, rows_at
 from .iterated import Proximal
 
 
@@ -41,7 +41,7 @@ class PVEarly(Proximal):
             for b, rows in enumerate(_given(problem.model.topology, problem.bundles))
             for k, row in enumerate(rows)
         }
-        in_order = [row for bundle in problem.bundles for row in names_of(bundle)]
+        in_order = [row for bundle in problem.bundles for row in bundle.rows]
         K = rows_at(problem, lambda row, body: names[row])
         one = jnp.ones((1, 1), problem.q.dtype)
         compliance = 1 / weights[0][0] if weights else one

@@ -27,6 +27,6 @@ def jacobian_of(model: Model, constraints, q, evaluated, fields, constants, coor
             width = jnp.broadcast_shapes(ang.shape, lin.shape)
             pair = tuple(jnp.moveaxis(jnp.broadcast_to(x, width), 0, 1).reshape(3, -1, width[-1]) for x in (ang, lin))
             boarding.append((slot * bundle.layout.rows, pair))
-            rows += [(start + r,) for r in range(bundle.layout.rows) for start in bundle.starts]
+            rows += [(row,) for row in bundle.rows]
     visits = carry(model, constants, coordinates, fields, boarding)
     return dense(visits, rows, model.topology.v_starts, (total, model.nv), q.dtype)

@@ -30,6 +30,11 @@ class Bundle:
     attachments: tuple[tuple[tuple[int, int | None], ...], ...]
     starts: tuple[int, ...]
 
+    @property
+    def rows(self) -> list[int]:
+        """The number of each value of (rows, members) among all rows."""
+        return [start + r for r in range(self.layout.rows) for start in self.starts]
+
 
 @functools.lru_cache(maxsize=512)
 def _bundled(layouts: tuple[Layout, ...]) -> tuple[Bundle, ...]:
@@ -172,10 +177,9 @@ def flatten(bundles: Sequence[Bundle], parts: Sequence[Array]) -> Array:
     """(rows, k, lanes) by bundle to (m, lanes), in the order of the constraints."""
     place, position = {}, 0
     for bundle in bundles:
-        for r in range(bundle.layout.rows):
-            for start in bundle.starts:
-                place[start + r] = position
-                position += 1
+        for row in bundle.rows:
+            place[row] = position
+            position += 1
     lanes = max(x.shape[-1] for x in parts)
     rows = jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], lanes)).reshape(-1, lanes) for x in parts])
     return permute(rows, [place[k] for k in range(position)])
@@ -186,6 +190,6 @@ def unflatten(bundles: Sequence[Bundle], x: Array) -> list[Array]:
     out = []
     for bundle in bundles:
         n, k = bundle.layout.rows, len(bundle.members)
-        at = permute(x, [start + r for r in range(n) for start in bundle.starts])
+        at = permute(x, bundle.rows)
         out.append(at.reshape(n, k, x.shape[-1]))
     return out

@@ -105,8 +105,8 @@ def downdate_ties(nn, nf, fn, ff, Vn, Vf, Kn, Kf):
 
 
 @kernel
-def scaled(Vn, Vf, Dinv):
-    return Vn * Dinv, Vf * Dinv
+def scaled(n, f, x):
+    return n * x, f * x
 
 
 @kernel
@@ -158,18 +158,15 @@ def downdate_rows(n, f, V, Kn, Kf):
     return n - V[None] * Kn[:, None], f - V[None] * Kf[:, None]
 
 
-@kernel
 def row_to_parent(E, r, n, f):
     """K X: rows on the body as rows on its parent."""
-    E, r = E[:, :, None], r[:, None]
-    f = mv(E, f)
-    return mv(E, n) + cross(r, f), f
+    return to_parent(E[:, :, None], r[:, None], n, f)
 
 
 @kernel
 def row_products(x, y):
     """x yᵀ of slots: (slots, slots, nodes, lanes)."""
-    return x[:, None] * y[None]
+    return outer(x, y)
 
 
 @kernel
@@ -195,7 +192,7 @@ def tie_of_rows(weights, a, b, c, d):
 @kernel
 def along_rows(V, x):
     """Σ_r V_r x_r: (nodes, lanes)."""
-    return over_slots(V * x)
+    return summed(V * x)
 
 
 @kernel
@@ -209,25 +206,13 @@ def pushed(n, f, Kn, Kf, u):
 
 
 @kernel
-def pushed_ties(Kn, Kf, u):
-    return Kn * u, Kf * u
-
-
-@kernel
 def pivot(u, Dinv, Un, Uf, w, l):
     return (u - _dot(Un, w) - _dot(Uf, l)) * Dinv
 
 
-def over_slots(x):
-    total = x[0]
-    for k in range(1, x.shape[0]):
-        total = total + x[k]
-    return total
-
-
 @kernel
 def pivot_ties(u, Dinv, Un, Uf, w, l, Vn, Vf, aw, al):
-    return (u - _dot(Un, w) - _dot(Uf, l) - over_slots(_dot(Vn, aw) + _dot(Vf, al))) * Dinv
+    return (u - _dot(Un, w) - _dot(Uf, l) - summed(_dot(Vn, aw) + _dot(Vf, al))) * Dinv
 
 
 @kernel

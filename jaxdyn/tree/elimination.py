@@ -35,6 +35,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..spatial.small import summed
 from . import columns as co
 from . import multipliers as mul
 from .field import Field
@@ -124,10 +125,10 @@ class Factor(eqx.Module):
                 u = co.steps(group.kind, c).force(joints.par, joints.q, tau[c], n, f)
                 n, f = co.pushed(n, f, e.Kn, e.Kf, u)
                 if slots:
-                    force.add(_flat_names(slots), mul.flat(co.pushed_ties(*e.VK, u)))
+                    force.add(_flat_names(slots), mul.flat(co.scaled(*e.VK, u)))
                 us.append(u)
             if group.rows:
-                taken = -mul.total(e.RK * u for e, u in zip(parts, us, strict=True))
+                taken = -summed(e.RK * u for e, u in zip(parts, us, strict=True))
                 rows.add(_flat_names(group.rows), mul.flat_rows(taken))
             if group.root:
                 return {}, us
@@ -207,7 +208,7 @@ def factorise(order: Sequence[Group | Multipliers], joints: Sequence[Joints], in
                     )
             parts.append(Eliminated(Un, Uf, Dinv, Kn, Kf, V, VK, S, SK))
         if p:
-            mul.couple(L, group.rows, mul.total(co.row_products(e.R, e.RK) for e in parts))
+            mul.couple(L, group.rows, summed(co.row_products(e.R, e.RK) for e in parts))
         if group.root:
             return {}, parts
         E, r = joints.E, joints.r

@@ -44,9 +44,6 @@ class Front:
     def root(self) -> bool:
         return self.parents[0] == WORLD
 
-    def __len__(self) -> int:
-        return len(self.nodes)
-
 
 @functools.lru_cache(maxsize=256)
 def fronts(sizes: tuple[int, ...], order: tuple[int, ...], edges: frozenset[tuple[int, int]]) -> tuple[Front, ...]:

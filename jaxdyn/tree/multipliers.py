@@ -1,6 +1,6 @@
 """The elimination of riding rows' multipliers, one row at a time; see `jaxdyn.tree.elimination`."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -31,10 +31,6 @@ def flat(blocks):
 def flat_rows(x: Array) -> Array:
     """Axes (slots, nodes) to columns."""
     return x.reshape(*x.shape[:-3], x.shape[-3] * x.shape[-2], x.shape[-1])
-
-
-def total(terms: Iterable[Array]) -> Array:
-    return summed(terms)
 
 
 def stack(parts: Sequence[Array], axis: int = 0) -> Array:
