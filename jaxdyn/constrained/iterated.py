@@ -136,6 +136,7 @@ class Soft(Solver):
         return type(self)(self.weights, self.max_steps, True)
 
     def check(self, call, topology, constraints):
+        super().check(call, topology, constraints)
         rows = sum(c.layout(topology).rows for c in constraints)
         if isinstance(self.weights, tuple) and len(self.weights) != rows:
             raise ValueError(

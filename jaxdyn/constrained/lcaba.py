@@ -8,9 +8,11 @@ constraints hold to the ground it is the constrained ABA (Sathya and Carpentier,
 iterate solves the soft Gauss principle (popov_vereshchagin, Eq. 52).
 """
 
+from typing import ClassVar
+
 from ..kinematics.rows import cliques_of
 from ..tree.plan import elimination
-from .base import Solver, name_of, refuse_loops
+from .base import Solver, name_of
 from .damped import factorised
 from .iterated import Proximal, Soft
 from .iteration import Stop
@@ -51,8 +53,7 @@ class ConstrainedABA(Proximal):
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
 
-    def check(self, call, topology, constraints):
-        refuse_loops("ConstrainedABA", call, topology, constraints)
+    grounded: ClassVar[bool] = True
 
     def system(self, problem, weights):
         return factorised(problem, weights, frozenset())
@@ -64,9 +65,7 @@ class PVSoft(Soft):
     **Arguments:** `weights`, `max_steps`, see `jaxdyn.constrained.iterated.Soft`.
     """
 
-    def check(self, call, topology, constraints):
-        refuse_loops("PVSoft", call, topology, constraints)
-        super().check(call, topology, constraints)
+    grounded: ClassVar[bool] = True
 
     def system(self, problem, weights):
         return factorised(problem, weights, frozenset())

@@ -15,11 +15,11 @@ that also holds where the base itself is constrained, and L there has no inverse
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from ..kinematics.rows import Bundle
-from ..tree.plan import Rider, elimination
+from ..tree.plan import Group, Multipliers, Rider, elimination
 from ..tree.topology import WORLD, Topology
-from .base import refuse_loops
 from .damped import every_row, factorised
 from .iterated import Direct, Proximal
 
@@ -36,14 +36,17 @@ def riders_of(topology: Topology, bundles: Sequence[Bundle]) -> tuple[Rider, ...
     return tuple(riders)
 
 
+def _order(self, topology: Topology, bundles: Sequence[Bundle]) -> tuple[Group | Multipliers, ...]:
+    return elimination(topology, frozenset(), riders_of(topology, bundles))
+
+
 class ProxBBO(Proximal):
     """Proximal BBO: any constraints, redundant ones too; cheaper than LCABA where one constraint joins many bodies.
 
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
 
-    def order(self, topology, bundles):
-        return elimination(topology, frozenset(), riders_of(topology, bundles))
+    order = _order
 
     def system(self, problem, weights):
         return factorised(problem, weights, every_row(problem))
@@ -55,11 +58,9 @@ class ProxPV(Proximal):
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
 
-    def check(self, call, topology, constraints):
-        refuse_loops("ProxPV", call, topology, constraints)
+    grounded: ClassVar[bool] = True
 
-    def order(self, topology, bundles):
-        return elimination(topology, frozenset(), riders_of(topology, bundles))
+    order = _order
 
     def system(self, problem, weights):
         return factorised(problem, weights, every_row(problem))
@@ -71,11 +72,9 @@ class PV(Direct):
     **Arguments:** `max_steps`, see `jaxdyn.constrained.iterated.Direct`.
     """
 
-    def check(self, call, topology, constraints):
-        refuse_loops("PV", call, topology, constraints)
+    grounded: ClassVar[bool] = True
 
-    def order(self, topology, bundles):
-        return elimination(topology, frozenset(), riders_of(topology, bundles))
+    order = _order
 
     def system(self, problem, weights):
         return factorised(problem, weights, every_row(problem), hard=True)

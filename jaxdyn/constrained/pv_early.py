@@ -2,13 +2,13 @@
 popov_vereshchagin, section VIII; Householder form Eqs. 65 to 68, see `jaxdyn.tree.early`)."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 import jax.numpy as jnp
 
 from ..kinematics.rows import Bundle
 from ..tree.early import carrying, factorise_early
 from ..tree.topology import Topology
-from .base import refuse_loops
 from .damped import Damped, every_row, rigid_of, rows_at
 from .iterated import Proximal
 
@@ -29,8 +29,7 @@ class PVEarly(Proximal):
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
 
-    def check(self, call, topology, constraints):
-        refuse_loops("PVEarly", call, topology, constraints)
+    grounded: ClassVar[bool] = True
 
     def order(self, topology, bundles):
         return carrying(topology, tuple(len(rows) for rows in _given(topology, bundles)))
