@@ -14,33 +14,14 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..dynamics.crba import rigid
-from ..engine.kernel import kernel
 from ..kinematics import rows as rw
-from ..spatial.small import outer, summed
+from ..tree.columns import inertia_of_rows, tie_of_rows
 from ..tree.early import EarlyFactor
 from ..tree.elimination import Articulated, Factor, factorise
 from ..tree.field import Field, select
 from ..tree.multipliers import flat, flat_rows, slots_of
 from ..tree.sweep import each
 from .problem import Problem
-
-
-def _products(mu, pairs):
-    """Σ_r μ_r x_r y_rᵀ of each pair; a single μ is that of all rows."""
-    if mu.shape[0] == 1:
-        return tuple(mu[0] * summed(outer(x[r], y[r]) for r in range(x.shape[0])) for x, y in pairs)
-    return tuple(summed(mu[r] * outer(x[r], y[r]) for r in range(x.shape[0])) for x, y in pairs)
-
-
-@kernel
-def _tie_own(mu, ang, lin):
-    """μ KᵀK as (A, C, M)."""
-    return _products(mu, ((ang, ang), (ang, lin), (lin, lin)))
-
-
-@kernel
-def _tie_pair(mu, a, b, c, d):
-    return _products(mu, ((a, c), (a, d), (b, c), (b, d)))
 
 
 def automatic_weight(problem: Problem) -> Array:
@@ -194,9 +175,9 @@ def factorised(problem: Problem, weights: list[Array], riding: frozenset[int], h
         slots = [tuple(slot[k] for k in stay) for slot in slots]
         mu = _members(mu, stay)
         for s, slot in enumerate(slots):
-            own.add(slot, _tie_own(mu, *K[s]))
+            own.add(slot, inertia_of_rows(mu, *K[s]))
             for t in range(s + 1, len(K)):
-                ties.add(list(zip(slot, slots[t], strict=True)), _tie_pair(mu, *K[s], *K[t]))
+                ties.add(list(zip(slot, slots[t], strict=True)), tie_of_rows(mu, *K[s], *K[t]))
     inertia = Articulated(own, ties, rows_at(problem) if riding else None, None if hard else compliance)
     return Damped(problem, factorise(problem.order, problem.joints, inertia), weights, riding)
 

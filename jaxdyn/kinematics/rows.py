@@ -14,7 +14,7 @@ from ..engine.kernel import kernel
 from ..model.constraints import BodyView, Constraint, JointView, Layout, RobotView, Rows
 from ..model.links import node_axis
 from ..model.model import Model
-from ..spatial.small import summed
+from ..tree.columns import row_forces, row_rates
 from ..tree.field import Field, permute, select
 from ..tree.topology import WORLD, Topology
 
@@ -139,26 +139,13 @@ def _placements(side, frames_R, frames_p):
     )
 
 
-# sums of slices: reductions over short axes are slow on a CPU
-@kernel
-def _times(ang, lin, w, l):
-    return (
-        ang[:, 0] * w[0] + ang[:, 1] * w[1] + ang[:, 2] * w[2] + lin[:, 0] * l[0] + lin[:, 1] * l[1] + lin[:, 2] * l[2]
-    )
-
-
-@kernel
-def _transposed(ang, lin, x):
-    return summed(ang[r] * x[r] for r in range(x.shape[0])), summed(lin[r] * x[r] for r in range(x.shape[0]))
-
-
 def times(bundles: Sequence[Bundle], evaluated: Sequence[Evaluated], motion: Field) -> list[Array]:
     """``sum_i K_i A_i`` of the motions (angular, linear) of the bodies: (rows, k, lanes) by bundle."""
     out = []
     for bundle, e in zip(bundles, evaluated, strict=True):
         total = None
         for slot, (ang, lin) in zip(bundle.slots, e.rows.K, strict=True):
-            part = _times(ang, lin, *motion.get(slot))
+            part = row_rates(ang, lin, *motion.get(slot))
             total = part if total is None else total + part
         out.append(total)
     return out
@@ -167,7 +154,7 @@ def times(bundles: Sequence[Bundle], evaluated: Sequence[Evaluated], motion: Fie
 def transposed(bundles: Sequence[Bundle], evaluated: Sequence[Evaluated], x: Sequence[Array]) -> list:
     """``K_iᵀ x`` as [(bodies, (moment, force))]."""
     return [
-        (slot, _transposed(ang, lin, values))
+        (slot, row_forces(ang, lin, values))
         for bundle, e, values in zip(bundles, evaluated, x, strict=True)
         for slot, (ang, lin) in zip(bundle.slots, e.rows.K, strict=True)
     ]

@@ -175,18 +175,36 @@ def row_tie(V, Kn, Kf):
     return -V[None] * Kn[:, None], -V[None] * Kf[:, None]
 
 
+def _weighted(weights, pairs):
+    """Σ_r w_r x_r y_rᵀ of each pair; a single weight is that of all rows."""
+    if weights.shape[0] == 1:
+        return tuple(weights[0] * summed(outer(x[r], y[r]) for r in range(x.shape[0])) for x, y in pairs)
+    return tuple(summed(weights[r] * outer(x[r], y[r]) for r in range(x.shape[0])) for x, y in pairs)
+
+
 @kernel
 def inertia_of_rows(weights, n, f):
-    """Σ_r w_r K_rᵀ K_r as (A, C, M)."""
-    pairs = ((n, n), (n, f), (f, f))
-    return tuple(summed(outer(x[:, r] * weights[r], y[:, r]) for r in range(x.shape[1])) for x, y in pairs)
+    """Σ_r w_r K_rᵀ K_r as (A, C, M); rows (rows, 3, nodes, lanes)."""
+    return _weighted(weights, ((n, n), (n, f), (f, f)))
 
 
 @kernel
 def tie_of_rows(weights, a, b, c, d):
     """Σ_r w_r K_riᵀ K_rj as (nn, nf, fn, ff)."""
-    pairs = ((a, c), (a, d), (b, c), (b, d))
-    return tuple(summed(outer(x[:, r] * weights[r], y[:, r]) for r in range(x.shape[1])) for x, y in pairs)
+    return _weighted(weights, ((a, c), (a, d), (b, c), (b, d)))
+
+
+# sums of slices: reductions over short axes are slow on a CPU
+@kernel
+def row_rates(n, f, w, l):
+    """K a of rows (rows, 3, nodes, lanes)."""
+    return n[:, 0] * w[0] + n[:, 1] * w[1] + n[:, 2] * w[2] + f[:, 0] * l[0] + f[:, 1] * l[1] + f[:, 2] * l[2]
+
+
+@kernel
+def row_forces(n, f, x):
+    """Kᵀ x as (moment, force)."""
+    return summed(n[r] * x[r] for r in range(x.shape[0])), summed(f[r] * x[r] for r in range(x.shape[0]))
 
 
 @kernel

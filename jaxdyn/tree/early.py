@@ -201,7 +201,7 @@ class EarlyFactor(eqx.Module):
                 e, u = columns[c], us[c]
                 if e.row is not None:
                     turn, s, kn, kf, Linv = e.row
-                    first = _row_rate(kn, kf, w, l) * Linv - bs.pop()
+                    first = _rate(kn, kf, w, l) * Linv - bs.pop()
                     u = u - s * first
                     nu = stack([first]) if nu is None else stack([first, *nu])
                     nu = _reflected(*turn, nu)
@@ -225,8 +225,9 @@ class EarlyFactor(eqx.Module):
 
 
 @kernel
-def _row_rate(n, f, w, l):
-    return summed(n[k] * w[k] for k in range(3)) + summed(f[k] * l[k] for k in range(3))
+def _rate(n, f, w, l):
+    """K a of one row."""
+    return co.product((n, f), w, l)
 
 
 def factorise_early(

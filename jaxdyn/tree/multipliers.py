@@ -7,7 +7,6 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..engine.kernel import kernel
-from ..spatial.small import summed
 from . import columns as co
 from . import panels
 from .field import Field
@@ -110,7 +109,7 @@ def eliminate(group: Multipliers, own: Field, ties: Field, K: Field, L: Field, c
             taken[s].append(tuple(y[:, 0] for y in x))
             x = on[s] = _less(l, x)
     weights = stack(inverse)
-    stacked = [tuple(stack(x, 1) for x in zip(*t, strict=True)) if t else None for t in taken]
+    stacked = [tuple(stack(x) for x in zip(*t, strict=True)) if t else None for t in taken]
     for s, slot in enumerate(slots):
         if stacked[s] is None:
             continue
@@ -133,12 +132,6 @@ def _push(l, b):
     return b[1:] - l * b[:1]
 
 
-@kernel
-def _forces(w, n, f):
-    """−Σ_r K_rᵀ w_r."""
-    return tuple(-summed(x[:, r] * w[r] for r in range(w.shape[0])) for x in (n, f))
-
-
 def forwards(group: Multipliers, parts: Eliminated, force: Field, rows: Field) -> Array:
     """The rows' right sides times 1 / L, (rows, nodes, lanes); what they exert goes to bodies and other rows."""
     names = [r for slot in (*group.rows, *group.others) for r in slot]
@@ -150,7 +143,7 @@ def forwards(group: Multipliers, parts: Eliminated, force: Field, rows: Field) -
     w = stack(own) * parts.Linv
     for slot, K in zip(_bodies(group, parts), _acting(parts), strict=True):
         if K is not None:
-            force.add(slot, _forces(w, *K))
+            force.add(slot, co.row_forces(*K, -w))
     if group.others:
         rows.replace([r for slot in group.others for r in slot], flat_rows(left))
     return w
@@ -164,19 +157,12 @@ def _acting(parts: Eliminated) -> list:
     return [parts.K, *parts.around] if parts.K is not None else parts.around
 
 
-@kernel
-def _rates(n, f, w, l):
-    """K a by row."""
-    at = lambda x, y: summed(x[k] * y[k][None] for k in range(3))  # noqa: E731
-    return at(n, w) + at(f, l)
-
-
 def backwards(group: Multipliers, parts: Eliminated, w: Array, accelerations: Field, found: Field) -> None:
     """ν_r = (K_r a − b_r − Σ_s L_rs ν_s) / L_rr, last row first."""
     value = -w
     for slot, K in zip(_bodies(group, parts), _acting(parts), strict=True):
         if K is not None:
-            value = value + _rates(*K, *accelerations.get(slot)) * parts.Linv
+            value = value + co.row_rates(*K, *accelerations.get(slot)) * parts.Linv
     later = []
     if group.others:
         names = [r for slot in group.others for r in slot]
