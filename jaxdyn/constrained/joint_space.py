@@ -71,7 +71,7 @@ def saddle_fronts(topology: Topology, bundles: Sequence[rw.Bundle]) -> tuple[Fro
     edges = set(topology.related())
     edges |= {(b, topology.nb + k) for k, (_, bodies) in enumerate(blocks) for b in bodies}
     order = (*bodies_of(elimination(topology, frozenset())), *range(topology.nb, len(sizes)))
-    return fronts(tuple(sizes), order, frozenset(edges))
+    return fronts(tuple(sizes), order, frozenset(edges), topology.nb)
 
 
 def _matrices(problem: Problem) -> tuple[Array, Array | None]:
@@ -118,5 +118,5 @@ def penalised_factor(problem: Problem, weights: list[Array]) -> JointSpace:
     flat = jnp.concatenate([flat, jnp.zeros((1, flat.shape[-1]), flat.dtype)])
     cliques = frozenset(bodies for _, bodies in acting.values())
     leaves_first = bodies_of(elimination(topology, cliques))
-    order = fronts(tuple(k.nv for k in topology.kinds), leaves_first, frozenset(edges))
+    order = fronts(tuple(k.nv for k in topology.kinds), leaves_first, frozenset(edges), topology.nb)
     return JointSpace(problem, factorise_sparse(order, flat, Pattern(topology.nv, 0), None), weights, False)

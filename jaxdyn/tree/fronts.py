@@ -30,8 +30,8 @@ from .topology import WORLD
 
 @dataclasses.dataclass(frozen=True)
 class Front:
-    """Blocks of one size with fronts of one size. Per block: its variables and those of its front; `places` says where
-    the front's variables are among those of the parent and its front, which are `size` many."""
+    """Runs of blocks, of one size and with fronts of one size. Per run: its variables and those of its front; `places`
+    says where the front's variables are among those of the parent and its front, which are `size` many."""
 
     nodes: tuple[int, ...]
     parents: tuple[int, ...]
@@ -46,8 +46,14 @@ class Front:
 
 
 @functools.lru_cache(maxsize=256)
-def fronts(sizes: tuple[int, ...], order: tuple[int, ...], edges: frozenset[tuple[int, int]]) -> tuple[Front, ...]:
-    """Blocks of `sizes`, eliminated in `order`, coupled by `edges`, grouped by signature: children before parents."""
+def fronts(
+    sizes: tuple[int, ...], order: tuple[int, ...], edges: frozenset[tuple[int, int]], rows: int
+) -> tuple[Front, ...]:
+    """Blocks of `sizes`, eliminated in `order`, coupled by `edges`, grouped by signature: children before parents.
+
+    Blocks follow each other in one run where all that couples to the first couples to the second, too (a
+    supernode): what is left of a matrix is handed on once a run. Blocks from `rows` on are in runs of their own.
+    """
     when = {b: k for k, b in enumerate(order)}
     coupled: dict[int, set[int]] = {b: set() for b in order}
     for a, b in edges:
@@ -58,23 +64,32 @@ def fronts(sizes: tuple[int, ...], order: tuple[int, ...], edges: frozenset[tupl
         parent[b] = min(coupled[b], key=when.__getitem__, default=WORLD)
         if coupled[b]:
             coupled[parent[b]] |= coupled[b] - {parent[b]}
+    children = defaultdict(list)
+    for b in order:
+        children[parent[b]].append(b)
+    runs: dict[int, tuple[int, ...]] = {}  # by last block
+    for b in order:
+        below = children[b]
+        joins = len(below) == 1 and coupled[below[0]] == coupled[b] | {b} and (below[0] < rows) == (b < rows)
+        runs[b] = (*runs.pop(below[0]), b) if joins else (b,)
+    last = {b: end for end, run in runs.items() for b in run}
     starts = np.cumsum((0, *sizes))
-    variables = lambda b: tuple(range(starts[b], starts[b + 1]))  # noqa: E731
-    front = {b: tuple(v for x in sorted(coupled[b], key=when.__getitem__) for v in variables(x)) for b in order}
-    depth: dict[int, int] = {}
+    variables = lambda blocks: tuple(v for b in blocks for v in range(starts[b], starts[b + 1]))  # noqa: E731
+    front = {end: variables(sorted(coupled[end], key=when.__getitem__)) for end in runs}
+    depth: dict[int, int] = {WORLD: -1}
     groups: dict[tuple, list[int]] = defaultdict(list)
-    for b in reversed(order):
-        p = parent[b]
-        depth[b] = 0 if p == WORLD else depth[p] + 1
-        around = () if p == WORLD else variables(p) + front[p]
-        places = tuple(around.index(v) for v in front[b])
-        groups[-depth[b], sizes[b], places, len(around)].append(b)
+    for end in sorted(runs, key=when.__getitem__, reverse=True):
+        p = last.get(parent[end], WORLD)
+        depth[end] = depth[p] + 1
+        around = () if p == WORLD else variables(runs[p]) + front[p]
+        places = tuple(around.index(v) for v in front[end])
+        groups[-depth[end], len(variables(runs[end])), places, len(around)].append(end)
     out = []
-    for (_, _, places, size), nodes in sorted(groups.items(), key=lambda x: x[0][0]):
-        nodes = tuple(sorted(nodes))
-        parents = tuple(parent[b] for b in nodes)
-        own, others = tuple(map(variables, nodes)), tuple(front[b] for b in nodes)
-        out.append(Front(nodes, parents, own, others, places, size))
+    for (_, _, places, size), ends in sorted(groups.items(), key=lambda x: x[0][0]):
+        ends = sorted(ends)
+        own = tuple(variables(runs[end]) for end in ends)
+        parents = tuple(last.get(parent[end], WORLD) for end in ends)
+        out.append(Front(tuple(ends), parents, own, tuple(front[end] for end in ends), places, size))
     return tuple(out)
 
 
