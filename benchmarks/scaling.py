@@ -4,30 +4,27 @@
 
 Families are the synthetic topologies of `topologies.py`. Each solver makes one damped solve, not refined, in float32,
 batched, on one core. Writes `scaling.json` (kept numbers of other families stay) and one plot a family with the
-fitted exponents. Operations are exact counts of `operations.py`; times are best of several and mean something only
-beside each other.
+fitted exponents. What is measured: `measure.py`.
 """
 
 import argparse
 import json
-import time
 from pathlib import Path
 
-import jax
-import jax.numpy as jnp
 import matplotlib
 import numpy as np
-import operations
 import topologies
+from measure import measure
 from tqdm import tqdm
 
 import jaxdyn as jd
-from jaxdyn.bench import best, one_core
+from jaxdyn.bench import one_core
 from jaxdyn.output import complete
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt  # noqa: E402 - after the backend
 
+OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 GROUND = ("PVSoft", "ConstrainedABA", "PVEarly", "PV", "LTL", "ProxLTL")
 LOOPS = ("LCABA", "ProxBBO", "Unified", "ProxLTL", "ProxLTLSoft")
 
@@ -41,20 +38,6 @@ FAMILIES = {
     "nested": (topologies.nested_loops, (1, 2, 4, 6), LOOPS, "loops around one middle"),
     "branching": (topologies.branching_loops, (1, 2, 4, 6), LOOPS, "branches on one object"),
 }
-
-
-def measure(model: jd.Model, solver: jd.Solver, batch: int) -> dict:
-    """Operations, CPU microseconds per evaluation, and CPU seconds to trace and compile."""
-    q, v, tau = topologies.states(model, batch)
-    solve = lambda m, q, v, tau: jd.forward_dynamics(m, jd.State(q, v), tau, solver=solver).acceleration  # noqa: E731
-    count = operations.operations(lambda *x: solve(model, *x), q[0], v[0], tau[0])
-    single = lambda tree: jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), tree)  # noqa: E731
-    robot, args = single(model), single((q, v, tau))
-    begin = time.process_time()
-    run = jax.jit(jax.vmap(lambda *x: solve(robot, *x))).lower(*args).compile()
-    spent = time.process_time() - begin
-    least = best(lambda: jax.block_until_ready(run(*args)), batch, 5)
-    return {"operations": count, "microseconds": least, "compile_seconds": spent, "nv": model.nv}
 
 
 def exponent(sizes, values) -> float:
@@ -85,7 +68,7 @@ def main() -> None:
     parser.add_argument("families", nargs="*", metavar="FAMILY", help=f"of {', '.join(FAMILIES)}; default: all")
     parser.add_argument("--largest", type=int, default=10**9, help="leave larger robots out")
     parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--out", type=Path, default=Path(__file__).resolve().parents[1] / "docs" / "benchmarks")
+    parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
     unknown = sorted(set(options.families) - set(FAMILIES))
     if unknown:
@@ -99,7 +82,8 @@ def main() -> None:
             cases = [(s, n) for s in solvers for n in sizes if n <= options.largest]
             found: dict = {}
             for solver, n in tqdm(cases, desc=name):
-                row = measure(build(n), getattr(jd, solver)(max_steps=1), options.batch)
+                model = build(n)
+                row = measure(model, model.neutral(), getattr(jd, solver)(max_steps=1), options.batch)
                 found.setdefault(solver, {})[str(n)] = row
             for solver, rows in found.items():
                 at = [int(n) for n in rows]

@@ -57,7 +57,8 @@ class Scene:
         self.spec.add_body("cube", "world", jd.Free(name="cube"), inertia=inertia)
 
     def build(self, ties: Sequence[tuple], hold: Sequence[str] = ()) -> System:
-        """`ties` are (kind, a, b): they hold where the posture is. The cube is put amidst the frames `hold`."""
+        """`ties` are (kind, a, b), not stabilised: they hold where the posture is. The cube is put amidst the frames
+        `hold`."""
         model = self.spec.build()
         q = np.array(model.neutral())
         for joint, value in self.posture.items():
@@ -67,7 +68,9 @@ class Scene:
             q[model.q_slice("cube")] = (*at, 1, 0, 0, 0)
         pose = lambda f: jd.frame_pose(model, q, f) if f != "world" else jd.Transform.identity()  # noqa: E731
         for k, (kind, a, b) in enumerate(ties):
-            self.spec.add_constraint(kind(a, b, placement_b=pose(b).inverse() @ pose(a), name=f"tie{k}"))
+            self.spec.add_constraint(
+                kind(a, b, placement_b=pose(b).inverse() @ pose(a), name=f"tie{k}", stabilization=None)
+            )
         return self.spec.build(), jnp.asarray(q)
 
 

@@ -13,8 +13,12 @@ from compiled import close, solve, states, succeeded, wrenches
 from solvers import SOLVERS, names
 
 import jaxdyn as jd
+from jaxdyn.constrained.damped import uniform
+from jaxdyn.constrained.problem import problem_of
 from jaxdyn.constrained.prox_bbo import riders_of
+from jaxdyn.engine.lanes import laned
 from jaxdyn.kinematics.rows import bundles_of
+from jaxdyn.tree.fronts import Pattern, factorise_sparse, fronts
 from jaxdyn.tree.plan import Group, Multipliers
 
 PROXIMAL = names(lambda row: row.iterates)
@@ -268,3 +272,47 @@ def test_as_many_weights_as_rows():
     model, (q, v, tau) = CATALOGUE["standing"].build(), [x[0] for x in states("standing")]
     with pytest.raises(ValueError, match="`LTLSoft` has 2 `weights` for 7 rows"):
         jd.forward_dynamics(model, jd.State(q, v), tau, solver=jd.LTLSoft((1.0, 2.0)))
+
+
+def _inertias(model, q, mu):
+    """Λ⁻¹ and Λ of ProxLTL's factor."""
+    solver = jd.ProxLTL()
+    problem = problem_of(model, model.constraints, q, None, solver.order)
+    factor = solver.system(problem, uniform(problem, mu))
+    return factor.inverse_inertia(), factor.inertia()
+
+
+@pytest.mark.parametrize("name", ["overheld", "crossing_loops"])
+def test_operational_space_inertia_is_a_by_product(name):
+    model = CATALOGUE[name].build()
+    q = np.asarray(states(name)[0][0])
+    inverse, inertia = laned(_inertias)(model, jnp.asarray(q), jnp.asarray(1e3))
+    J = np.asarray(jd.constraint_jacobian(model, q, model.constraints))
+    wanted = J @ np.linalg.solve(np.asarray(jd.mass_matrix(model, q)), J.T) + 1e-3 * np.eye(len(J))
+    np.testing.assert_allclose(inverse, wanted, atol=1e-10 * np.abs(wanted).max())
+    np.testing.assert_allclose(wanted @ np.asarray(inertia), np.eye(len(J)), atol=1e-8)
+
+
+def test_any_matrix_with_the_sparsity_of_a_tree():
+    """proximal_ltl, IV-F: blocks of two sizes, coupled along the paths to the root."""
+    parents, sizes = (-1, 0, 0, 1, 1, 2), (3, 1, 2, 1, 2, 1)
+    paths: list[set[int]] = []
+    for b, p in enumerate(parents):
+        paths.append({b} | (paths[p] if p >= 0 else set()))
+    edges = frozenset((a, b) for b in range(6) for a in paths[b] - {b})
+    starts = np.cumsum((0, *sizes))
+    n, rng = starts[-1], np.random.default_rng(3)
+    A = np.diag(rng.uniform(20, 30, n))
+    for a, b in edges:
+        block = rng.normal(size=(sizes[a], sizes[b]))
+        A[starts[a] : starts[a + 1], starts[b] : starts[b + 1]] = block
+        A[starts[b] : starts[b + 1], starts[a] : starts[a + 1]] = block.T
+    flat = jnp.concatenate([jnp.asarray(A).reshape(-1, 1), jnp.zeros((1, 1))])
+    order = fronts(sizes, tuple(range(5, -1, -1)), edges, 6)
+    b = rng.normal(size=(n, 1))
+    with jax.numpy_rank_promotion("allow"):
+        factor = factorise_sparse(order, flat, Pattern(n, 0), None)
+        np.testing.assert_allclose(factor.solve(jnp.asarray(b)), np.linalg.solve(A, b), atol=1e-12)
+    assert sum(len(f.front[0]) * len(own) for f in order for own in f.own) <= sum(
+        sizes[b] * sum(sizes[a] for a in paths[b] - {b}) for b in range(6)
+    ), "it fills in"

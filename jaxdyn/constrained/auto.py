@@ -1,29 +1,44 @@
 """`Auto`: the solver that suits the constraints."""
 
-from ..kinematics.rows import bundles_of, cliques_of
-from ..tree.plan import elimination
-from .base import Solver
-from .dense import Dense
-from .lcaba import ABA, LCABA
+import functools
 
-#: more neighbours than this at once, and eliminating bodies costs more than whole matrices
-WIDEST = 12
+from ..kinematics.rows import Bundle, bundles_of
+from ..tree.topology import Topology
+from . import cost
+from .base import Solver
+from .joint_space import saddle_fronts
+from .lcaba import ABA, LCABA
+from .ltl import ProxLTL
+from .prox_bbo import ProxBBO, riders_of
+from .unified import Unified, mixture, plan
+
+
+def features_of(topology: Topology, bundles: tuple[Bundle, ...]) -> dict[str, cost.Features]:
+    """By name of the solver, what its cost is told from."""
+    riders = riders_of(topology, bundles)
+    chosen = {"LCABA": frozenset(), "ProxBBO": frozenset(riders), "Unified": plan(topology, riders)[1]}
+    found = {name: mixture(topology, riders, ride)[0] for name, ride in chosen.items()}
+    rows = sum(b.layout.rows * len(b.members) for b in bundles)
+    return found | {"ProxLTL": cost.sparse(saddle_fronts(topology, bundles), topology.nv, rows)}
+
+
+@functools.lru_cache(maxsize=256)
+def _cheapest(topology: Topology, bundles: tuple[Bundle, ...]) -> Solver:
+    features = features_of(topology, bundles)
+    name = min(features, key=lambda name: cost.nanoseconds(features[name]))
+    return {"LCABA": LCABA, "ProxBBO": ProxBBO, "Unified": Unified, "ProxLTL": ProxLTL}[name]()
 
 
 class Auto(Solver):
-    """`ABA` where nothing is constrained; `LCABA` where constraints tie bodies locally; `Dense` where one constraint
-    ties so many bodies (a centre of mass of a large robot) that eliminating them body by body costs more."""
+    """`ABA` where nothing is constrained, else whichever of `LCABA`, `ProxBBO`, `Unified` and `ProxLTL` is told to be
+    the fastest from the plan (`jaxdyn.constrained.cost`). All four find the same with any constraints."""
 
     def pick(self, topology, constraints) -> Solver:
         """The solver for these constraints."""
         return self._pick(topology, bundles_of(topology, constraints))
 
     def _pick(self, topology, bundles) -> Solver:
-        if not bundles:
-            return ABA()
-        groups = elimination(topology, cliques_of(bundles))
-        widest = max(len(g.neighbours) for g in groups)
-        return LCABA() if widest <= WIDEST else Dense()
+        return _cheapest(topology, tuple(bundles)) if bundles else ABA()
 
     def unrolled(self):
         return _UnrolledAuto()

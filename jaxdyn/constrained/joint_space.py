@@ -50,6 +50,15 @@ class JointSpace(System):
             y = [w * e for w, e in zip(self.weights, left, strict=True)]
         return x, accelerations, y, image
 
+    def inverse_inertia(self) -> Array:
+        """Λ⁻¹ = J M⁻¹ Jᵀ + R, the inverse of the (damped) operational-space inertia (proximal_ltl, Eqs. 20, 24):
+        (m, m, lanes). It is there once the velocities have been eliminated."""
+        return -self.factor.remainder(self.problem.model.topology.nv)
+
+    def inertia(self) -> Array:
+        """Λ, the (damped) operational-space inertia: (m, m, lanes)."""
+        return -self.factor.inverse(self.problem.model.topology.nv)
+
 
 def supports(topology: Topology, bundles: Sequence[rw.Bundle]) -> dict[int, tuple[tuple[int, ...], tuple[int, ...]]]:
     """By first row: a constraint's rows, and the bodies whose joints move them."""

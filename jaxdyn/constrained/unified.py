@@ -12,63 +12,39 @@ from collections.abc import Sequence
 from ..kinematics.rows import Bundle
 from ..tree.plan import Group, Multipliers, Rider, elimination
 from ..tree.topology import Topology
+from . import cost
 from .damped import factorised
 from .iterated import Proximal
 from .prox_bbo import riders_of
 
-#: solves that are made with one factor, as far as the choice is concerned
-SOLVES = 3
+#: more constraints than this, and only all or none ride: every mixture that is tried is an order of its own
+MOST = 32
+
+Order = tuple[Group | Multipliers, ...]
 
 
-def operations(order: Sequence[Group | Multipliers], penalised: Sequence[Rider]) -> int:
-    """What `jaxdyn.tree.elimination` does in this order: additions and products of the factorisation, and of `SOLVES`
-    solves."""
-    total = 0
-    for rider in penalised:
-        n, r = len(rider.bodies), len(rider.rows)
-        total += r * (54 * n + 36 * n * (n - 1))
-    for group in order:
-        if isinstance(group, Multipliers):
-            bodies = len(group.neighbours) + (group.nodes[0] >= 0)
-            left = len(group.rows) + len(group.others)
-            each = 0
-            for _ in group.rows:
-                left -= 1
-                each += 2 * left**2 + bodies * (12 * left + 54) + 36 * bodies * (bodies - 1)
-                each += SOLVES * (4 * left + 24 * bodies + 4)
-        else:
-            n, p = len(group.neighbours) + group.tied, len(group.rows)
-            column = 90 + 150 * n + 36 * n * (n - 1) + 24 * p + 2 * p**2 + 24 * n * p + SOLVES * (36 + 24 * n + 4 * p)
-            each = group.kind.nv * column
-            if not group.root:
-                each += 360 + 260 * n + 48 * p + SOLVES * 60
-        total += each * len(group)
-    return total
-
-
-@functools.lru_cache(maxsize=256)
-def _planned(topology: Topology, riders: tuple[Rider, ...], ride: frozenset[Rider]) -> tuple:
+@functools.lru_cache(maxsize=1024)
+def mixture(topology: Topology, riders: tuple[Rider, ...], ride: frozenset[Rider]) -> tuple[cost.Features, Order]:
+    """What it costs that some constraints ride and the others are penalties, and the order of elimination."""
     stay = [r for r in riders if r not in ride]
     cliques = frozenset(tuple(sorted(r.bodies)) for r in stay)
     order = elimination(topology, cliques, tuple(r for r in riders if r in ride))
-    return operations(order, stay), order
+    return cost.recursion(order, stay), order
 
 
 @functools.lru_cache(maxsize=256)
-def plan(
-    topology: Topology, riders: tuple[Rider, ...]
-) -> tuple[int, tuple[Group | Multipliers, ...], frozenset[Rider]]:
-    """Operations and order of the cheapest mixture that was found, and the constraints that ride in it."""
-    best = min((frozenset(), frozenset(riders)), key=lambda ride: _planned(topology, riders, ride)[0])
-    cost = _planned(topology, riders, best)[0]
-    improved = True
+def plan(topology: Topology, riders: tuple[Rider, ...]) -> tuple[Order, frozenset[Rider]]:
+    """The order of the cheapest mixture that was found, and the constraints that ride in it."""
+    price = lambda ride: cost.nanoseconds(mixture(topology, riders, ride)[0])  # noqa: E731
+    best = min((frozenset(), frozenset(riders)), key=price)
+    improved = len(riders) <= MOST
     while improved:
         improved = False
         for rider in riders:
             other = best ^ {rider}
-            if (now := _planned(topology, riders, other)[0]) < cost:
-                best, cost, improved = other, now, True
-    return cost, _planned(topology, riders, best)[1], best
+            if price(other) < price(best):
+                best, improved = other, True
+    return mixture(topology, riders, best)[1], best
 
 
 class Unified(Proximal):
@@ -78,8 +54,8 @@ class Unified(Proximal):
     """
 
     def order(self, topology, bundles: Sequence[Bundle]):
-        return plan(topology, riders_of(topology, bundles))[1]
+        return plan(topology, riders_of(topology, bundles))[0]
 
     def system(self, problem, weights):
-        ride = plan(problem.model.topology, riders_of(problem.model.topology, problem.bundles))[2]
+        ride = plan(problem.model.topology, riders_of(problem.model.topology, problem.bundles))[1]
         return factorised(problem, weights, frozenset(r.rows[0] for r in ride))

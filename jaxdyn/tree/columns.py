@@ -164,12 +164,6 @@ def row_to_parent(E, r, n, f):
 
 
 @kernel
-def row_products(x, y):
-    """x yᵀ of slots: (slots, slots, nodes, lanes)."""
-    return outer(x, y)
-
-
-@kernel
 def row_tie(V, Kn, Kf):
     """−V_r V_jᵀ / D of all rows and one neighbour."""
     return -V[None] * Kn[:, None], -V[None] * Kf[:, None]

@@ -38,6 +38,7 @@ from jaxtyping import Array
 from ..spatial.small import summed
 from . import columns as co
 from . import multipliers as mul
+from .coupling import Coupling
 from .field import Field
 from .plan import Group, Multipliers
 from .sweep import down, up
@@ -168,7 +169,7 @@ def factorise(order: Sequence[Group | Multipliers], joints: Sequence[Joints], in
     """Eliminate all bodies, and the multipliers of riding rows, in the given order (lcaba_proxbbo, backward sweeps of
     Alg. 1 and 4). `joints` are those of the groups of bodies."""
     own, ties, K, compliance = inertia
-    L = Field()
+    L = Coupling()
     waiting = list(joints)
     given = [None if isinstance(g, Multipliers) else waiting.pop(0) for g in order]
 
@@ -208,7 +209,7 @@ def factorise(order: Sequence[Group | Multipliers], joints: Sequence[Joints], in
                     )
             parts.append(Eliminated(Un, Uf, Dinv, Kn, Kf, V, VK, S, SK))
         if p:
-            mul.couple(L, group.rows, summed(co.row_products(e.R, e.RK) for e in parts))
+            L.add(group, [e.R for e in parts], [e.RK for e in parts])
         if group.root:
             return {}, parts
         E, r = joints.E, joints.r

@@ -14,6 +14,10 @@ import numpy as np
 
 from ..engine.kernel import kernel
 
+#: slices of numbers that are assembled one by one; more are one gather, which is quicker to compile and to run. Vectors
+#: and matrices are too large for that: what is gathered from is copied first
+RUNS = 6
+
 
 class Field:
     """Per-node sums of columns; a value is a pytree of arrays (..., nodes, lanes)."""
@@ -79,6 +83,8 @@ def assemble(arrays: Sequence[Any], recipe: Sequence) -> Any:
     """Sum over ranks of concatenated runs (array, start, stop) of columns; array -1 is zeros."""
     lanes = max(x.shape[-1] for x in arrays)
     shape, dtype = arrays[0].shape[:-2], arrays[0].dtype
+    if not shape and sum(map(len, recipe)) > RUNS:
+        return _gathered(arrays, recipe, lanes)
     total = None
     for runs in recipe:
         parts = [
@@ -88,6 +94,22 @@ def assemble(arrays: Sequence[Any], recipe: Sequence) -> Any:
             for k, start, stop in runs
         ]
         row = parts[0] if len(parts) == 1 else jnp.concatenate(parts, -2)
+        total = row if total is None else total + row
+    return total
+
+
+def _gathered(arrays: Sequence[Any], recipe: Sequence, lanes: int) -> Any:
+    """The same by one gather a rank out of all arrays, side by side."""
+    shape, dtype = arrays[0].shape[:-2], arrays[0].dtype
+    starts = np.cumsum([0, *(x.shape[-2] for x in arrays)])
+    parts = [jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in arrays]
+    whole = jnp.concatenate([*parts, jnp.zeros((*shape, 1, lanes), dtype)], -2)
+    total = None
+    for runs in recipe:
+        columns = [
+            c for k, a, b in runs for c in ([starts[-1]] * (b - a) if k < 0 else range(starts[k] + a, starts[k] + b))
+        ]
+        row = jnp.take(whole, np.asarray(columns, np.int32), axis=-2, mode="clip")
         total = row if total is None else total + row
     return total
 

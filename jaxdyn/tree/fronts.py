@@ -15,6 +15,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -142,18 +143,6 @@ def _take(flat: Array, index) -> Array:
     return jnp.take(flat, np.asarray(index, np.int32), axis=0, mode="clip")
 
 
-def _embedded(x: Array, front: Front, axes: tuple[int, ...]) -> Array:
-    """Of the front to of the parent and its front: zeros in between."""
-    if front.places == tuple(range(front.size)):
-        return x
-    place = np.full(front.size, len(front.places))
-    place[list(front.places)] = np.arange(len(front.places))
-    for axis in axes:
-        shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-        x = jnp.take(jnp.concatenate([x, jnp.zeros(shape, x.dtype)], axis), place, axis=axis, mode="clip")
-    return x
-
-
 class SparseFactor(eqx.Module):
     """A factorised matrix. `columns` holds, per front and variable, 1 / D and the rest of the column over D."""
 
@@ -173,7 +162,7 @@ class SparseFactor(eqx.Module):
             for Dinv, l in columns:
                 out.append(left[0] * Dinv)
                 left = _forward(left, l)
-            return ({} if front.root else {"b": _embedded(left, front, (0,))}), out
+            return ({} if front.root else {"b": panels.spread(left, front.places, front.size, (0,))}), out
 
         scaled = up(self.order, up_step, {"b": Field()}, self.columns)
 
@@ -194,6 +183,36 @@ class SparseFactor(eqx.Module):
         lanes = max(x.shape[-1] for x in found)
         flat = jnp.concatenate([widen(x, lanes).reshape(-1, lanes) for x in found])
         return _take(flat, [place[v] for v in range(position)])
+
+    def remainder(self, first: int) -> Array:
+        """What eliminating the variables before `first` leaves of the matrix, among those from there on: Σ D l lᵀ of
+        their columns, (n − first, n − first, lanes)."""
+        heads, columns = [], []
+        for front, parts in zip(self.order, self.columns, strict=True):
+            for k in range(len(front.own)):
+                variables = front.own[k] + front.front[k]
+                for c, (Dinv, l) in enumerate(parts):
+                    if variables[c] >= first:
+                        heads.append((variables[c] - first, Dinv[k]))
+                        columns.append((variables[c + 1 :], l[:, k]))
+        lanes = max(D.shape[-1] for _, D in heads)
+        size = len(heads)
+        flat = [widen(l, lanes) for _, l in columns]
+        flat = jnp.concatenate([jnp.zeros((1, lanes)), jnp.ones((1, lanes)), *flat]).astype(flat[0].dtype)
+        places, at = np.zeros((size, size), np.int32), 2
+        for c, (head, (below, _)) in enumerate(zip(heads, columns, strict=True)):
+            places[c, head[0]] = 1
+            for v in below:
+                places[c, v - first] = at
+                at += 1
+        L, D = _take(flat, places), 1 / jnp.stack([widen(D, lanes) for _, D in heads])
+        return jnp.einsum("cil,cl,cjl->ijl", L, D, L)
+
+    def inverse(self, first: int) -> Array:
+        """The block of the inverse of the matrix for the variables from `first` on: (n − first, n − first, lanes)."""
+        n = sum(len(own) for front in self.order for own in front.own)
+        unit = jnp.eye(n, dtype=self.columns[0][0][0].dtype)[first:, :, None]
+        return jnp.moveaxis(jax.lax.map(lambda e: self.solve(e)[first:], unit), 0, 1)
 
 
 def factorise_sparse(order: Sequence[Front], flat: Array, pattern: Pattern, compliance: Array | None) -> SparseFactor:
@@ -228,9 +247,9 @@ def factorise_sparse(order: Sequence[Front], flat: Array, pattern: Pattern, comp
         if compliance is None and pattern.rows:
             for l, column in zip(below, columns, strict=True):
                 whole = whole[1:] if of_rows else _more(whole, l, column)
-        carry = {"A": _embedded(A, front, (0, 1))}
+        carry = {"A": panels.spread(A, front.places, front.size, (0, 1))}
         if compliance is None and pattern.rows:
-            carry["whole"] = _embedded(whole, front, (0,))
+            carry["whole"] = panels.spread(whole, front.places, front.size, (0,))
         return carry, out
 
     return SparseFactor(tuple(order), up(order, step, {"A": Field(), "whole": Field()}))

@@ -9,6 +9,7 @@ from jaxtyping import Array
 from ..engine.kernel import kernel
 from . import columns as co
 from . import panels
+from .coupling import Coupling
 from .field import Field
 from .plan import Multipliers
 from .topology import WORLD
@@ -46,22 +47,6 @@ def rows_on(K: Field, rows: Sequence[Sequence[int]], nodes: Sequence[int]):
     return by_slot(found, len(rows), len(nodes))
 
 
-def _pairs(first: Sequence[Sequence[int]], second: Sequence[Sequence[int]]) -> list[tuple[int, int]]:
-    """Names of the blocks of L, slot by slot; both orders of a pair are kept."""
-    return [p for a in first for b in second for p in zip(a, b, strict=True)]
-
-
-def couple(L: Field, rows: Sequence[Sequence[int]], more: Array) -> None:
-    """L += `more` (slots, slots, nodes, lanes)."""
-    names = _pairs(rows, rows)
-    more = more.reshape(-1, more.shape[-1])
-    if len(set(names)) < len(names):  # a row that rides on two of the nodes
-        L.add(names, more)
-        return
-    before = L.get(names)
-    L.replace(names, more if before is None else before + more)
-
-
 class Eliminated(NamedTuple):
     """What rows leave behind for the solves: 1 / L_rr (rows, nodes, lanes), K of the node and of its neighbours, (3,
     rows, nodes, lanes) each, and the columns l below the diagonal, by row."""
@@ -90,11 +75,12 @@ def _less(below, K):
     return tuple(x[:, 1:] - below[None] * x[:, :1] for x in K)
 
 
-def eliminate(group: Multipliers, own: Field, ties: Field, K: Field, L: Field, compliance: Field | None) -> Eliminated:
+def eliminate(
+    group: Multipliers, own: Field, ties: Field, K: Field, L: Coupling, compliance: Field | None
+) -> Eliminated:
     """`compliance` holds R by row; None is zero."""
     rows, k = (*group.rows, *group.others), len(group)
-    names = _pairs(rows, rows)
-    left = L.get(names).reshape(len(rows), len(rows), k, -1)
+    left = L.take(group)
     slots = [group.nodes] if group.nodes[0] != WORLD else []
     slots += group.neighbours
     on = [rows_on(K, rows, slot) for slot in slots]
@@ -121,7 +107,7 @@ def eliminate(group: Multipliers, own: Field, ties: Field, K: Field, L: Field, c
         if group.others:
             K.replace([(r, b) for o in group.others for r, b in zip(o, slot, strict=True)], flat(on[s]))
     if group.others:
-        L.replace(_pairs(group.others, group.others), left.reshape(-1, left.shape[-1]))
+        L.replace(group.others, left)
     here = bool(slots) and group.nodes[0] != WORLD
     return Eliminated(weights, stacked[0] if here else None, stacked[1:] if here else stacked, below)
 

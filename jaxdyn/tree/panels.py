@@ -3,8 +3,10 @@
 What is left of the matrix is written once a panel rather than once a variable: it is the traffic that costs.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from ..engine.kernel import kernel
@@ -55,3 +57,17 @@ def eliminate(A: Array, count: int, pivot: Callable[[int, Array], Array]) -> tup
 def substituted(value, l, later):
     """value − Σ_s l_s x_s of a list of later variables."""
     return value - summed(l[s] * x for s, x in enumerate(later))
+
+
+def spread(x: Array, places: Sequence[int], size: int, axes: Sequence[int]) -> Array:
+    """The entries along `axes` at their `places` among `size` many; zeros in between."""
+    first, stop = places[0] if places else 0, (places[-1] + 1) if places else 0
+    if list(places) == list(range(first, stop)):
+        pads = [(first, size - stop) if axis in axes else (0, 0) for axis in range(x.ndim)]
+        return jnp.pad(x, pads) if stop - first < size else x
+    place = np.full(size, len(places))
+    place[list(places)] = np.arange(len(places))
+    for axis in axes:
+        shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
+        x = jnp.take(jnp.concatenate([x, jnp.zeros(shape, x.dtype)], axis), place, axis=axis, mode="clip")
+    return x

@@ -1,0 +1,211 @@
+"""How solutions converge with the steps, and how accurate they are for every penalty weight, in double precision.
+
+    python benchmarks/convergence.py [FIGURE ...] [--states N] [--out FOLDER]
+
+- `steps`: largest residual of the rows after each proximal step, two hands that hold a cube by eight points
+  (lcaba_proxbbo, Fig. 10), with and without refinement.
+- `weights`: deviation of the accelerations for weights from 1e1 to 1e11, the same robot (lcaba_proxbbo, Fig. 11), from
+  what sixty refined steps find; that of `Dense` from it, too.
+- `duplicates`: residual after each step for several weights, Talos with each of four welds given twice
+  (proximal_ltl, Fig. 2).
+- `soft`: residual of the rows, and deviation from `PV`, of the soft solvers for their weights, Talos with four welds
+  (popov_vereshchagin, Fig. 3).
+
+Penalties are compared with inertias: instead of a weight μ, which would have to be compiled, masses and forces are
+divided by it, which leaves accelerations as they are. Writes `convergence.json` and one plot a figure.
+"""
+
+import argparse
+import functools
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import matplotlib
+import numpy as np
+import systems
+from scaling import OUT
+from tqdm import tqdm
+
+import jaxdyn as jd
+from jaxdyn.output import complete
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt  # noqa: E402 - after the backend
+
+WEIGHTS = 10.0 ** np.arange(1, 12)
+STEPS = 11
+
+
+def lighter(model: jd.Model, by) -> jd.Model:
+    """All inertias divided by `by`."""
+    b = model.bodies
+    return model.replace(
+        {
+            "bodies.mass": b.mass / by,
+            "bodies.rotational": b.rotational / by,
+            "joints.armature": model.joints.armature / by,
+            "joints.damping": model.joints.damping / by,
+            "joints.stiffness": model.joints.stiffness / by,
+        }
+    )
+
+
+class Case:
+    """A robot in random states around a configuration, with its rows for reference."""
+
+    def __init__(self, name: str, n: int):
+        self.model, q = systems.system(name)
+        rng = np.random.default_rng(0)
+        nv = self.model.nv
+        # the cube and the feet stay where they are: loops are closed again from there
+        near = jax.vmap(lambda d: jd.integrate(self.model, q, d, 1.0))(jnp.asarray(rng.uniform(-0.1, 0.1, (n, nv))))
+        close = jax.jit(jax.vmap(lambda q: jd.assemble(self.model, q)))
+        self.q = close(near)
+        self.v = jnp.asarray(rng.normal(size=(n, nv)))
+        self.tau = jnp.asarray(rng.normal(size=(n, nv)))
+        self.rows = functools.partial(jd.constraint_jacobian, self.model, constraints=self.model.constraints)
+
+    def solve(self, solver: jd.Solver) -> Callable:
+        """(μ, warm start or None) to accelerations and multipliers, both for masses of one."""
+
+        def one(mu, q, v, tau, warm):
+            scaled = lighter(self.model, mu)
+            start = None if warm is None else warm / mu
+            out = jd.forward_dynamics(scaled, jd.State(q, v), tau / mu, solver=solver, warm_start=start)
+            return out.acceleration, out.multipliers * mu
+
+        run = jax.jit(lambda mu, warm: jax.vmap(functools.partial(one, mu))(self.q, self.v, self.tau, warm))
+        return lambda mu, warm=None: run(mu, jnp.zeros((len(self.q), self.count)) if warm is None else warm)
+
+    @functools.cached_property
+    def count(self) -> int:
+        return sum(c.layout(self.model.topology).rows for c in self.model.constraints)
+
+    @functools.cached_property
+    def wanted(self) -> jax.Array:
+        """a* − γ, of rows without stabilisation."""
+        bias = lambda q, v: jd.constraint_bias(self.model, jd.State(q, v), self.model.constraints)  # noqa: E731
+        return -jax.jit(jax.vmap(bias))(self.q, self.v)
+
+    @functools.cached_property
+    def jacobian(self) -> jax.Array:
+        return jax.jit(jax.vmap(lambda q: self.rows(q)))(self.q)
+
+    def residual(self, qdd) -> np.ndarray:
+        """max |J q̈ + γ − a*| of every state."""
+        return np.abs(np.einsum("nij,nj->ni", self.jacobian, qdd) - self.wanted).max(1)
+
+
+def spread(x) -> dict:
+    """Least, median and largest of the states."""
+    return {"least": float(np.min(x)), "median": float(np.median(x)), "largest": float(np.max(x))}
+
+
+def deviation(x, reference) -> np.ndarray:
+    return np.linalg.norm(x - reference, axis=1) / np.linalg.norm(reference, axis=1)
+
+
+def steps(n: int) -> dict:
+    case, mu, out = Case("two_hands_cube", n), 1e5, {}
+    for name in ("LCABA", "ProxBBO", "ProxLTL"):
+        one = case.solve(getattr(jd, name)(mu=1.0, max_steps=1, refine=False))
+        lam, found = None, []
+        for _ in range(STEPS):
+            qdd, lam = one(mu, lam)
+            found.append(spread(case.residual(qdd)))
+        out[f"{name}, not refined"] = dict(zip(map(str, range(1, STEPS + 1)), found, strict=True))
+    refined = {}
+    for k in (1, 2, 3, 4, 6, 11):
+        qdd, _ = case.solve(jd.LCABA(mu=1.0, max_steps=k, tol=0.0))(mu)
+        refined[str(k)] = spread(case.residual(qdd))
+    out["LCABA, refined"] = refined
+    return out
+
+
+def weights(n: int) -> dict:
+    case, out = Case("two_hands_cube", n), {}
+    best, _ = case.solve(jd.LCABA(mu=1e3, max_steps=60))(1.0)
+    dense, _ = case.solve(jd.Dense())(1.0)
+    out["Dense"] = {"1e3": spread(deviation(dense, best))}
+    for name in ("LCABA", "ProxBBO", "ProxLTL"):
+        for refine in (False, True):
+            run = case.solve(getattr(jd, name)(mu=1.0, max_steps=30, refine=refine))
+            found = {f"{mu:.0e}": spread(deviation(run(mu)[0], best)) for mu in WEIGHTS}
+            out[f"{name}, {'' if refine else 'not '}refined"] = found
+    return out
+
+
+def duplicates(n: int) -> dict:
+    case, out = Case("talos_4_twice", n), {}
+    one = case.solve(jd.ProxLTL(mu=1.0, max_steps=1, refine=False))
+    for mu in (1e2, 1e4, 1e6, 1e8):
+        lam, found = None, {}
+        for k in range(1, 9):
+            qdd, lam = one(mu, lam)
+            found[str(k)] = spread(case.residual(qdd))
+        out[f"μ = {mu:.0e}"] = found
+    return out
+
+
+def soft(n: int) -> dict:
+    case, out = Case("talos_4", n), {}
+    hard, _ = case.solve(jd.PV())(1.0)
+    out["PV: residual"] = {f"{w:.0e}": spread(case.residual(hard)) for w in 10.0 ** np.arange(2, 13)}
+    for name in ("PVSoft", "LTLSoft"):
+        run = case.solve(getattr(jd, name)(weights=1.0, max_steps=1))
+        found = {f"{w:.0e}": run(w)[0] for w in 10.0 ** np.arange(2, 13)}
+        out[f"{name}: residual"] = {w: spread(case.residual(x)) for w, x in found.items()}
+        out[f"{name}: deviation from PV"] = {w: spread(deviation(x, hard)) for w, x in found.items()}
+    return out
+
+
+FIGURES = {
+    "steps": (steps, "proximal steps, μ = 1e5", "largest |J q̈ + γ − a*|"),
+    "weights": (weights, "weight μ", "relative deviation of q̈"),
+    "duplicates": (duplicates, "proximal steps", "largest |J q̈ + γ − a*|"),
+    "soft": (soft, "weight", "largest residual, relative deviation"),
+}
+
+
+def plot(name: str, found: dict, folder: Path) -> None:
+    _, across, up = FIGURES[name]
+    figure, axes = plt.subplots(figsize=(7, 4.5))
+    for label, points in found.items():
+        x = [float(k) for k in points]
+        y = {key: np.maximum([p[key] for p in points.values()], 1e-17) for key in ("least", "median", "largest")}
+        (line,) = axes.plot(x, y["median"], marker="o", label=label)
+        axes.fill_between(x, y["least"], y["largest"], alpha=0.15, color=line.get_color())
+    axes.set(xlabel=across, ylabel=up, yscale="log", xscale="log" if "weight" in across else "linear")
+    axes.legend(fontsize="small")
+    axes.grid(alpha=0.3)
+    figure.tight_layout()
+    with complete(folder / f"convergence_{name}.png") as path:
+        figure.savefig(path, format="png", dpi=110)
+    plt.close(figure)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"of {', '.join(FIGURES)}; default: all")
+    parser.add_argument("--states", type=int, default=256)
+    parser.add_argument("--out", type=Path, default=OUT)
+    options = parser.parse_args()
+    unknown = sorted(set(options.figures) - set(FIGURES))
+    if unknown:
+        parser.error(f"no figure {', '.join(unknown)}; there are {', '.join(FIGURES)}")
+    jax.config.update("jax_enable_x64", True)
+    options.out.mkdir(parents=True, exist_ok=True)
+    file = options.out / "convergence.json"
+    kept = json.loads(file.read_text()) if file.exists() else {}
+    for name in tqdm(options.figures or FIGURES):
+        kept[name] = FIGURES[name][0](options.states)
+        with complete(file) as path:
+            Path(path).write_text(json.dumps(kept, indent=1) + "\n")
+        plot(name, kept[name], options.out)
+
+
+if __name__ == "__main__":
+    main()
