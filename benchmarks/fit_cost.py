@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import nnls
 from tables import robot
 
-from jaxdyn.constrained import cost
+
 from jaxdyn.constrained.auto import features_of
 from jaxdyn.kinematics.rows import bundles_of
 
@@ -44,7 +44,6 @@ def main() -> None:
     guess = A @ weights
     for (name, solver), x, y in zip(names, t, guess, strict=True):
         print(f"{name:28s} {solver:10s} {x:8.2f} µs, model {y:8.2f} ({y / x:.2f})")
-    print(cost.__name__)
 
 
 if __name__ == "__main__":

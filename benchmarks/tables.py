@@ -1,0 +1,214 @@
+"""The papers' tables, and what `Auto` chooses from, measured.
+
+    python benchmarks/tables.py [TABLE ...] [--out FOLDER] [--again]
+
+- `lcaba`: hands, humanoids and Digit with a cube (lcaba_proxbbo, Table II), one damped solve.
+- `pv`: arms, quadrupeds and humanoids held to the ground (popov_vereshchagin, Table II), one solve.
+- `ltl`: the parts of ProxLTL (proximal_ltl, Figs. 4 to 8): mass matrix, Jacobian, factor, operational-space inertia and
+  its inverse, the whole solve.
+- `choice`: robots and synthetic topologies, three solves; on the random ones the weights of
+  `jaxdyn.constrained.cost` were not fitted.
+
+Single precision, batched, on one core; what is measured is told in `measure.py`. Robots of `systems.py` that are not
+there are left out with a word. Writes `tables.json`, in which earlier measurements are kept unless `--again`, and
+`tables.md`.
+"""
+
+import argparse
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import systems
+import topologies
+from measure import measure, states
+from scaling import OUT
+from tqdm import tqdm
+
+import jaxdyn as jd
+from jaxdyn.bench import best, one_core
+from jaxdyn.constrained.damped import uniform
+from jaxdyn.constrained.problem import problem_of
+from jaxdyn.constrained.prox_bbo import riders_of
+from jaxdyn.constrained.unified import plan
+from jaxdyn.engine.lanes import laned
+from jaxdyn.kinematics.rows import bundles_of
+from jaxdyn.output import complete
+
+LCABA = ("hand_cube", "two_hands_cube", "humanoid_hands_cube", "humanoid_hands_cube_feet", "digit", "digit_cube")
+PV = ("iiwa_point", "iiwa_weld", "go1_1", "go1_4", "atlas_1", "atlas_2", "atlas_3", "atlas_4", "talos_1", "talos_2")
+LTL = ("ur5", "solo_1", "solo_4", "anymal_4", "icub_2", "talos_1", "talos_4")
+
+#: synthetic robots by name
+MADE = {
+    "cycle_8": (topologies.cycle, (8,)),
+    "cycle_24": (topologies.cycle, (24,)),
+    "loop_chain_3": (topologies.loop_chain, (3,)),
+    "nested_2": (topologies.nested_loops, (2,)),
+    "nested_4": (topologies.nested_loops, (4,)),
+    "branching_2": (topologies.branching_loops, (2,)),
+    "branching_4": (topologies.branching_loops, (4,)),
+    "ladder_2": (topologies.ladder, (2,)),
+    "tangle_16": (topologies.random_loops, (16, 4, 100)),
+    "tangle_24": (topologies.random_loops, (24, 8, 101, True)),
+    **{
+        f"random_{seed}": (topologies.random_loops, (n, loops, seed, near))
+        for seed, (n, loops, near) in enumerate(
+            (
+                (8, 2, False),
+                (10, 3, False),
+                (12, 4, False),
+                (14, 5, False),
+                (16, 3, False),
+                (10, 4, True),
+                (14, 6, True),
+                (18, 6, True),
+                (22, 8, True),
+                (20, 4, False),
+            )
+        )
+    },
+}
+CHOICE = (*MADE, "ur5", "go1_4", "talos_4", "hand_cube", "two_hands_cube", "digit")
+
+#: table: robots, solvers, solves
+TABLES = {
+    "lcaba": ((*LCABA, "two_digits_cube"), ("ABA", "LCABA", "ProxBBO", "ProxLTL"), 1),
+    "pv": ((*PV, "talos_3", "talos_4"), ("PV", "PVEarly", "LTL", "PVSoft", "LTLSoft"), 1),
+    "ltl": (LTL, (), 1),
+    "choice": (CHOICE, ("LCABA", "ProxBBO", "ProxLTL", "Unified", "Auto"), 3),
+}
+
+
+def robot(name: str) -> systems.System:
+    if name in MADE:
+        build, args = MADE[name]
+        model = build(*args)
+        return model, model.neutral()
+    return systems.system(name)
+
+
+def solver_of(name: str, solves: int) -> jd.Solver:
+    kind = getattr(jd, name)
+    if name == "ABA":
+        return kind()
+    return kind(max_steps=solves, tol=0.0) if solves > 1 else kind(max_steps=1)
+
+
+def same_as(name: str, solver: str) -> str:
+    """Whose program it is: that of what `Auto` picks; in `Unified` all constraints may ride, or none."""
+    model, _ = robot(name)
+    if solver == "Auto":
+        solver = type(jd.Auto().pick(model.topology, model.constraints)).__name__
+    if solver == "Unified":
+        riders = riders_of(model.topology, bundles_of(model.topology, model.constraints))
+        ride = plan(model.topology, riders)[1]
+        return "ProxBBO" if len(ride) == len(riders) else "Unified" if ride else "LCABA"
+    return solver
+
+
+def _factor(model: jd.Model, q, mu):
+    solver = jd.ProxLTL()
+    problem = problem_of(model, model.constraints, q, None, solver.order)
+    return solver.system(problem, uniform(problem, mu))
+
+
+def _factored(model, q, mu):
+    return jax.tree.leaves(_factor(model, q, mu).factor.columns)
+
+
+def _inverse(model, q, mu):
+    return _factor(model, q, mu).inverse_inertia()
+
+
+def _inertia(model, q, mu):
+    return _factor(model, q, mu).inertia()
+
+
+def parts(name: str, batch: int = 256) -> dict:
+    """Microseconds of what ProxLTL consists of; everything from the factor on contains what comes before."""
+    model, q = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), robot(name))
+    qs = states(model, q, batch)[0].astype(jnp.float32)
+    mu = jnp.asarray(1e4, jnp.float32)
+    works = {
+        "mass matrix": lambda q: jd.mass_matrix(model, q),
+        "Jacobian": lambda q: jd.constraint_jacobian(model, q, model.constraints),
+        "and factor": lambda q: laned(_factored)(model, q, mu),
+        "and Λ⁻¹": lambda q: laned(_inverse)(model, q, mu),
+        "and Λ": lambda q: laned(_inertia)(model, q, mu),
+    }
+    found = {}
+    for work, f in works.items():
+        run = jax.jit(jax.vmap(f)).lower(qs).compile()
+        found[work] = {"microseconds": round(best(lambda run=run: jax.block_until_ready(run(qs)), batch, 7), 3)}
+    return found | {"whole solve": measure(*robot(name), solver_of("ProxLTL", 1))}
+
+
+def written(tables: dict) -> str:
+    """As Markdown: microseconds (thousands of operations)."""
+    out = ["# Tables", "", "Made by `benchmarks/tables.py`: µs of CPU time per evaluation (thousands of operations)."]
+    for name, rows in tables.items():
+        columns = list(dict.fromkeys(c for row in rows.values() for c in row))
+        out += [
+            "",
+            f"## {name}",
+            "",
+            "| robot | nv | rows | " + " | ".join(columns) + " |",
+            "|---" * (3 + len(columns)) + "|",
+        ]
+        for which, row in rows.items():
+            size = max(row.values(), key=lambda x: x.get("rows", 0))
+            cells = []
+            for c in columns:
+                x = row.get(c)
+                same = f" as {x['same as']}" if x and "same as" in x else ""
+                operations = same or f" ({x['operations'] / 1e3:.0f})" if x and "operations" in x else ""
+                cells.append(f"{x['microseconds']:.2f}{operations}" if x else "")
+            out.append(f"| {which} | {size['nv']} | {size['rows']} | " + " | ".join(cells) + " |")
+    return "\n".join(out) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; default: all")
+    parser.add_argument("--out", type=Path, default=OUT)
+    parser.add_argument("--again", action="store_true", help="measure anew what is there already")
+    options = parser.parse_args()
+    unknown = sorted(set(options.tables) - set(TABLES))
+    if unknown:
+        parser.error(f"no table {', '.join(unknown)}; there are {', '.join(TABLES)}")
+    options.out.mkdir(parents=True, exist_ok=True)
+    file = options.out / "tables.json"
+    kept = json.loads(file.read_text()) if file.exists() else {}
+
+    def keep() -> None:
+        with complete(file) as path:
+            Path(path).write_text(json.dumps(kept, indent=1) + "\n")
+        with complete(options.out / "tables.md") as path:
+            Path(path).write_text(written(kept))
+
+    with one_core():
+        for table in options.tables or TABLES:
+            names, solvers, solves = TABLES[table]
+            rows = kept.setdefault(table, {})
+            for name in tqdm(names, desc=table):
+                if name.startswith(("digit", "two_digits")) and not systems.has_digit():
+                    tqdm.write(f"{name} is left out: set JAXDYN_DIGIT, see systems.py")
+                    continue
+                row = rows.setdefault(name, {})
+                if table == "ltl" and (options.again or not row):
+                    rows[name] = parts(name)
+                for solver in solvers:
+                    same = same_as(name, solver)
+                    if same != solver and same in row:
+                        row[solver] = row[same] | {"same as": same}
+                    elif options.again or solver not in row:
+                        row[solver] = measure(*robot(name), solver_of(solver, solves))
+                    keep()
+                jax.clear_caches()
+                keep()
+
+
+if __name__ == "__main__":
+    main()
