@@ -14,7 +14,6 @@ import numpy as np
 from scipy.optimize import nnls
 from tables import robot
 
-
 from jaxdyn.constrained.auto import features_of
 from jaxdyn.kinematics.rows import bundles_of
 

@@ -13,9 +13,11 @@ from compiled import close, solve, states, succeeded, wrenches
 from solvers import SOLVERS, names
 
 import jaxdyn as jd
-from jaxdyn.constrained.damped import uniform
+from jaxdyn.constrained.damped import factorised, uniform
+from jaxdyn.constrained.iterated import Proximal
 from jaxdyn.constrained.problem import problem_of
 from jaxdyn.constrained.prox_bbo import riders_of
+from jaxdyn.constrained.unified import mixture
 from jaxdyn.engine.lanes import laned
 from jaxdyn.kinematics.rows import bundles_of
 from jaxdyn.tree.fronts import Pattern, factorise_sparse, fronts
@@ -134,7 +136,8 @@ def test_early_elimination_takes_a_row_with_every_freedom():
 
 
 def test_multipliers_go_at_the_common_ancestor():
-    """ProxBBO: each constraint is eliminated once, right before the last body that it acts on, or beyond the roots."""
+    """ProxBBO: each constraint is eliminated once, at the common ancestor of its bodies: before that body goes, and
+    after those that its rows come from."""
     model = CATALOGUE["crossing_loops"].build()
     topology = model.topology
     bundles = bundles_of(topology, model.constraints)
@@ -150,9 +153,37 @@ def test_multipliers_go_at_the_common_ancestor():
     roots = {r: rider.root for rider in riders_of(topology, bundles) for r in rider.rows}
     assert dict(gone) == roots and set(roots.values()) == {0, 1, 3}
     when = {b: k for k, g in enumerate(order) if isinstance(g, Group) for b in g.nodes}
+    bodies = {r: rider.bodies for rider in riders_of(topology, bundles) for r in rider.rows}
     for k, group in enumerate(order):
         if isinstance(group, Multipliers):
             assert all(when[b] > k for b in group.nodes)
+            for slot in group.rows:
+                assert all(when[b] < k for r, at in zip(slot, group.nodes, strict=True) for b in bodies[r] if b != at)
+
+
+class Mixed(Proximal):
+    """Every other constraint rides, and the rest are penalties: within bundles, too."""
+
+    def order(self, topology, bundles):
+        return mixture(topology, riders_of(topology, bundles), self.riding(topology, bundles))[1]
+
+    def system(self, problem, weights):
+        riding = self.riding(problem.model.topology, problem.bundles)
+        return factorised(problem, weights, frozenset(r.rows[0] for r in riding))
+
+    def riding(self, topology, bundles):
+        return frozenset(riders_of(topology, bundles)[::2])
+
+
+@pytest.mark.parametrize("robot", ["crossing_loops", "same_pair", "overheld"])
+def test_any_mixture_of_penalties_and_rows(robot):
+    model = CATALOGUE[robot].build()
+    assert len(model.constraints) > 1
+    got = solve(Mixed(), model, *states(robot))
+    for k, state in enumerate(zip(*states(robot), strict=True)):
+        wanted = oracle.forward_dynamics(model, *state)
+        close(got.acceleration[k], wanted.acceleration, 1e-8, max(1.0, np.abs(wanted.acceleration).max()))
+        close(got.multipliers[k], wanted.multipliers, 1e-6)
 
 
 @functools.cache
