@@ -39,7 +39,7 @@ def main() -> None:
     size = scaled.max(0)
     weights = nnls(scaled[fitted] / size, np.ones(fitted.sum()))[0] / size
     for k, w in zip(every, weights, strict=True):
-        print(f'    "{k}": {w:.3g},')
+        print(f'    "{k}": {1e3 * w:.3g},')
     guess = A @ weights
     for (name, solver), x, y in zip(names, t, guess, strict=True):
         print(f"{name:28s} {solver:10s} {x:8.2f} µs, model {y:8.2f} ({y / x:.2f})")

@@ -37,7 +37,7 @@ from jaxdyn.kinematics.rows import bundles_of
 from jaxdyn.output import complete
 
 LCABA = ("hand_cube", "two_hands_cube", "humanoid_hands_cube", "humanoid_hands_cube_feet", "digit", "digit_cube")
-PV = ("iiwa_point", "iiwa_weld", "go1_1", "go1_4", "atlas_1", "atlas_2", "atlas_3", "atlas_4", "talos_1", "talos_2")
+PV = ("iiwa_point", "iiwa_weld", "go1_1", "go1_4", "atlas_1", "atlas_2", "atlas_4", "talos_2", "talos_4")
 LTL = ("ur5", "solo_1", "solo_4", "anymal_4", "icub_2", "talos_1", "talos_4")
 
 #: synthetic robots by name
@@ -75,7 +75,7 @@ CHOICE = (*MADE, "ur5", "go1_4", "talos_4", "hand_cube", "two_hands_cube", "digi
 #: table: robots, solvers, solves
 TABLES = {
     "lcaba": ((*LCABA, "two_digits_cube"), ("ABA", "LCABA", "ProxBBO", "ProxLTL"), 1),
-    "pv": ((*PV, "talos_3", "talos_4"), ("PV", "PVEarly", "LTL", "PVSoft", "LTLSoft"), 1),
+    "pv": (PV, ("PV", "PVEarly", "LTL", "PVSoft", "LTLSoft"), 1),
     "ltl": (LTL, (), 1),
     "choice": (CHOICE, ("LCABA", "ProxBBO", "ProxLTL", "Unified", "Auto"), 3),
 }
