@@ -1,6 +1,8 @@
 """What one evaluation of forward dynamics costs: operations, CPU time on one core, and CPU time to compile."""
 
+import math
 import time
+from collections.abc import Callable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +10,6 @@ import numpy as np
 import operations
 
 import jaxdyn as jd
-from jaxdyn.bench import best
 
 
 def states(model: jd.Model, q, n: int, seed: int = 0) -> tuple[jax.Array, jax.Array, jax.Array]:
@@ -19,9 +20,11 @@ def states(model: jd.Model, q, n: int, seed: int = 0) -> tuple[jax.Array, jax.Ar
     return around, jnp.asarray(v), jnp.asarray(tau)
 
 
-def measure(model: jd.Model, q, solver: jd.Solver, batch: int = 256, repeats: int = 7, count: bool = True) -> dict:
-    """Operations of an evaluation more in a batch, microseconds of CPU time per evaluation in single precision, and
-    seconds of CPU time to trace and compile."""
+def prepare(
+    model: jd.Model, q, solver: jd.Solver, batch: int = 256, timed: bool = True
+) -> tuple[dict, Callable | None]:
+    """Operations of an evaluation more in a batch; if `timed`, also seconds of CPU time to trace and compile, and the
+    program in single precision."""
     free = isinstance(solver, jd.ABA)
     args = states(model, q, batch)
 
@@ -30,13 +33,40 @@ def measure(model: jd.Model, q, solver: jd.Solver, batch: int = 256, repeats: in
         return jd.forward_dynamics(model, jd.State(q, v), tau, solver=solver, **options).acceleration
 
     found = {"nv": model.nv, "rows": 0 if free else sum(c.layout(model.topology).rows for c in model.constraints)}
-    if count:
-        of = lambda n: operations.operations(jax.vmap(lambda *x: solve(model, *x)), *[x[:n] for x in args])  # noqa: E731
-        found["operations"] = of(3) - of(2)
+    of = lambda n: operations.operations(jax.vmap(lambda *x: solve(model, *x)), *[x[:n] for x in args])  # noqa: E731
+    found["operations"] = of(3) - of(2)
+    if not timed:
+        return found, None
     single = lambda tree: jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), tree)  # noqa: E731
     robot, args = single(model), single(args)
     begin = time.process_time()
     run = jax.jit(jax.vmap(lambda *x: solve(robot, *x))).lower(*args).compile()
     found["compile_seconds"] = round(time.process_time() - begin, 2)
-    found["microseconds"] = round(best(lambda: jax.block_until_ready(run(*args)), batch, repeats), 3)
-    return found
+    return found, lambda: jax.block_until_ready(run(*args))
+
+
+def together(runs: Sequence[Callable], batch: int = 256, rounds: int = 25) -> list[float]:
+    """Least CPU microseconds per evaluation of each, in turns: a machine that is slow for a while is slow for all."""
+    times = []
+    for run in runs:
+        run()
+        begin = time.process_time()
+        run()
+        times.append(max(1, int(0.02 / max(time.process_time() - begin, 1e-6))))
+    least = [math.inf] * len(runs)
+    for _ in range(rounds):
+        for k, run in enumerate(runs):
+            begin = time.process_time()
+            for _ in range(times[k]):
+                run()
+            least[k] = min(least[k], (time.process_time() - begin) / times[k])
+    return [round(1e6 * x / batch, 3) for x in least]
+
+
+def measure(cases: dict[str, tuple[jd.Model, jax.Array, jd.Solver]], batch: int = 256, timed: bool = True) -> dict:
+    """By name, what `prepare` tells and the microseconds of `together`."""
+    made = {name: prepare(*case, batch, timed) for name, case in cases.items()}
+    runs = [run for _, run in made.values() if run is not None]
+    for (found, _), us in zip(made.values(), together(runs, batch) if runs else [], strict=False):
+        found["microseconds"] = us
+    return {name: found for name, (found, _) in made.items()}

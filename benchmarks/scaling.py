@@ -3,8 +3,8 @@
     python benchmarks/scaling.py [FAMILY ...] [--largest N] [--batch N] [--out FOLDER]
 
 Families are the synthetic topologies of `topologies.py`. Each solver makes one damped solve, not refined, in float32,
-batched, on one core. Writes `scaling.json` (kept numbers of other families stay) and one plot a family with the
-fitted exponents. What is measured: `measure.py`.
+batched, on one core. Writes `scaling.json`, in which earlier numbers are kept unless `--again`, and one plot a family
+with the fitted exponents. What is measured: `measure.py`.
 """
 
 import argparse
@@ -40,8 +40,16 @@ FAMILIES = {
 }
 
 
+def points(rows: dict, key: str) -> tuple[list[int], list[float]]:
+    """Sizes and values, where there are any."""
+    found = {int(n): r[key] for n, r in rows.items() if key in r}
+    return list(found), list(found.values())
+
+
 def exponent(sizes, values) -> float:
-    """The slope of a line through the logarithms of the upper half of the sizes."""
+    """The slope of a line through the logarithms of the upper half of the sizes; NaN of a single one."""
+    if len(sizes) < 2:
+        return float("nan")
     half = len(sizes) // 2
     if len(sizes) - half < 2:
         half = 0
@@ -49,10 +57,13 @@ def exponent(sizes, values) -> float:
 
 
 def plot(name: str, about: str, found: dict, folder: Path) -> None:
-    figure, axes = plt.subplots(1, 3, figsize=(13, 4))
-    for axis, key in zip(axes, ("operations", "microseconds", "compile_seconds"), strict=True):
+    keys = [
+        k for k in ("operations", "microseconds", "compile_seconds") if any(points(r, k)[0] for r in found.values())
+    ]
+    figure, axes = plt.subplots(1, len(keys), figsize=(4.4 * len(keys), 4), squeeze=False)
+    for axis, key in zip(axes[0], keys, strict=True):
         for solver, rows in found.items():
-            sizes, values = [int(s) for s in rows], [r[key] for r in rows.values()]
+            sizes, values = points(rows, key)
             slope = f" ({exponent(sizes, values):.2f})" if len(sizes) > 1 else ""
             axis.loglog(sizes, values, marker="o", label=f"{solver}{slope}")
         axis.set(xlabel=f"{name}: {about}", title=key.replace("_", " "))
@@ -67,6 +78,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("families", nargs="*", metavar="FAMILY", help=f"of {', '.join(FAMILIES)}; default: all")
     parser.add_argument("--largest", type=int, default=10**9, help="leave larger robots out")
+    parser.add_argument("--timed", type=int, default=10**9, help="only count the operations of robots above this size")
+    parser.add_argument("--again", action="store_true", help="measure anew what is there already")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--out", type=Path, default=OUT)
     options = parser.parse_args()
@@ -76,25 +89,27 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     file = options.out / "scaling.json"
     kept = json.loads(file.read_text()) if file.exists() else {}
+
+    def keep() -> None:
+        with complete(file) as path:
+            Path(path).write_text(json.dumps(kept, indent=1) + "\n")
+
     with one_core():
         for name in options.families or FAMILIES:
             build, sizes, solvers, about = FAMILIES[name]
-            cases = [(s, n) for s in solvers for n in sizes if n <= options.largest]
-            found: dict = {}
-            for solver, n in tqdm(cases, desc=name):
-                model = build(n)
-                row = measure(model, model.neutral(), getattr(jd, solver)(max_steps=1), options.batch)
-                found.setdefault(solver, {})[str(n)] = row
+            found = kept.setdefault(name, {})
+            for n in tqdm([n for n in sizes if n <= options.largest], desc=name):
+                key = "microseconds" if n <= options.timed else "operations"
+                if options.again or any(key not in found.get(s, {}).get(str(n), {}) for s in solvers):
+                    model = build(n)
+                    kinds = {s: (model, model.neutral(), getattr(jd, s)(max_steps=1)) for s in solvers}
+                    for solver, row in measure(kinds, options.batch, n <= options.timed).items():
+                        rows = found.get(solver, {}) | {str(n): row}
+                        found[solver] = dict(sorted(rows.items(), key=lambda item: int(item[0])))
+                    keep()
             for solver, rows in found.items():
-                at = [int(n) for n in rows]
-                slopes = {k: exponent(at, [r[k] for r in rows.values()]) for k in ("operations", "microseconds")}
-                last = rows[str(at[-1])]
-                counted = f"{last['operations']:8d} operations (n^{slopes['operations']:.2f})"
-                timed = f"{last['microseconds']:8.2f} µs (n^{slopes['microseconds']:.2f})"
-                print(f"{name:12s} {solver:15s} n = {at[-1]:3d}: {counted}, {timed}")
-            kept[name] = found
-            with complete(file) as path:
-                Path(path).write_text(json.dumps(kept, indent=1) + "\n")
+                slopes = [f"{key} n^{exponent(*points(rows, key)):.2f}" for key in ("operations", "microseconds")]
+                print(f"{name:12s} {solver:15s} {', '.join(slopes)}")
             plot(name, about, found, options.out)
 
 

@@ -21,6 +21,7 @@ from topologies import _turn
 
 import jaxdyn as jd
 from jaxdyn.parse.load import load_spec
+from jaxdyn.robots import SHIPPED
 
 ROBOTS = "cmeel.prefix/share/example-robot-data/robots"
 System = tuple[jd.Model, jax.Array]
@@ -108,6 +109,19 @@ TALOS = ("left_sole_link", "right_sole_link", "wrist_left_ft_tool_link", "wrist_
 def talos(n: int, copies: int = 1) -> System:
     """Two feet, then two hands, welded."""
     return robot("talos_data/robots/talos_reduced.urdf", copies * [(jd.Weld, f) for f in TALOS[:n]])
+
+
+def cassie() -> System:
+    """With the loops of its file, not closed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jd.ModelWarning)
+        model = jd.load(described("cassie_description/robots/cassie_v2.sdf"))
+    return model, model.neutral()
+
+
+def shipped(name: str) -> System:
+    model = SHIPPED[name]()
+    return model, model.neutral()
 
 
 def icub(n: int) -> System:
@@ -207,6 +221,9 @@ def digit(robots: int, cube: bool) -> System:
 SYSTEMS: dict[str, tuple[Callable[..., System], tuple]] = {
     "ur5": (ur5, (1,)),
     **{f"{name}_{n}": (quadruped, (name, n)) for name in QUADRUPEDS for n in (1, 2, 3, 4)},
+    "four_bar": (shipped, ("four_bar",)),
+    "strider": (shipped, ("strider",)),
+    "cassie": (cassie, ()),
     "iiwa_point": (iiwa, (jd.Point,)),
     "iiwa_weld": (iiwa, (jd.Weld,)),
     **{f"atlas_{n}": (atlas, (n,)) for n in (1, 2, 3, 4)},

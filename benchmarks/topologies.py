@@ -126,6 +126,19 @@ def branching_loops(branches: int, seed: int = 0) -> jd.Model:
     return robot.build()
 
 
+def held_loops(limbs: int, loops: int = 3, seed: int = 0) -> jd.Model:
+    """A floating base on limbs of six links welded to the ground, with a chain as in `nested_loops`: rows to the ground
+    are cheaper as penalties, those around a common middle cheaper as rows."""
+    robot = Robot(f"held_{limbs}_{loops}", seed)
+    robot.body("base", "world", jd.Free())
+    links = robot.chain("base", 6 * loops, "link")
+    for k in range(loops):
+        robot.tie(jd.Point, links[-1 - k], links[k])
+    for k in range(limbs):
+        robot.tie(jd.Weld, robot.chain("base", 6, f"limb{k}")[-1])
+    return robot.build()
+
+
 def random_loops(n: int, loops: int, seed: int, near: bool = False) -> jd.Model:
     """A random tree of `n` links from a floating base, with point constraints between random pairs of links; with
     `near`, between links at most six apart in the tree."""

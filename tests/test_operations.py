@@ -19,6 +19,7 @@ ROBOTS = {
     "loop_chain": topologies.loop_chain,
     "nested": topologies.nested_loops,
     "branching": topologies.branching_loops,
+    "held": topologies.held_loops,
 }
 
 
@@ -89,16 +90,15 @@ def test_growth_of_the_joint_space():
     assert costs == sorted(costs)
 
 
-MIXED = [topologies.cycle(8), topologies.nested_loops(4), topologies.branching_loops(2)]
-MIXED += [topologies.random_loops(20, 6, s) for s in (1, 2)]
-MIXED += [topologies.random_loops(20, 8, s, near=True) for s in (1, 2)]
+MIXED = [topologies.cycle(8), topologies.nested_loops(4), topologies.branching_loops(2), topologies.held_loops(2)]
+MIXED += [topologies.random_loops(20, 6, 1), topologies.random_loops(20, 8, 1, near=True)]
 
 
 def test_unified_is_never_much_more_and_sometimes_less():
-    """Than the better of LCABA and ProxBBO, in operations."""
+    """Than the better of LCABA and ProxBBO, in operations, though it is times that it goes by."""
     ratios = []
     for model in MIXED:
         solvers = (jd.Unified(max_steps=1), jd.LCABA(max_steps=1), jd.ProxBBO(max_steps=1))
         mine, *others = (counted(model, s) for s in solvers)
         ratios.append(mine / min(others))
-    assert max(ratios) < 1.1 and min(ratios) < 0.99, ratios
+    assert max(ratios) < 1.1 and min(ratios) < 0.95, ratios

@@ -6,7 +6,7 @@ from ..kinematics.rows import Bundle, bundles_of
 from ..tree.topology import Topology
 from . import cost
 from .base import Solver
-from .joint_space import saddle_fronts
+from .joint_space import saddle_fronts, supports
 from .lcaba import ABA, LCABA
 from .ltl import ProxLTL
 from .prox_bbo import ProxBBO, riders_of
@@ -18,8 +18,8 @@ def features_of(topology: Topology, bundles: tuple[Bundle, ...]) -> dict[str, co
     riders = riders_of(topology, bundles)
     chosen = {"LCABA": frozenset(), "ProxBBO": frozenset(riders), "Unified": plan(topology, riders)[1]}
     found = {name: mixture(topology, riders, ride)[0] for name, ride in chosen.items()}
-    rows = sum(b.layout.rows * len(b.members) for b in bundles)
-    return found | {"ProxLTL": cost.sparse(saddle_fronts(topology, bundles), topology.nv, rows)}
+    moved = [(len(rows), len(bodies)) for rows, bodies in supports(topology, bundles).values()]
+    return found | {"ProxLTL": cost.sparse(saddle_fronts(topology, bundles), topology, moved)}
 
 
 @functools.lru_cache(maxsize=256)

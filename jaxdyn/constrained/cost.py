@@ -1,15 +1,15 @@
 """What solving costs, told from the plan alone: for `Auto` and `Unified` to choose by.
 
-A cost is a sum of features of an order of elimination, operations by the kind of work, weighted by nanoseconds that
-were fitted to measured times: `benchmarks/fit_cost.py`. They are of a batch on one core of a CPU; what they are used
-for is ratios.
+A cost is a sum of features of an order of elimination, operations by the kind of work and calls of kernels, weighted by
+nanoseconds that were fitted to measured times: `benchmarks/fit_cost.py`. They are of a batch on one core of a CPU;
+what they are used for is ratios.
 """
 
 from collections.abc import Sequence
 
 from ..tree.fronts import Front
 from ..tree.plan import Group, Multipliers, Rider
-from ..tree.topology import WORLD
+from ..tree.topology import WORLD, Topology
 
 Features = dict[str, float]
 
@@ -19,7 +19,7 @@ SOLVES = 3
 
 def recursion(order: Sequence[Group | Multipliers], penalised: Sequence[Rider]) -> Features:
     """Of `jaxdyn.tree.elimination` in this order; `penalised` are the constraints whose rows do not ride."""
-    f = dict.fromkeys(("bodies", "ties", "pairs of ties", "rows", "pairs of rows", "multipliers"), 0.0)
+    f = dict.fromkeys(("bodies", "ties", "pairs of ties", "rows", "pairs of rows", "multipliers", "calls"), 0.0)
     for rider in penalised:
         n, r = len(rider.bodies), len(rider.rows)
         f["ties"] += r * (54 * n + 36 * n * (n - 1))
@@ -28,6 +28,7 @@ def recursion(order: Sequence[Group | Multipliers], penalised: Sequence[Rider]) 
         if isinstance(group, Multipliers):
             bodies = len(group.neighbours) + (group.nodes[0] != WORLD)
             left = len(group.rows) + len(group.others)
+            f["calls"] += len(group.rows) * (3 + bodies + 4 * SOLVES) + 8 * bodies + 4 * bodies**2
             for _ in group.rows:
                 left -= 1
                 f["pairs of rows"] += k * 2 * left**2
@@ -35,6 +36,11 @@ def recursion(order: Sequence[Group | Multipliers], penalised: Sequence[Rider]) 
                 f["multipliers"] += k * SOLVES * (4 * left + 24 * bodies + 4)
             continue
         n, p, nv = len(group.neighbours) + group.tied, len(group.rows), group.kind.nv
+        f["calls"] += nv * (2 + 3 * SOLVES) + 12 + 4 * SOLVES
+        if n:
+            f["calls"] += nv * (4 + 5 * (n > 1) + SOLVES) + 10 + 2 * n + 3 * SOLVES
+        if p:
+            f["calls"] += nv * (3 + n + SOLVES) + 8 + 5 * SOLVES
         f["bodies"] += k * (nv * (90 + 36 * SOLVES) + (360 + 60 * SOLVES) * (not group.root))
         f["ties"] += k * (nv * n * (150 + 24 * SOLVES) + 260 * n)
         f["pairs of ties"] += k * nv * 36 * n * (n - 1)
@@ -43,32 +49,37 @@ def recursion(order: Sequence[Group | Multipliers], penalised: Sequence[Rider]) 
     return f
 
 
-def sparse(order: Sequence[Front], velocities: int, rows: int) -> Features:
-    """Of `jaxdyn.tree.fronts` in this order, and of the matrices that it takes."""
-    f = dict.fromkeys(("columns", "solves"), 0.0)
-    f["matrices"] = float(velocities**2 + velocities * rows)
+def sparse(order: Sequence[Front], topology: Topology, supports: Sequence[tuple[int, int]]) -> Features:
+    """Of `jaxdyn.tree.fronts` in this order, and of the matrices that it takes; `supports` are the rows of every
+    constraint and how many bodies move them."""
+    f = dict.fromkeys(("bodies", "columns", "solves", "matrices", "calls"), 0.0)
+    f["bodies"] = topology.nb * (360 + 96 * SOLVES)
+    visits = sum(k.nv * d for k, d in zip(topology.kinds, topology.depths, strict=True))
+    f["matrices"] = 40.0 * (visits + sum(rows * bodies for rows, bodies in supports))
     for front in order:
         k, own, d = len(front.nodes), len(front.own[0]), len(front.front[0])
+        f["calls"] += own * (2 + 2 * SOLVES) + 10 + 6 * SOLVES
         f["columns"] += k * sum(2 * s**2 for s in range(d, d + own))
         f["solves"] += k * sum(4 * s * SOLVES for s in range(d, d + own))
-        f["matrices"] += k * (own + d) ** 2
     return f
 
 
-#: nanoseconds
+#: nanoseconds of what does not grow with the robot, and of an operation
+FIXED = 108.0
 WEIGHTS: Features = {
-    "bodies": 0.225,
-    "ties": 0.157,
-    "pairs of ties": 0.888,
-    "rows": 0.142,
-    "pairs of rows": 0.309,
-    "multipliers": 0.281,
-    "columns": 0.341,
-    "solves": 1.19,
-    "matrices": 0.0,
+    "bodies": 0.128,
+    "ties": 0.118,
+    "pairs of ties": 0.32,
+    "rows": 0.0903,
+    "pairs of rows": 0.213,
+    "multipliers": 0.0644,
+    "columns": 0.206,
+    "solves": 0.295,
+    "matrices": 0.193,
+    "calls": 1.19,
 }
 
 
 def nanoseconds(features: Features) -> float:
     """Of one evaluation."""
-    return sum(WEIGHTS[k] * x for k, x in features.items())
+    return FIXED + sum(WEIGHTS[k] * x for k, x in features.items())

@@ -19,6 +19,8 @@ from .prox_bbo import riders_of
 
 #: more constraints than this, and only all or none ride: every mixture that is tried is an order of its own
 MOST = 32
+#: what a mixture must cost at most, relative to the better of all and none: the model is not worth more
+GAIN = 0.9
 
 Order = tuple[Group | Multipliers, ...]
 
@@ -36,7 +38,7 @@ def mixture(topology: Topology, riders: tuple[Rider, ...], ride: frozenset[Rider
 def plan(topology: Topology, riders: tuple[Rider, ...]) -> tuple[Order, frozenset[Rider]]:
     """The order of the cheapest mixture that was found, and the constraints that ride in it."""
     price = lambda ride: cost.nanoseconds(mixture(topology, riders, ride)[0])  # noqa: E731
-    best = min((frozenset(), frozenset(riders)), key=price)
+    best = pure = min((frozenset(), frozenset(riders)), key=price)
     improved = len(riders) <= MOST
     while improved:
         improved = False
@@ -44,6 +46,8 @@ def plan(topology: Topology, riders: tuple[Rider, ...]) -> tuple[Order, frozense
             other = best ^ {rider}
             if price(other) < price(best):
                 best, improved = other, True
+    if price(best) > GAIN * price(pure):
+        best = pure
     return mixture(topology, riders, best)[1], best
 
 
