@@ -16,7 +16,8 @@ from .unified import Unified, mixture, plan
 def features_of(topology: Topology, bundles: tuple[Bundle, ...]) -> dict[str, cost.Features]:
     """By name of the solver, what its cost is told from."""
     riders = riders_of(topology, bundles)
-    chosen = {"LCABA": frozenset(), "ProxBBO": frozenset(riders), "Unified": plan(topology, riders)[1]}
+    ride = plan(topology, riders)[1]
+    chosen = {"LCABA": frozenset(), "ProxBBO": frozenset(riders), "Unified": ride}
     found = {name: mixture(topology, riders, ride)[0] for name, ride in chosen.items()}
     moved = [(len(rows), len(bodies)) for rows, bodies in supports(topology, bundles).values()]
     return found | {"ProxLTL": cost.sparse(saddle_fronts(topology, bundles), topology, moved)}
@@ -25,7 +26,7 @@ def features_of(topology: Topology, bundles: tuple[Bundle, ...]) -> dict[str, co
 @functools.lru_cache(maxsize=256)
 def _cheapest(topology: Topology, bundles: tuple[Bundle, ...]) -> Solver:
     features = features_of(topology, bundles)
-    name = min(features, key=lambda name: cost.nanoseconds(features[name]))
+    name = cost.cheapest({name: cost.nanoseconds(f) for name, f in features.items()})
     return {"LCABA": LCABA, "ProxBBO": ProxBBO, "Unified": Unified, "ProxLTL": ProxLTL}[name]()
 
 

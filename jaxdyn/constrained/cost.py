@@ -83,3 +83,16 @@ WEIGHTS: Features = {
 def nanoseconds(features: Features) -> float:
     """Of one evaluation."""
     return FIXED + sum(WEIGHTS[k] * x for k, x in features.items())
+
+
+#: what another choice must cost at most, relative to the one before: the model is not worth more
+GAIN = 0.9
+
+
+def cheapest(prices: dict):
+    """The key of the first value, unless a later one gains enough."""
+    best = next(iter(prices))
+    for key, value in prices.items():
+        if value < GAIN * prices[best]:
+            best = key
+    return best

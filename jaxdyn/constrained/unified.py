@@ -19,8 +19,6 @@ from .prox_bbo import riders_of
 
 #: more constraints than this, and only all or none ride: every mixture that is tried is an order of its own
 MOST = 32
-#: what a mixture must cost at most, relative to the better of all and none: the model is not worth more
-GAIN = 0.9
 
 Order = tuple[Group | Multipliers, ...]
 
@@ -38,16 +36,15 @@ def mixture(topology: Topology, riders: tuple[Rider, ...], ride: frozenset[Rider
 def plan(topology: Topology, riders: tuple[Rider, ...]) -> tuple[Order, frozenset[Rider]]:
     """The order of the cheapest mixture that was found, and the constraints that ride in it."""
     price = lambda ride: cost.nanoseconds(mixture(topology, riders, ride)[0])  # noqa: E731
-    best = pure = min((frozenset(), frozenset(riders)), key=price)
-    improved = len(riders) <= MOST
+    pure = cost.cheapest({ride: price(ride) for ride in (frozenset(), frozenset(riders))})
+    best, improved = pure, len(riders) <= MOST
     while improved:
         improved = False
         for rider in riders:
             other = best ^ {rider}
             if price(other) < price(best):
                 best, improved = other, True
-    if price(best) > GAIN * price(pure):
-        best = pure
+    best = cost.cheapest({pure: price(pure), best: price(best)})
     return mixture(topology, riders, best)[1], best
 
 
