@@ -150,6 +150,9 @@ def parts(name: str, batch: int = 256) -> dict:
 def written(tables: dict) -> str:
     """As Markdown: microseconds (thousands of operations)."""
     out = ["# Tables", "", "Made by `benchmarks/tables.py`: µs of CPU time per evaluation (thousands of operations)."]
+    out += [
+        "Solvers of a robot are timed in turns; where there is a *, one after the other, and ratios are less certain."
+    ]
     for name, rows in tables.items():
         columns = list(dict.fromkeys(c for row in rows.values() for c in row))
         out += [
@@ -167,7 +170,8 @@ def written(tables: dict) -> str:
                 same = f" as {x['same as']}" if x and "same as" in x else ""
                 operations = same or f" ({x['operations'] / 1e3:.0f})" if x and "operations" in x else ""
                 cells.append(f"{x['microseconds']:.2f}{operations}" if x else "")
-            out.append(f"| {which} | {size['nv']} | {size['rows']} | " + " | ".join(cells) + " |")
+            apart = " *" if any("apart" in x for x in row.values()) else ""
+            out.append(f"| {which}{apart} | {size['nv']} | {size['rows']} | " + " | ".join(cells) + " |")
     return "\n".join(out) + "\n"
 
 
