@@ -1,4 +1,4 @@
-"""Fit the weights of `jaxdyn.constrained.cost` to measured times, and tell how well the choice does.
+"""Fit the weights of `jaxdyn.tree.cost` to measured times, and tell how well the choice does.
 
     python benchmarks/fit_cost.py measured.json
 
@@ -14,9 +14,9 @@ import numpy as np
 from scipy.optimize import nnls
 from tables import robot
 
-from jaxdyn.constrained import cost
 from jaxdyn.constrained.auto import features_of
 from jaxdyn.kinematics.rows import bundles_of
+from jaxdyn.tree import cost
 
 #: microseconds; an operation otherwise takes a quarter of a nanosecond. A kernel's call takes 0.3 µs a batch of 256
 PRIOR = {"fixed": 0.2, "calls": 1.2e-3}

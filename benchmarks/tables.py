@@ -7,7 +7,7 @@
 - `ltl`: the parts of ProxLTL (proximal_ltl, Figs. 4 to 8): mass matrix, Jacobian, factor, operational-space inertia and
   its inverse, the whole solve.
 - `choice`: robots and synthetic topologies, three solves; on the random ones the weights of
-  `jaxdyn.constrained.cost` were not fitted.
+  `jaxdyn.tree.cost` were not fitted.
 
 Single precision, batched, on one core; what is measured is told in `measure.py`. Robots of `systems.py` that are not
 there are left out with a word. Writes `tables.json`, in which earlier measurements are kept unless `--again`, and

@@ -3,8 +3,8 @@
 import functools
 
 from ..kinematics.rows import Bundle, bundles_of
+from ..tree import cost
 from ..tree.topology import Topology
-from . import cost
 from .base import Solver
 from .joint_space import saddle_fronts, supports
 from .lcaba import ABA, LCABA
@@ -32,7 +32,7 @@ def _cheapest(topology: Topology, bundles: tuple[Bundle, ...]) -> Solver:
 
 class Auto(Solver):
     """`ABA` where nothing is constrained, else whichever of `LCABA`, `ProxBBO`, `Unified` and `ProxLTL` is told to be
-    the fastest from the plan (`jaxdyn.constrained.cost`). All four find the same with any constraints."""
+    the fastest from the plan (`jaxdyn.tree.cost`). All four find the same with any constraints."""
 
     def pick(self, topology, constraints) -> Solver:
         """The solver for these constraints."""

@@ -10,9 +10,9 @@ import functools
 from collections.abc import Sequence
 
 from ..kinematics.rows import Bundle
+from ..tree import cost
 from ..tree.plan import Group, Multipliers, Rider, elimination
 from ..tree.topology import Topology
-from . import cost
 from .damped import factorised
 from .iterated import Proximal
 from .prox_bbo import riders_of

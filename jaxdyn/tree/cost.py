@@ -7,9 +7,9 @@ what they are used for is ratios.
 
 from collections.abc import Sequence
 
-from ..tree.fronts import Front
-from ..tree.plan import Group, Multipliers, Rider
-from ..tree.topology import WORLD, Topology
+from .fronts import Front
+from .plan import Group, Multipliers, Rider
+from .topology import WORLD, Topology
 
 Features = dict[str, float]
 
