@@ -78,12 +78,13 @@ class Coupling:
     def _sum(self, shape: tuple[int, ...], total: Array | None, found: Sequence[dict]) -> Array:
         for at in found[0]:
             every = list(zip(*[f[at] for f in found], strict=True))
-            part = total if len(at) == shape[0] else None
+            whole = at == tuple(range(shape[0]))  # a body may name its rows in another order
+            part = total if whole else None
             for start in range(0, len(every), TERMS):
                 pairs = [self._terms.get(terms) for terms in every[start : start + TERMS]]
                 xs, ys = [x for x, _ in pairs], [y for _, y in pairs]
                 part = _sum_of_products(xs, ys) if part is None else _more(part, xs, ys)
-            if len(at) == shape[0]:
+            if whole:
                 total = part
             else:
                 part = panels.spread(part, at, shape[0], (0, 1))
