@@ -15,25 +15,17 @@ Penalties are compared with inertias: instead of a weight μ, which would have t
 divided by it, which leaves accelerations as they are. Writes `convergence.json` and one plot a figure.
 """
 
-import argparse
 import functools
-import json
 from collections.abc import Callable
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
-import matplotlib
 import numpy as np
 import systems
-from scaling import OUT
+from results import Results, parser
 from tqdm import tqdm
 
 import jaxdyn as jd
-from jaxdyn.output import complete
-
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402 - after the backend
 
 WEIGHTS = 10.0 ** np.arange(1, 12)
 STEPS = 11
@@ -170,9 +162,9 @@ FIGURES = {
 }
 
 
-def plot(name: str, found: dict, folder: Path) -> None:
+def draw(pyplot, name: str, found: dict):
     _, across, up = FIGURES[name]
-    figure, axes = plt.subplots(figsize=(7, 4.5))
+    figure, axes = pyplot.subplots(figsize=(7, 4.5), layout="tight")
     for label, points in found.items():
         x = [float(k) for k in points]
         y = {key: np.maximum([p[key] for p in points.values()], 1e-17) for key in ("least", "median", "largest")}
@@ -181,30 +173,19 @@ def plot(name: str, found: dict, folder: Path) -> None:
     axes.set(xlabel=across, ylabel=up, yscale="log", xscale="log" if "weight" in across else "linear")
     axes.legend(fontsize="small")
     axes.grid(alpha=0.3)
-    figure.tight_layout()
-    with complete(folder / f"convergence_{name}.png") as path:
-        figure.savefig(path, format="png", dpi=110)
-    plt.close(figure)
+    return figure
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("figures", nargs="*", metavar="FIGURE", help=f"of {', '.join(FIGURES)}; default: all")
-    parser.add_argument("--states", type=int, default=256)
-    parser.add_argument("--out", type=Path, default=OUT)
-    options = parser.parse_args()
-    unknown = sorted(set(options.figures) - set(FIGURES))
-    if unknown:
-        parser.error(f"no figure {', '.join(unknown)}; there are {', '.join(FIGURES)}")
+    options = parser(__doc__, "figure", FIGURES)
+    options.add_argument("--states", type=int, default=256)
+    options = options.parse_args()
     jax.config.update("jax_enable_x64", True)
-    options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / "convergence.json"
-    kept = json.loads(file.read_text()) if file.exists() else {}
-    for name in tqdm(options.figures or FIGURES):
-        kept[name] = FIGURES[name][0](options.states)
-        with complete(file) as path:
-            Path(path).write_text(json.dumps(kept, indent=1) + "\n")
-        plot(name, kept[name], options.out)
+    results = Results(options.out, "convergence")
+    for name in tqdm(options.names or FIGURES):
+        results.found[name] = FIGURES[name][0](options.states)
+        results.keep()
+        results.plot(name, functools.partial(draw, name=name, found=results.found[name]))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
     python benchmarks/fit_cost.py measured.json
 
 `measured.json` is what `tables.py choice` writes: microseconds by robot and solver. Least squares of relative errors,
-with weights that are not negative; robots whose name starts with "random" are not fitted, only chosen for.
+with weights that are not negative. The robots of `topologies.UNSEEN` are not fitted, only chosen for.
 """
 
 import argparse
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import numpy as np
 from scipy.optimize import nnls
-from tables import robot
+from systems import system
+from topologies import UNSEEN
 
 from jaxdyn.constrained.auto import features_of
 from jaxdyn.kinematics.rows import bundles_of
@@ -29,7 +30,7 @@ def main() -> None:
     data = json.loads(parser.parse_args().measured.read_text())["choice"]
     rows, times, names = [], [], []
     for name, solvers in data.items():
-        model, _ = robot(name)
+        model, _ = system(name)
         found = features_of(model.topology, bundles_of(model.topology, model.constraints))
         for solver, row in solvers.items():
             if solver in found:
@@ -40,7 +41,7 @@ def main() -> None:
     A = np.array([[f.get(k, float(k == "fixed")) for k in every] for f in rows])
     times = np.array(times)
     t = times
-    fitted = np.array([not n.startswith("random") for n, _ in names])
+    fitted = np.array([n not in UNSEEN for n, _ in names])
     own = np.array([[n == m for m, _ in names] for n, _ in names], float)
     own /= own.sum(1, keepdims=True)
     prior = np.array([PRIOR.get(k, 2.5e-4) for k in every])

@@ -2,14 +2,15 @@
 
 One each for an addition, a product, a quotient, a root, a comparison that chooses, per element; products of
 matrices, Cholesky factors, triangular solves and decompositions by their textbook counts. Loops count their body
-as often as they run: a scan by its length, a while loop `trips` times. Data that only moves costs nothing.
-XLA's own analysis counts neither loops nor factorisations.
+as often as they run: a scan by its length, a while loop `trips` times. Data that only moves costs nothing, nor does
+what no output needs, which compilers leave out. XLA's own analysis counts neither loops nor factorisations.
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import jax
+from jax.interpreters import partial_eval as pe
 
 ONE = {
     "add", "sub", "mul", "div", "neg", "sqrt", "rsqrt", "max", "min", "abs", "sign", "exp", "log", "sin", "cos", "tan",
@@ -20,7 +21,13 @@ REDUCTIONS = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "cumsum",
 
 def operations(f: Callable, *args, trips: int = 1) -> int:
     """Operations of ``f(*args)``."""
-    return _of(jax.make_jaxpr(f)(*args).jaxpr, trips)
+    return _of(_needed(f, *args), trips)
+
+
+def _needed(f: Callable, *args, used: Sequence[bool] | None = None):
+    """The program of ``f(*args)`` without what no output, or none of those that are used, needs."""
+    jaxpr = jax.make_jaxpr(f)(*args).jaxpr
+    return pe.dce_jaxpr(jaxpr, list(used or [True] * len(jaxpr.outvars)))[0]
 
 
 def _of(jaxpr, trips: int) -> int:
@@ -38,7 +45,7 @@ def _equation(e, trips: int) -> int:
     if name == "jaxdyn":
         core, used = p["core"], p["used"]
         with jax.numpy_rank_promotion("allow"):
-            return _of(jax.make_jaxpr(lambda *a: core.run(a, used))(*[v.aval for v in e.invars]).jaxpr, trips)
+            return _of(_needed(lambda *a: core.run(a, used), *[v.aval for v in e.invars], used=used), trips)
     if name in ONE:
         return size
     if name in REDUCTIONS:

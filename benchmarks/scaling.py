@@ -1,30 +1,23 @@
 """How operations, CPU time and compile time grow with the robot, for every solver that takes its constraints.
 
-    python benchmarks/scaling.py [FAMILY ...] [--largest N] [--batch N] [--out FOLDER]
+    python benchmarks/scaling.py [FAMILY ...] [--largest N] [--timed N] [--batch N] [--again] [--out FOLDER]
 
 Families are the synthetic topologies of `topologies.py`. Each solver makes one damped solve, not refined, in float32,
 batched, on one core. Writes `scaling.json`, in which earlier numbers are kept unless `--again`, and one plot a family
 with the fitted exponents. What is measured: `measure.py`.
 """
 
-import argparse
-import json
-from pathlib import Path
+import functools
 
-import matplotlib
 import numpy as np
 import topologies
 from measure import measure
+from results import Results, parser
 from tqdm import tqdm
 
 import jaxdyn as jd
 from jaxdyn.bench import one_core
-from jaxdyn.output import complete
 
-matplotlib.use("Agg")
-import matplotlib.pyplot as plt  # noqa: E402 - after the backend
-
-OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 GROUND = ("PVSoft", "ConstrainedABA", "PVEarly", "PV", "LTL", "ProxLTL")
 LOOPS = ("LCABA", "ProxBBO", "Unified", "ProxLTL", "ProxLTLSoft")
 
@@ -56,11 +49,11 @@ def exponent(sizes, values) -> float:
     return float(np.polyfit(np.log(sizes[half:]), np.log(values[half:]), 1)[0])
 
 
-def plot(name: str, about: str, found: dict, folder: Path) -> None:
+def draw(pyplot, name: str, about: str, found: dict):
     keys = [
         k for k in ("operations", "microseconds", "compile_seconds") if any(points(r, k)[0] for r in found.values())
     ]
-    figure, axes = plt.subplots(1, len(keys), figsize=(4.4 * len(keys), 4), squeeze=False)
+    figure, axes = pyplot.subplots(1, len(keys), figsize=(4.4 * len(keys), 4), squeeze=False, layout="tight")
     for axis, key in zip(axes[0], keys, strict=True):
         for solver, rows in found.items():
             sizes, values = points(rows, key)
@@ -68,36 +61,21 @@ def plot(name: str, about: str, found: dict, folder: Path) -> None:
             axis.loglog(sizes, values, marker="o", label=f"{solver}{slope}")
         axis.set(xlabel=f"{name}: {about}", title=key.replace("_", " "))
         axis.legend(fontsize="small")
-    figure.tight_layout()
-    with complete(folder / f"scaling_{name}.png") as path:
-        figure.savefig(path, format="png", dpi=110)
-    plt.close(figure)
+    return figure
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("families", nargs="*", metavar="FAMILY", help=f"of {', '.join(FAMILIES)}; default: all")
-    parser.add_argument("--largest", type=int, default=10**9, help="leave larger robots out")
-    parser.add_argument("--timed", type=int, default=10**9, help="only count the operations of robots above this size")
-    parser.add_argument("--again", action="store_true", help="measure anew what is there already")
-    parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--out", type=Path, default=OUT)
-    options = parser.parse_args()
-    unknown = sorted(set(options.families) - set(FAMILIES))
-    if unknown:
-        parser.error(f"no family {', '.join(unknown)}; there are {', '.join(FAMILIES)}")
-    options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / "scaling.json"
-    kept = json.loads(file.read_text()) if file.exists() else {}
-
-    def keep() -> None:
-        with complete(file) as path:
-            Path(path).write_text(json.dumps(kept, indent=1) + "\n")
-
+    options = parser(__doc__, "family", FAMILIES)
+    options.add_argument("--largest", type=int, default=10**9, help="leave larger robots out")
+    options.add_argument("--timed", type=int, default=10**9, help="only count the operations of robots above this size")
+    options.add_argument("--again", action="store_true", help="measure anew what is there already")
+    options.add_argument("--batch", type=int, default=256)
+    options = options.parse_args()
+    results = Results(options.out, "scaling")
     with one_core():
-        for name in options.families or FAMILIES:
+        for name in options.names or FAMILIES:
             build, sizes, solvers, about = FAMILIES[name]
-            found = kept.setdefault(name, {})
+            found = results.found.setdefault(name, {})
             for n in tqdm([n for n in sizes if n <= options.largest], desc=name):
                 key = "microseconds" if n <= options.timed else "operations"
                 if options.again or any(key not in found.get(s, {}).get(str(n), {}) for s in solvers):
@@ -106,11 +84,11 @@ def main() -> None:
                     for solver, row in measure(kinds, options.batch, n <= options.timed).items():
                         rows = found.get(solver, {}) | {str(n): row}
                         found[solver] = dict(sorted(rows.items(), key=lambda item: int(item[0])))
-                    keep()
+                    results.keep()
             for solver, rows in found.items():
                 slopes = [f"{key} n^{exponent(*points(rows, key)):.2f}" for key in ("operations", "microseconds")]
                 print(f"{name:12s} {solver:15s} {', '.join(slopes)}")
-            plot(name, about, found, options.out)
+            results.plot(name, functools.partial(draw, name=name, about=about, found=found))
 
 
 if __name__ == "__main__":

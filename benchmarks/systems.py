@@ -17,7 +17,7 @@ from pathlib import Path
 import jax
 import jax.numpy as jnp
 import numpy as np
-from topologies import _turn
+from topologies import MADE, turn
 
 import jaxdyn as jd
 from jaxdyn.parse.load import load_spec
@@ -119,6 +119,13 @@ def cassie() -> System:
     return model, model.neutral()
 
 
+def made(name: str) -> System:
+    """A synthetic one."""
+    build, args = MADE[name]
+    model = build(*args)
+    return model, model.neutral()
+
+
 def shipped(name: str) -> System:
     model = SHIPPED[name]()
     return model, model.neutral()
@@ -132,7 +139,7 @@ def _limb(spec: jd.ModelSpec, rng, parent: str, tag: str, n: int, length: float,
     for k in range(n):
         sway = mass * length**2 / 12
         inertia = jd.Inertia(mass, (0, 0, length / 2), np.diag([sway, sway, mass * 0.05**2 / 2]))
-        placement = jd.Transform.from_quaternion(_turn(rng), (0, 0, length if k else 0.1))
+        placement = jd.Transform.from_quaternion(turn(rng), (0, 0, length if k else 0.1))
         joint = jd.Revolute(axis=np.eye(3)[k % 3])
         parent = spec.add_body(f"{tag}{k}", parent, joint, placement=placement, inertia=inertia) and f"{tag}{k}"
     return parent
@@ -237,6 +244,7 @@ SYSTEMS: dict[str, tuple[Callable[..., System], tuple]] = {
     "digit": (digit, (1, False)),
     "digit_cube": (digit, (1, True)),
     "two_digits_cube": (digit, (2, True)),
+    **{name: (made, (name,)) for name in MADE},
 }
 
 

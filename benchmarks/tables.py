@@ -14,85 +14,62 @@ there are left out with a word. Writes `tables.json`, in which earlier measureme
 `tables.md`.
 """
 
-import argparse
-import json
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import systems
 import topologies
 from measure import measure, prepare, states, together
-from scaling import OUT
+from results import Results, parser
 from tqdm import tqdm
 
 import jaxdyn as jd
 from jaxdyn.bench import one_core
 from jaxdyn.constrained.damped import uniform
+from jaxdyn.constrained.joint_space import saddle_factor
 from jaxdyn.constrained.problem import problem_of
 from jaxdyn.constrained.prox_bbo import riders_of
 from jaxdyn.constrained.unified import plan
 from jaxdyn.engine.lanes import laned
 from jaxdyn.kinematics.rows import bundles_of
-from jaxdyn.output import complete
 
 LCABA = ("hand_cube", "two_hands_cube", "humanoid_hands_cube", "humanoid_hands_cube_feet", "digit", "digit_cube")
 PV = ("iiwa_point", "iiwa_weld", "go1_1", "go1_4", "atlas_1", "atlas_2", "atlas_4", "talos_2", "talos_4")
 LTL = ("ur5", "solo_1", "solo_4", "anymal_4", "icub_2", "talos_1", "talos_4")
 
-#: synthetic robots by name
-MADE = {
-    "cycle_3": (topologies.cycle, (3,)),
-    "cycle_8": (topologies.cycle, (8,)),
-    "cycle_24": (topologies.cycle, (24,)),
-    "loop_chain_3": (topologies.loop_chain, (3,)),
-    "nested_2": (topologies.nested_loops, (2,)),
-    "nested_4": (topologies.nested_loops, (4,)),
-    "branching_2": (topologies.branching_loops, (2,)),
-    "branching_4": (topologies.branching_loops, (4,)),
-    "ladder_2": (topologies.ladder, (2,)),
-    "held_4": (topologies.held_loops, (4,)),
-    "tangle_16": (topologies.random_loops, (16, 4, 100)),
-    "tangle_24": (topologies.random_loops, (24, 8, 101, True)),
-    **{
-        f"random_{seed}": (topologies.random_loops, (n, loops, seed, near))
-        for seed, (n, loops, near) in enumerate(
-            (
-                (8, 2, False),
-                (10, 3, False),
-                (12, 4, False),
-                (14, 5, False),
-                (16, 3, False),
-                (10, 4, True),
-                (14, 6, True),
-                (18, 6, True),
-                (22, 8, True),
-                (20, 4, False),
-            )
-        )
-    },
-}
-CHOICE = (*MADE, "four_bar", "strider", "cassie", "ur5", "go1_4", "talos_4", "hand_cube", "two_hands_cube", "digit")
+CHOICE = (
+    *topologies.MADE,
+    "four_bar",
+    "strider",
+    "cassie",
+    "ur5",
+    "go1_4",
+    "talos_4",
+    "hand_cube",
+    "two_hands_cube",
+    "digit",
+)
+
+REAL = ("four_bar", "strider", "cassie", "ur5", "go1_4", "talos_4", "hand_cube", "two_hands_cube", "digit")
+
+
+class DenseRows(jd.ProxLTL):
+    """ProxLTL with one dense block of all rows, as its paper has it."""
+
+    def system(self, problem, weights):
+        return saddle_factor(problem, weights, dense=True)
+
 
 #: table: robots, solvers, solves
 TABLES = {
-    "lcaba": ((*LCABA, "two_digits_cube"), ("ABA", "LCABA", "ProxBBO", "ProxLTL"), 1),
+    "lcaba": ((*LCABA, "two_digits_cube"), ("ABA", "LCABA", "ProxBBO", "ProxLTL", "DenseRows"), 1),
     "pv": (PV, ("PV", "PVEarly", "LTL", "PVSoft", "LTLSoft"), 1),
     "ltl": (LTL, (), 1),
-    "choice": (CHOICE, ("LCABA", "ProxBBO", "ProxLTL", "Unified", "Auto"), 3),
+    "choice": ((*REAL, *topologies.MADE), ("LCABA", "ProxBBO", "ProxLTL", "Unified", "Auto"), 3),
 }
 
 
-def robot(name: str) -> systems.System:
-    if name in MADE:
-        build, args = MADE[name]
-        model = build(*args)
-        return model, model.neutral()
-    return systems.system(name)
-
-
 def solver_of(name: str, solves: int) -> jd.Solver:
-    kind = getattr(jd, name)
+    kind = DenseRows if name == "DenseRows" else getattr(jd, name)
     if name == "ABA":
         return kind()
     return kind(max_steps=solves, tol=0.0) if solves > 1 else kind(max_steps=1)
@@ -100,7 +77,7 @@ def solver_of(name: str, solves: int) -> jd.Solver:
 
 def same_as(name: str, solver: str) -> str:
     """Whose program it is: that of what `Auto` picks; in `Unified` all constraints may ride, or none."""
-    model, _ = robot(name)
+    model, _ = systems.system(name)
     if solver == "Auto":
         solver = type(jd.Auto().pick(model.topology, model.constraints)).__name__
     if solver == "Unified":
@@ -130,7 +107,7 @@ def _inertia(model, q, mu):
 
 def parts(name: str, batch: int = 256) -> dict:
     """Microseconds of what ProxLTL consists of; everything from the factor on contains what comes before."""
-    model, q = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), robot(name))
+    model, q = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), systems.system(name))
     qs = states(model, q, batch)[0].astype(jnp.float32)
     mu = jnp.asarray(1e4, jnp.float32)
     works = {
@@ -141,7 +118,7 @@ def parts(name: str, batch: int = 256) -> dict:
         "and Λ": lambda q: laned(_inertia)(model, q, mu),
     }
     compiled = [jax.jit(jax.vmap(f)).lower(qs).compile() for f in works.values()]
-    whole, run = prepare(*robot(name), solver_of("ProxLTL", 1), batch)
+    whole, run = prepare(*systems.system(name), solver_of("ProxLTL", 1), batch)
     least = together([*(lambda c=c: jax.block_until_ready(c(qs)) for c in compiled), run], batch)
     found = {work: {"microseconds": us} for work, us in zip(works, least, strict=False)}
     return found | {"whole solve": whole | {"microseconds": least[-1]}}
@@ -150,9 +127,6 @@ def parts(name: str, batch: int = 256) -> dict:
 def written(tables: dict) -> str:
     """As Markdown: microseconds (thousands of operations)."""
     out = ["# Tables", "", "Made by `benchmarks/tables.py`: µs of CPU time per evaluation (thousands of operations)."]
-    out += [
-        "Solvers of a robot are timed in turns; where there is a *, one after the other, and ratios are less certain."
-    ]
     for name, rows in tables.items():
         columns = list(dict.fromkeys(c for row in rows.values() for c in row))
         out += [
@@ -170,34 +144,19 @@ def written(tables: dict) -> str:
                 same = f" as {x['same as']}" if x and "same as" in x else ""
                 operations = same or f" ({x['operations'] / 1e3:.0f})" if x and "operations" in x else ""
                 cells.append(f"{x['microseconds']:.2f}{operations}" if x else "")
-            apart = " *" if any("apart" in x for x in row.values()) else ""
-            out.append(f"| {which}{apart} | {size['nv']} | {size['rows']} | " + " | ".join(cells) + " |")
+            out.append(f"| {which} | {size['nv']} | {size['rows']} | " + " | ".join(cells) + " |")
     return "\n".join(out) + "\n"
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("tables", nargs="*", metavar="TABLE", help=f"of {', '.join(TABLES)}; default: all")
-    parser.add_argument("--out", type=Path, default=OUT)
-    parser.add_argument("--again", action="store_true", help="measure anew what is there already")
-    options = parser.parse_args()
-    unknown = sorted(set(options.tables) - set(TABLES))
-    if unknown:
-        parser.error(f"no table {', '.join(unknown)}; there are {', '.join(TABLES)}")
-    options.out.mkdir(parents=True, exist_ok=True)
-    file = options.out / "tables.json"
-    kept = json.loads(file.read_text()) if file.exists() else {}
-
-    def keep() -> None:
-        with complete(file) as path:
-            Path(path).write_text(json.dumps(kept, indent=1) + "\n")
-        with complete(options.out / "tables.md") as path:
-            Path(path).write_text(written(kept))
-
+    options = parser(__doc__, "table", TABLES)
+    options.add_argument("--again", action="store_true", help="measure anew what is there already")
+    options = options.parse_args()
+    results = Results(options.out, "tables")
     with one_core():
-        for table in options.tables or TABLES:
+        for table in options.names or TABLES:
             names, solvers, solves = TABLES[table]
-            rows = kept.setdefault(table, {})
+            rows = results.found.setdefault(table, {})
             for name in tqdm(names, desc=table):
                 if name.startswith(("digit", "two_digits")) and not systems.has_digit():
                     tqdm.write(f"{name} is left out: set JAXDYN_DIGIT, see systems.py")
@@ -208,10 +167,11 @@ def main() -> None:
                 same = {solver: same_as(name, solver) for solver in solvers}
                 if options.again or any(solver not in row for solver in solvers):
                     wanted = dict.fromkeys(same.values())
-                    row |= measure({s: (*robot(name), solver_of(s, solves)) for s in wanted})
+                    row |= measure({s: (*systems.system(name), solver_of(s, solves)) for s in wanted})
                     row |= {s: row[other] | {"same as": other} for s, other in same.items() if s != other}
                 jax.clear_caches()
-                keep()
+                results.keep()
+                results.write(".md", written(results.found))
 
 
 if __name__ == "__main__":

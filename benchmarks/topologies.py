@@ -3,7 +3,6 @@
 Each function returns a model whose constraints hold at `model.neutral()`.
 """
 
-import jax.numpy as jnp
 import numpy as np
 
 import jaxdyn as jd
@@ -11,7 +10,7 @@ import jaxdyn as jd
 LENGTH = 0.4
 
 
-def _turn(rng, most=0.5):
+def turn(rng, most=0.5):
     """A rotation by a random vector of at most that many radians in each coordinate."""
     half = rng.uniform(-most, most, 3) / 2
     angle = np.linalg.norm(half)
@@ -34,7 +33,7 @@ class Robot:
         sway = mass * LENGTH**2 / 12
         inertia = jd.Inertia(mass, (0, 0, LENGTH / 2), np.diag([sway, sway, mass * 0.05**2 / 6]))
         offset = (0, 0, LENGTH) if tip and parent != "world" else (0, 0, 0)
-        placement = jd.Transform.from_quaternion(_turn(self.rng), offset)
+        placement = jd.Transform.from_quaternion(turn(self.rng), offset)
         joint = jd.Revolute(axis=self.rng.normal(size=3)) if joint is None else joint
         self.spec.add_body(name, parent, joint, placement=placement, inertia=inertia)
         self.at[name] = self.at[parent] @ placement
@@ -167,9 +166,36 @@ def random_loops(n: int, loops: int, seed: int, near: bool = False) -> jd.Model:
     return robot.build()
 
 
-def states(model: jd.Model, n: int, seed: int = 0) -> tuple:
-    """(q, v, tau), all (n, ...): at neutral with random velocities and forces; loops are closed, and what solvers cost
-    does not depend on where."""
-    rng = np.random.default_rng(seed)
-    q = jnp.broadcast_to(model.neutral(), (n, model.nq))
-    return q, jnp.asarray(rng.normal(size=(n, model.nv))), jnp.asarray(rng.normal(size=(n, model.nv)))
+def _random(first: int, *sizes: tuple[int, int, bool]) -> list[tuple]:
+    """Arguments (links, loops, seed, near) with seeds from `first` on."""
+    return [(n, loops, first + k, near) for k, (n, loops, near) in enumerate(sizes)]
+
+
+#: those that are measured, by name: (builder, its arguments)
+MADE = {
+    "cycle_3": (cycle, (3,)),
+    "cycle_8": (cycle, (8,)),
+    "cycle_24": (cycle, (24,)),
+    "loop_chain_3": (loop_chain, (3,)),
+    "nested_2": (nested_loops, (2,)),
+    "nested_4": (nested_loops, (4,)),
+    "branching_2": (branching_loops, (2,)),
+    "branching_4": (branching_loops, (4,)),
+    "ladder_2": (ladder, (2,)),
+    "held_4": (held_loops, (4,)),
+}
+#: random ones that the weights of `jaxdyn.tree.cost` are fitted to, and ten that they have not seen
+MADE |= {
+    f"tangle_{k}": (random_loops, sizes)
+    for k, sizes in enumerate(
+        _random(0, (8, 2, False), (12, 4, False), (16, 4, False), (10, 4, True), (18, 6, True), (24, 8, True))
+    )
+}
+UNSEEN = {
+    f"random_{k}": (random_loops, sizes)
+    for k, sizes in enumerate(
+        _random(1000, (8, 2, False), (10, 3, False), (12, 4, False), (14, 5, False), (16, 3, False), (20, 4, False))
+        + _random(1006, (10, 4, True), (14, 6, True), (18, 6, True), (22, 8, True))
+    )
+}
+MADE |= UNSEEN

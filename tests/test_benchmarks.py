@@ -1,14 +1,18 @@
 """The benchmarks' robots and scripts, and that `Auto` chooses well by what they have measured."""
 
+import functools
 import json
 import sys
 from pathlib import Path
 
+import measure
 import numpy as np
+import operations
 import pytest
 import scaling
 import systems
 import tables
+import topologies
 
 import jaxdyn as jd
 from jaxdyn.tree import cost
@@ -46,13 +50,28 @@ def test_unknown_names_are_told(monkeypatch, capsys):
         assert text in capsys.readouterr().err
 
 
+def test_dense_rows_cost_more_and_find_the_same():
+    """Two arms whose rows nothing couples."""
+    robot = topologies.Robot("arms", 0)
+    for arm in "ab":
+        robot.tie(jd.Weld, robot.chain("world", 7, arm)[-1])
+    model = robot.build()
+    q, v, tau = (x[0] for x in measure.states(model, model.neutral(), 1))
+    solve = lambda solver, *x: jd.forward_dynamics(model, jd.State(*x[:2]), x[2], solver=solver).acceleration  # noqa: E731
+    solvers = jd.ProxLTL(max_steps=1), tables.DenseRows(max_steps=1)
+    apart, dense = (operations.operations(functools.partial(solve, s), q, v, tau) for s in solvers)
+    assert apart < dense
+    apart, dense = (solve(s, q, v, tau) for s in solvers)
+    np.testing.assert_allclose(apart, dense, rtol=1e-9, atol=1e-9)
+
+
 MEASURED = json.loads((FOLDER / "tables.json").read_text())["choice"]
 
 
 @pytest.mark.parametrize("name", sorted(n for n in MEASURED if n != "digit"))
 def test_auto_is_near_the_best(name):
     """Within 15% of the fastest that was measured; on the random robots, which the weights were not fitted to, too."""
-    model, _ = tables.robot(name)
+    model, _ = systems.system(name)
     row = {s: r["microseconds"] for s, r in MEASURED[name].items() if s not in ("Auto", "Unified")}
     picked = tables.same_as(name, "Auto")
     mine = MEASURED[name][picked]["microseconds"]

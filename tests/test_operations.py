@@ -4,12 +4,14 @@ import functools
 
 import jax
 import jax.numpy as jnp
+import measure
 import numpy as np
 import operations as counter
 import pytest
 import topologies
 
 import jaxdyn as jd
+from jaxdyn.engine.lanes import laned
 
 ROBOTS = {
     "chain": topologies.chain,
@@ -24,7 +26,7 @@ ROBOTS = {
 
 
 def counted(model: jd.Model, solver: jd.Solver) -> int:
-    q, v, tau = (x[0] for x in topologies.states(model, 1))
+    q, v, tau = (x[0] for x in measure.states(model, model.neutral(), 1))
     f = lambda q, v, tau: jd.forward_dynamics(model, jd.State(q, v), tau, solver=solver).acceleration  # noqa: E731
     return counter.operations(f, q, v, tau)
 
@@ -46,6 +48,8 @@ def test_what_an_operation_is():
     doubled = lambda x: jax.lax.while_loop(lambda c: c[0] < 9, lambda c: c * 2.0, x)  # noqa: E731
     assert count(doubled, x, trips=3) == 3 * 5
     assert count(lambda x: jnp.sum(jnp.where(x > 0, x, 0.0)), x) == 10
+    unread = laned(lambda x: (x + 1.0, x * x * x))
+    assert count(lambda x: (unread(x)[0], jnp.sin(x))[0], x) == 5
 
 
 @pytest.mark.parametrize("name", ROBOTS)

@@ -66,11 +66,14 @@ def test_soft_rows_are_no_contradiction():
     assert succeeded(got.result).all() and (np.asarray(got.stats.residual_constraint) > 1e-3).all()
 
 
-@pytest.mark.parametrize("name", PROXIMAL)
-def test_iterates_agree_step_by_step(name):
+@pytest.mark.parametrize(
+    ("name", "robot"),
+    [*((n, "slider_crank") for n in PROXIMAL), *((n, "crossing_loops") for n in ("LCABA", "ProxBBO", "ProxLTL"))],
+)
+def test_iterates_agree_step_by_step(name, robot):
     """Without refinement every solver makes the steps of lcaba_proxbbo, Eqs. 7 and 13; the first is the soft Gauss
-    principle."""
-    robot, mu = "slider_crank", 30.0
+    principle. The bodies of crossing loops name their rows in different orders."""
+    mu = 30.0
     model = CATALOGUE[robot].build()
     q, v, tau = states(robot)
     M = [oracle.mass_matrix(model, x) for x in q]

@@ -1,5 +1,6 @@
 """Damped systems in joint coordinates: sparse factors of [M Jᵀ; J −R] and of M + Jᵀ μ J; see `jaxdyn.tree.fronts`."""
 
+import itertools
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -73,13 +74,17 @@ def supports(topology: Topology, bundles: Sequence[rw.Bundle]) -> dict[int, tupl
     return dict(sorted(out.items()))
 
 
-def saddle_fronts(topology: Topology, bundles: Sequence[rw.Bundle]) -> tuple[Front, ...]:
-    """Fronts of [M Jᵀ; J −R]: bodies leaves first, then the constraints' rows, in their order."""
+def saddle_fronts(topology: Topology, bundles: Sequence[rw.Bundle], dense: bool = False) -> tuple[Front, ...]:
+    """Fronts of [M Jᵀ; J −R]: bodies leaves first, then the constraints' rows, in their order. `dense` takes all rows
+    for coupled, as the paper does; else those that no joint couples stay apart."""
     blocks = list(supports(topology, bundles).values())
     sizes = [k.nv for k in topology.kinds] + [len(rows) for rows, _ in blocks]
     edges = set(topology.related())
     edges |= {(b, topology.nb + k) for k, (_, bodies) in enumerate(blocks) for b in bodies}
-    order = (*bodies_of(elimination(topology, frozenset())), *range(topology.nb, len(sizes)))
+    rows = range(topology.nb, len(sizes))
+    if dense:
+        edges |= set(itertools.combinations(rows, 2))
+    order = (*bodies_of(elimination(topology, frozenset())), *rows)
     return fronts(tuple(sizes), order, frozenset(edges), topology.nb)
 
 
@@ -91,8 +96,9 @@ def _matrices(problem: Problem) -> tuple[Array, Array | None]:
     return M, jacobian_of(problem.model, problem.constraints, problem.q, problem.evaluated, *geometry)
 
 
-def saddle_factor(problem: Problem, weights: list[Array], hard: bool = False) -> JointSpace:
-    """U D Uᵀ of [M Jᵀ; J −1/μ] (proximal_ltl, section IV); `hard` leaves 1/μ out."""
+def saddle_factor(problem: Problem, weights: list[Array], hard: bool = False, dense: bool = False) -> JointSpace:
+    """U D Uᵀ of [M Jᵀ; J −1/μ] (proximal_ltl, section IV); `hard` leaves 1/μ out, `dense` is that of
+    `saddle_fronts`."""
     topology = problem.model.topology
     M, J = _matrices(problem)
     parts, compliance = [M.reshape(-1, M.shape[-1])], None
@@ -102,7 +108,7 @@ def saddle_factor(problem: Problem, weights: list[Array], hard: bool = False) ->
     lanes = max(x.shape[-1] for x in parts)
     flat = jnp.concatenate([*(widen(x, lanes) for x in parts), jnp.zeros((1, lanes), M.dtype)])
     pattern = Pattern(topology.nv, 0 if J is None else J.shape[0])
-    factor = factorise_sparse(saddle_fronts(topology, problem.bundles), flat, pattern, compliance)
+    factor = factorise_sparse(saddle_fronts(topology, problem.bundles, dense), flat, pattern, compliance)
     return JointSpace(problem, factor, weights, True)
 
 

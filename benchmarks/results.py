@@ -1,0 +1,45 @@
+"""What the scripts share: the names they are asked for, and results that are kept as soon as they are there."""
+
+import argparse
+import json
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from jaxdyn.output import complete, save_plot
+
+OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
+
+
+def parser(about: str, kind: str, names: Iterable[str]) -> argparse.ArgumentParser:
+    """Takes names of a `kind`, all by default, and the folder to write to."""
+
+    def known(name: str) -> str:
+        if name not in names:
+            raise argparse.ArgumentTypeError(f"no {kind} {name}; there are {', '.join(names)}")
+        return name
+
+    made = argparse.ArgumentParser(description=about, formatter_class=argparse.RawDescriptionHelpFormatter)
+    made.add_argument("names", nargs="*", type=known, metavar=kind.upper(), help=f"of {', '.join(names)}; default: all")
+    made.add_argument("--out", type=Path, default=OUT, help="folder of the results")
+    return made
+
+
+class Results:
+    """Measurements in ``NAME.json``; those of earlier runs stay until they are replaced."""
+
+    def __init__(self, folder: Path, name: str):
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder, self.name = folder, name
+        file = folder / f"{name}.json"
+        self.found: dict = json.loads(file.read_text()) if file.exists() else {}
+
+    def write(self, suffix: str, text: str) -> None:
+        with complete(self.folder / f"{self.name}{suffix}") as path:
+            path.write_text(text)
+
+    def keep(self) -> None:
+        self.write(".json", json.dumps(self.found, indent=1) + "\n")
+
+    def plot(self, figure: str, draw: Callable) -> None:
+        """``NAME_FIGURE.png``; `draw` gets matplotlib's `pyplot` and returns the figure."""
+        save_plot(self.folder / f"{self.name}_{figure}.png", draw)
