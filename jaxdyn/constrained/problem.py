@@ -56,8 +56,7 @@ class Start(NamedTuple):
 def moving_force(mass, first, second, w, l, g):
     """v ×* I v − I g: what a body that does not accelerate exerts."""
     hn, hf = inertia_times(mass, first, second, w, l)
-    n, f = inertia_times(mass, first, second, jnp.zeros_like(g), g)
-    return cross(w, hn) + cross(l, hf) - n, cross(w, hf) - f
+    return cross(w, hn) + cross(l, hf) - cross(first, g), cross(w, hf) - mass * g
 
 
 @kernel
