@@ -16,9 +16,8 @@ from .unified import Unified, mixture, plan
 def features_of(topology: Topology, bundles: tuple[Bundle, ...]) -> dict[str, cost.Features]:
     """By name of the solver, what its cost is told from."""
     riders = riders_of(topology, bundles)
-    ride = plan(topology, riders)[1]
-    chosen = {"LCABA": frozenset(), "ProxBBO": frozenset(riders), "Unified": ride}
-    found = {name: mixture(topology, riders, ride)[0] for name, ride in chosen.items()}
+    riding = {"LCABA": frozenset(), "ProxBBO": frozenset(riders), "Unified": plan(topology, riders)[1]}
+    found = {name: mixture(topology, riders, ride)[0] for name, ride in riding.items()}
     moved = [(len(rows), len(bodies)) for rows, bodies in supports(topology, bundles).values()]
     return found | {"ProxLTL": cost.sparse(saddle_fronts(topology, bundles), topology, moved)}
 

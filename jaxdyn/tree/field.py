@@ -99,17 +99,16 @@ def assemble(arrays: Sequence[Any], recipe: Sequence) -> Any:
 
 
 def _gathered(arrays: Sequence[Any], recipe: Sequence, lanes: int) -> Any:
-    """The same by one gather a rank out of all arrays, side by side."""
-    shape, dtype = arrays[0].shape[:-2], arrays[0].dtype
-    starts = np.cumsum([0, *(x.shape[-2] for x in arrays)])
-    parts = [jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in arrays]
-    whole = jnp.concatenate([*parts, jnp.zeros((*shape, 1, lanes), dtype)], -2)
+    """The same for numbers, by one gather a rank out of all arrays, side by side, and a zero after them."""
+    starts = np.cumsum([0, *(len(x) for x in arrays)])
+    zero = jnp.zeros((1, lanes), arrays[0].dtype)
+    whole = jnp.concatenate([*(jnp.broadcast_to(x, (len(x), lanes)) for x in arrays), zero])
     total = None
     for runs in recipe:
         columns = [
             c for k, a, b in runs for c in ([starts[-1]] * (b - a) if k < 0 else range(starts[k] + a, starts[k] + b))
         ]
-        row = jnp.take(whole, np.asarray(columns, np.int32), axis=-2, mode="clip")
+        row = jnp.take(whole, np.asarray(columns, np.int32), axis=0, mode="clip")
         total = row if total is None else total + row
     return total
 
