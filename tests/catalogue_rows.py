@@ -66,6 +66,20 @@ def general_of_three(spec):
     spec.add_constraint(jd.General(("one", "corner", "three"), _kite, 2, name="kite"))
 
 
+def _twice(pose):
+    """A bowl, and the same again by a factor that depends on where."""
+    x, y, z = pose.translation
+    height = z - 0.3 * x * x - 0.2 * y * y
+    return jnp.stack([height, (1 + x + 2 * y) * height])
+
+
+@robot(redundant=True, floating=True)
+def bowl(spec):
+    """Redundant rows whose range moves with the robot."""
+    spec.add_body("puck", "world", jd.Free(), inertia=lump(1.0, (0.05, 0, 0.1)))
+    spec.add_constraint(jd.General("puck", _twice, 2, name="bowl"))
+
+
 @robot(loops=True, floating=True)
 def balanced(spec):
     """A floating robot whose centre of mass is held."""

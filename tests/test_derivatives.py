@@ -7,6 +7,7 @@ import curves
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracle
 import pytest
 from catalogue import CATALOGUE
 from compiled import close, states, wrenches
@@ -99,6 +100,42 @@ def test_reverse_mode_is_the_transpose_of_forward_mode(robot):
         pairs = list(zip(jax.tree.leaves(gradient), jax.tree.leaves(directions), strict=True))
         parts = [float(np.vdot(g, d[k])) for g, d in pairs]
         close(sum(parts), wanted, 1e-10, max(1.0, np.abs(parts).max()))
+
+
+def jump(args):
+    model, q, v, p, _ = args
+    found = jd.impulse(model, jd.State(q, v + 1.0), p, restitution=0.2)
+    return found.velocity, found.impulses
+
+
+def dense_jump(point):
+    """Of least norm, in dense algebra."""
+    M, J = (f(point.model, point.q) for f in (oracle.mass_matrix, oracle.constraint_jacobian))
+    v = point.v + 1.0
+    free = np.linalg.solve(M, point.tau)
+    impulses = np.linalg.pinv(J @ np.linalg.solve(M, J.T), rcond=1e-9) @ (-J @ (1.2 * v + free))
+    return v + free + np.linalg.solve(M, J.T @ impulses), impulses
+
+
+def test_impulses_of_redundant_rows():
+    """Whose range moves, against central differences along the closed loop, and backwards as forwards."""
+    (model, q, v, p, external), *_ = setting("bowl")
+    moved = curves.curve("bowl", *map(np.asarray, (q, v, p, external)), (*STATE, "tau", *INERTIAS), 3, False)
+    args, direction = (model, q, v, p, external), curves.slope(moved)
+    cotangents = jnp.cos(jnp.arange(6.0)), jnp.sin(jnp.arange(1.0, 3.0))
+
+    @jax.jit
+    def both():
+        out, forwards = jax.jvp(jump, (args,), (tuple(direction),))
+        return out, forwards, jax.vjp(jump, args)[1](cotangents)[0]
+
+    out, forwards, gradient = both()
+    wanted = curves.slope(lambda s: dense_jump(moved(s)))
+    for k, exact in enumerate(dense_jump(moved(0))):
+        close(out[k], exact, 1e-9)
+        close(forwards[k], wanted[k], 1e-6)
+    parts = [float(np.vdot(a, b)) for a, b in zip(jax.tree.leaves(gradient), jax.tree.leaves(direction), strict=True)]
+    close(sum(parts), sum(np.vdot(c, x) for c, x in zip(cotangents, forwards, strict=True)), 1e-9)
 
 
 def rest(robot):

@@ -121,7 +121,20 @@ class SaddleSolve(Core):
             x, y = outs
             ds1, ds2 = saddle_tangent(self.tree, matrix, moved, x, y)
             dr1, dr2 = dr1 - ds1, dr2 - ds2
-        return bind(self, *matrix, dr1, dr2, used=used)
+        dx, dy = bind(self, *matrix, dr1, dr2, used=used)
+        return [dx, self.follow(matrix, moved, *outs, dy)]
+
+    def follow(self, matrix, moved, x, lam, dlam):
+        """`dlam`, the tangent of the minimum-norm `lam`, with (1 − P) dJ z, J z = λ, as the range of J moves."""
+        if self.solver.soft or self.solver.hard or not lam.shape[0] or all(t is None for t in moved):
+            return dlam
+        none = jnp.zeros_like(x), jnp.zeros_like(lam)
+        z, _ = bind(self, *matrix, none[0], lam)
+        _, w = saddle_tangent(self.tree, matrix, moved, z, none[1])
+        inside, _ = bind(self, *matrix, none[0], w)
+        # as a tangent: that has a transpose
+        _, pw = _tangent(_function(saddle, self.tree, 0, 0), [*matrix, *none], [*(None for _ in matrix), inside, None])
+        return dlam + w - pw
 
 
 def _zeros(operand, other):
@@ -175,17 +188,4 @@ class ForwardDynamics(Core):
         matrix, moved = primals[:n], tangents[:n]
         solve = SaddleSolve(self.solver, self.matrix)
         x, y = bind(solve, *matrix, dr1, dr2)
-        unique = self.solver.soft or self.solver.hard
-        if lam.shape[0] and not unique and any(t is not None for t in moved):
-            none = jnp.zeros_like(qdd)
-            z, _ = bind(solve, *matrix, none, lam)
-            _, w = saddle_tangent(self.matrix, matrix, moved, z, jnp.zeros_like(lam))
-            inside, _ = bind(solve, *matrix, none, w)
-            still = [None] * n
-            _, pw = _tangent(
-                _function(saddle, self.matrix, 0, 0),
-                [*matrix, none, jnp.zeros_like(lam)],
-                [*still, inside, None],
-            )
-            y = y + w - pw
-        return [x, y, None]
+        return [x, solve.follow(matrix, moved, qdd, lam, y), None]
