@@ -1,5 +1,6 @@
 """What one evaluation of forward dynamics costs: operations, CPU time on one core, and CPU time to compile."""
 
+import functools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -23,8 +24,8 @@ def states(model: jd.Model, q, n: int, seed: int = 0) -> tuple[jax.Array, jax.Ar
 def prepare(
     model: jd.Model, q, solver: jd.Solver, batch: int = 256, timed: bool = True
 ) -> tuple[dict, Callable | None]:
-    """Operations of an evaluation more in a batch; if `timed`, also seconds of CPU time to trace and compile, and the
-    program in single precision."""
+    """Operations of an evaluation more in a batch, with as many solves as `max_steps` allows; if `timed`, also seconds of
+    CPU time to trace and compile, and the program in single precision."""
     free = isinstance(solver, jd.ABA)
     args = states(model, q, batch)
 
@@ -33,7 +34,8 @@ def prepare(
         return jd.forward_dynamics(model, jd.State(q, v), tau, solver=solver, **options).acceleration
 
     found = {"nv": model.nv, "rows": 0 if free else sum(c.layout(model.topology).rows for c in model.constraints)}
-    of = lambda n: operations.operations(jax.vmap(lambda *x: solve(model, *x)), *[x[:n] for x in args])  # noqa: E731
+    count = functools.partial(operations.operations, trips=getattr(solver, "max_steps", 1))
+    of = lambda n: count(jax.vmap(lambda *x: solve(model, *x)), *[x[:n] for x in args])  # noqa: E731
     found["operations"] = of(3) - of(2)
     if not timed:
         return found, None

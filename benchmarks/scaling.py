@@ -29,7 +29,7 @@ FAMILIES = {
     "cycle": (topologies.cycle, (8, 16, 32, 64), LOOPS, "links of one loop"),
     "loop_chain": (topologies.loop_chain, (1, 2, 4, 8), LOOPS, "loops of seven links"),
     "nested": (topologies.nested_loops, (1, 2, 4, 6), LOOPS, "loops around one middle"),
-    "branching": (topologies.branching_loops, (1, 2, 4, 6), LOOPS, "branches on one object"),
+    "branching": (topologies.branching_loops, (2, 4, 8, 12), LOOPS, "branches with welded tips"),
 }
 
 

@@ -33,21 +33,9 @@ from jaxdyn.engine.lanes import laned
 from jaxdyn.kinematics.rows import bundles_of
 
 LCABA = ("hand_cube", "two_hands_cube", "humanoid_hands_cube", "humanoid_hands_cube_feet", "digit", "digit_cube")
-PV = ("iiwa_point", "iiwa_weld", "go1_1", "go1_4", "atlas_1", "atlas_2", "atlas_4", "talos_2", "talos_4")
-LTL = ("ur5", "solo_1", "solo_4", "anymal_4", "icub_2", "talos_1", "talos_4")
-
-CHOICE = (
-    *topologies.MADE,
-    "four_bar",
-    "strider",
-    "cassie",
-    "ur5",
-    "go1_4",
-    "talos_4",
-    "hand_cube",
-    "two_hands_cube",
-    "digit",
-)
+PV = ("iiwa_point", "iiwa_weld", "go1_1", "go1_2", "go1_4", "atlas_1", "atlas_2", "atlas_3", "atlas_4")
+PV += ("talos_1", "talos_2", "talos_3", "talos_4")
+LTL = ("ur5", "solo_1", "solo_2", "solo_4", "anymal_1", "anymal_4", "icub_1", "icub_2", "talos_1", "talos_2", "talos_4")
 
 REAL = ("four_bar", "strider", "cassie", "ur5", "go1_4", "talos_4", "hand_cube", "two_hands_cube", "digit")
 

@@ -113,13 +113,23 @@ def nested_loops(loops: int, seed: int = 0) -> jd.Model:
 
 
 def branching_loops(branches: int, seed: int = 0) -> jd.Model:
-    """A floating base with branches of eight links, each with a loop of its own and its tip on one common body
-    (lcaba_proxbbo, Fig. 9)."""
+    """A floating base with branches of eight links, tips welded to the first one's: no link that is eliminated has more
+    than one neighbour, while the rows of all loops ride on the first branch (lcaba_proxbbo, Fig. 9)."""
     robot = Robot(f"branching_{branches}", seed)
     robot.body("base", "world", jd.Free())
+    tips = [robot.chain("base", 8, f"branch{k}")[-1] for k in range(branches)]
+    for tip in tips[1:]:
+        robot.tie(jd.Weld, tip, tips[0])
+    return robot.build()
+
+
+def handled_object(hands: int, seed: int = 0) -> jd.Model:
+    """A floating base with arms of eight links, each with a loop of its own and its tip on one common body."""
+    robot = Robot(f"object_{hands}", seed)
+    robot.body("base", "world", jd.Free())
     robot.body("object", "world", jd.Free())
-    for k in range(branches):
-        links = robot.chain("base", 8, f"branch{k}")
+    for k in range(hands):
+        links = robot.chain("base", 8, f"arm{k}")
         robot.tie(jd.Point, links[5], links[1])
         robot.tie(jd.Point, links[-1], "object")
     return robot.build()
@@ -181,6 +191,8 @@ MADE = {
     "nested_4": (nested_loops, (4,)),
     "branching_2": (branching_loops, (2,)),
     "branching_4": (branching_loops, (4,)),
+    "object_2": (handled_object, (2,)),
+    "object_4": (handled_object, (4,)),
     "ladder_2": (ladder, (2,)),
     "held_4": (held_loops, (4,)),
 }

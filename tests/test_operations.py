@@ -22,6 +22,7 @@ ROBOTS = {
     "nested": topologies.nested_loops,
     "branching": topologies.branching_loops,
     "held": topologies.held_loops,
+    "object": topologies.handled_object,
 }
 
 
@@ -69,13 +70,17 @@ def test_synthetic_robots_are_closed_and_come_from_their_seed(name):
         ("chain", (12, 48), jd.PVEarly(max_steps=1)),
         ("chain", (12, 48), jd.PVSoft(max_steps=1)),
         ("chain", (12, 48), jd.ConstrainedABA(max_steps=1)),
+        ("tree", (20, 80), jd.PV(max_steps=1)),
         ("tree", (20, 80), jd.PVEarly(max_steps=1)),
+        ("tree", (20, 80), jd.PVSoft(max_steps=1)),
+        ("tree", (20, 80), jd.ConstrainedABA(max_steps=1)),
         ("ladder", (2, 6), jd.PVEarly(max_steps=1)),
         ("ladder", (2, 6), jd.PVSoft(max_steps=1)),
         ("cycle", (10, 40), jd.LCABA(max_steps=1)),
         ("cycle", (10, 40), jd.ProxBBO(max_steps=1)),
         ("loop_chain", (2, 8), jd.LCABA(max_steps=1)),
         ("loop_chain", (2, 8), jd.ProxBBO(max_steps=1)),
+        ("branching", (2, 8), jd.LCABA(max_steps=1)),
     ],
     ids=lambda x: type(x).__name__ if isinstance(x, jd.Solver) else None,
 )
@@ -94,7 +99,14 @@ def test_growth_of_the_joint_space():
     assert costs == sorted(costs)
 
 
-MIXED = [topologies.cycle(8), topologies.nested_loops(4), topologies.branching_loops(2), topologies.held_loops(2)]
+def test_which_of_two_is_cheaper_depends_on_the_loops():
+    """The paper's favourable topology for LCABA, and its worst case (lcaba_proxbbo, Figs. 8 and 9)."""
+    lcaba, bbo = jd.LCABA(max_steps=1), jd.ProxBBO(max_steps=1)
+    assert cost("branching", 8, lcaba) < 0.8 * cost("branching", 8, bbo)
+    assert cost("nested", 4, lcaba) > cost("nested", 4, bbo)
+
+
+MIXED = [topologies.cycle(8), topologies.nested_loops(4), topologies.handled_object(2), topologies.held_loops(2)]
 MIXED += [topologies.random_loops(20, 6, 1), topologies.random_loops(20, 8, 1, near=True)]
 
 

@@ -1,6 +1,7 @@
 """What solvers share that correct accelerations with a damped factor: how often, from where, and what they return."""
 
 import abc
+import dataclasses
 from typing import ClassVar
 
 import equinox as eqx
@@ -58,7 +59,7 @@ class Proximal(Solver):
         _check_positive_integer(self, "max_steps")
 
     def unrolled(self):
-        return type(self)(self.mu, self.tol, min(self.max_steps, 30), self.refine, True)
+        return dataclasses.replace(self, max_steps=min(self.max_steps, 30), _unrolled=True)
 
     @abc.abstractmethod
     def system(self, problem: Problem, weights: list[Array]) -> System:
@@ -95,7 +96,7 @@ class Direct(Solver):
         _check_positive_integer(self, "max_steps")
 
     def unrolled(self):
-        return type(self)(self.max_steps, True)
+        return dataclasses.replace(self, _unrolled=True)
 
     @abc.abstractmethod
     def system(self, problem: Problem, weights: list[Array]) -> System:
@@ -133,7 +134,7 @@ class Soft(Solver):
         _check_positive_integer(self, "max_steps")
 
     def unrolled(self):
-        return type(self)(self.weights, self.max_steps, True)
+        return dataclasses.replace(self, _unrolled=True)
 
     def check(self, call, topology, constraints):
         super().check(call, topology, constraints)

@@ -10,12 +10,17 @@
 ProxBBO (Sathya and Carpentier 2025, Alg. 4 to 6) eliminates the multipliers of a constraint at the common ancestor of
 all its bodies, with the compliance 1/μ of a proximal step; that of a constraint to the ground is the world. ProxPV is
 the same for constraints to the ground alone. PV (Popov and Vereshchagin; Sathya et al. 2024, Alg. 1) leaves 1/μ out.
-Multipliers go after the base, whose six columns are eliminated like all others (popov_vereshchagin, Eq. 47, by rows):
-that also holds where the base itself is constrained, and L there has no inverse before.
+Its multipliers go at a floating base, before the six columns of which no limb is coupled with another
+(popov_vereshchagin, Eq. 49); those on the base itself, or of limbs that have fewer freedoms than rows, go after it
+(Eq. 47).
 """
 
+import dataclasses
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import ClassVar
+
+import equinox as eqx
 
 from ..kinematics.rows import Bundle
 from ..tree.plan import Group, Multipliers, Rider, elimination
@@ -34,6 +39,23 @@ def riders_of(topology: Topology, bundles: Sequence[Bundle]) -> tuple[Rider, ...
             grounded = len(bodies) == 1 or any(b == WORLD for b, _ in attached)
             riders.append(Rider(rows, tuple(bodies), WORLD if grounded else topology.common_ancestor(bodies)))
     return tuple(riders)
+
+
+def _at_the_base(topology: Topology, riders: Sequence[Rider]) -> tuple[Rider, ...]:
+    """The constraints of limbs with enough freedoms are eliminated at the floating base that the limbs branch from."""
+    limbs = defaultdict(list)
+    for rider in riders:
+        path = topology.ancestors(*rider.bodies)[::-1]
+        if len(path) > 1 and topology.kinds[path[0]].nv == 6:
+            limbs[path[1]].append((rider, path[1:]))
+    freedoms = lambda bodies: sum(topology.kinds[b].nv for b in bodies)  # noqa: E731
+    moved = {}
+    for members in limbs.values():
+        needs = [(len(rider.rows), path) for rider, path in members]
+        needs.append((sum(rows for rows, _ in needs), {b for _, path in needs for b in path}))
+        if all(rows <= freedoms(bodies) for rows, bodies in needs):
+            moved |= {rider: topology.ancestors(*rider.bodies)[-1] for rider, _ in members}
+    return tuple(dataclasses.replace(rider, root=moved.get(rider, rider.root)) for rider in riders)
 
 
 def _order(self, topology: Topology, bundles: Sequence[Bundle]) -> tuple[Group | Multipliers, ...]:
@@ -67,14 +89,24 @@ class ProxPV(Proximal):
 
 
 class PV(Direct):
-    """Popov-Vereshchagin solver: independent constraints that hold to the ground, in O(n + m²d + m³).
+    """Popov-Vereshchagin solver: independent constraints that hold to the ground, in O(n + m²d + m³), for limbs of a
+    floating base in O(n + md).
 
-    **Arguments:** `max_steps`, see `jaxdyn.constrained.iterated.Direct`.
+    **Arguments:**
+
+    - `max_steps`, see `jaxdyn.constrained.iterated.Direct`.
+    - `limbs_first`: whether rows of limbs are eliminated before a floating base moves, so that limbs are not coupled.
+      Then a limb in a singular pose, such as a stretched leg, ends as `dependent_rows`, although the base could make
+      up for it. False eliminates all rows last.
     """
+
+    limbs_first: bool = eqx.field(static=True, default=True)
 
     grounded: ClassVar[bool] = True
 
-    order = _order
+    def order(self, topology, bundles):
+        riders = riders_of(topology, bundles)
+        return elimination(topology, frozenset(), _at_the_base(topology, riders) if self.limbs_first else riders)
 
     def system(self, problem, weights):
         return factorised(problem, weights, every_row(problem), hard=True)

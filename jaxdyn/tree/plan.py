@@ -193,14 +193,13 @@ class _Elimination:
                 arrived[root].append(c)
         groups: dict[tuple, list] = defaultdict(list)
         touched: set = set()
-        for node, here in arrived.items():
+        for node, here in ((node, part) for node, riders in arrived.items() for part in self.apart(riders)):
             others = sorted(set().union(*[self.coupled[c] for c in here]) - set(here))
             bodies = set().union(*[self.at[c] for c in here])
-            touches = {("row", c) for c in (*here, *others)} | {("body", b) for b in bodies}
-            if touches & touched:  # one after the other
+            if touched & {*here, *others}:  # one after the other
                 self.emit(groups)
                 groups, touched = defaultdict(list), set()
-            touched |= touches
+            touched |= {*here, *others}
             member = node, self.rows_of(here), self.rows_of(others), tuple(sorted(bodies - {node}))
             groups[node == WORLD, *map(len, member[1:])].append(member)
             self.riding -= set(here)
@@ -210,6 +209,14 @@ class _Elimination:
                 self.coupled[c] |= set(others) - {c}
                 self.coupled[c] -= set(here)
         self.emit(groups)
+
+    def apart(self, riders: list[int]) -> list[list[int]]:
+        """Sets that no body has coupled."""
+        parts: list[list[int]] = []
+        for c in riders:
+            met = [p for p in parts if self.coupled[c] & set(p)]
+            parts = [p for p in parts if p not in met] + [sorted([c, *(x for p in met for x in p)])]
+        return parts
 
     def emit(self, groups) -> None:
         for members in groups.values():
