@@ -24,8 +24,8 @@ def states(model: jd.Model, q, n: int, seed: int = 0) -> tuple[jax.Array, jax.Ar
 def prepare(
     model: jd.Model, q, solver: jd.Solver, batch: int = 256, timed: bool = True
 ) -> tuple[dict, Callable | None]:
-    """Operations of an evaluation more in a batch, with as many solves as `max_steps` allows; if `timed`, also seconds of
-    CPU time to trace and compile, and the program in single precision."""
+    """Operations of an evaluation more in a batch, with as many solves as `max_steps` allows. If `timed`, also seconds
+    of CPU time to trace and compile, and the program in single precision."""
     free = isinstance(solver, jd.ABA)
     args = states(model, q, batch)
 
