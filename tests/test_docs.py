@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from conftest import FLAGS
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "benchmarks" not in p.parts)]
@@ -43,21 +44,32 @@ def script_of(text: str) -> str:
     return "\n".join(kept)
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if "```python" in p.read_text()], ids=name_of)
-def test_snippets_run(page, tmp_path):
-    """In a process of its own with JAX's own precision, in a folder with the robots of the documentation."""
+SCRIPTS = [p for p in PAGES if "```python" in p.read_text()]
+ALGORITHMS = [p for p in SCRIPTS if p.parent.name == "algorithms"]
+
+
+@pytest.mark.parametrize(
+    "pages",
+    [*([p] for p in SCRIPTS if p not in ALGORITHMS), ALGORITHMS],
+    ids=lambda pages: name_of(pages[0]) if pages is not ALGORITHMS else "docs/algorithms",
+)
+def test_snippets_run(pages, tmp_path):
+    """In a process with JAX's own precision, in a folder with the robots of the documentation. Pages of algorithms
+    share one, and with it the robot."""
     for robot in (ROOT / "docs" / "robots").iterdir():
         shutil.copy(robot, tmp_path)
     (tmp_path / "docs").symlink_to(ROOT / "docs")
-    script = tmp_path / f"{page.stem}.py"
-    script.write_text(script_of(page.read_text()))
+    for page in pages:
+        (tmp_path / f"{page.stem}.py").write_text(script_of(page.read_text()))
+    run = f"import runpy\nfor name in {[p.stem for p in pages]}:\n    runpy.run_path(name + '.py')"
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {k: v for k, v in os.environ.items() if k not in ("JAX_ENABLE_X64", "JAX_DEBUG_NANS")}
     environment |= {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
+    environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {FLAGS}"
     done = subprocess.run(
-        [sys.executable, script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
+        [sys.executable, "-c", run], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
     )
-    assert done.returncode == 0, f"{name_of(page)} (lines are those of the page)\n{done.stderr[-4000:]}"
+    assert done.returncode == 0, f"lines are those of the page\n{done.stderr[-4000:]}"
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -80,6 +92,35 @@ def test_names_exist(page):
 
     missing = {n for n in re.findall(r"\bjd\.(\w+)", page.read_text()) if not hasattr(jaxdyn, n)}
     assert not missing, f"{name_of(page)}: jaxdyn has no {sorted(missing)}"
+
+
+CODE = re.compile(r"^Code: .*?(?=^$)", re.M | re.S)
+
+
+def code_of(text: str) -> list[tuple[Path, str | None]]:
+    """The paths of a page's "Code:" lines, and the names in the brackets behind them: a name of the file, or a file of
+    the folder."""
+    found, path = [], None
+    for line in CODE.findall(text):
+        for name in re.findall(r"`([^`]+)`", line):
+            if "/" in name:
+                path = ROOT / name
+                found.append((path, None))
+            elif name.endswith(".py"):
+                found.append((path / name, None))
+            else:
+                found += [(path, part) for part in name.split(".")]
+    return found
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if CODE.search(p.read_text())], ids=name_of)
+def test_code_is_where_the_page_says(page):
+    named = code_of(page.read_text())
+    missing = [name_of(path) for path, _ in named if not path.exists()]
+    assert not missing, f"{name_of(page)} names {missing}, which do not exist"
+    defined = r"^ *(?:(?:def|class) {0}\b|{0} *[:=])"
+    wrong = [(name_of(p), n) for p, n in named if n and not re.search(defined.format(n), p.read_text(), re.M)]
+    assert not wrong, f"{name_of(page)}: not defined in the file beside it: {wrong}"
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if "```sh" in p.read_text()], ids=name_of)
