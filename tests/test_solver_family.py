@@ -164,6 +164,26 @@ def test_multipliers_go_at_the_common_ancestor():
                 assert all(when[b] < k for r, at in zip(slot, group.nodes, strict=True) for b in bodies[r] if b != at)
 
 
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+@pytest.mark.parametrize("solver", [jd.PV(), jd.LTL()])
+def test_a_row_that_nothing_moves_is_told(solver, dtype):
+    """At the end of a stretched arm, along the arm, where its coefficients are rounding: alone, and beside another."""
+    spec, bar = jd.ModelSpec("arm"), jd.Inertia(1.0, (0.2, 0, 0), np.diag([1e-3, 0.02, 0.02]))
+    shift = jd.Transform(np.eye(3), (0.31, 0, 0.17))
+    spec.add_body("upper", "world", jd.Revolute(axis=(0, 1, 0)), inertia=bar)
+    spec.add_body("lower", "upper", jd.Revolute(axis=(0, 1, 0)), placement=shift, inertia=bar)
+    model, q = spec.build(), jnp.array([0.3, 0.0])
+    along, across = np.array([0.31, 0, 0.17]), np.array([-0.17, 0, 0.31])
+    plane = lambda n: jd.anchored(model, q, jd.PointOnPlane("lower", normal=n, placement_a=shift))  # noqa: E731
+    ends = []
+    for normals in ((along,), (along, across), (across,), (along + across,)):
+        given = model, q, jnp.zeros(2), jnp.ones(2), tuple(plane(n) for n in normals)
+        robot, x, v, tau, rows = jax.tree.map(lambda x: jnp.asarray(x, dtype), given)
+        ends.append(jd.forward_dynamics(robot, jd.State(x, v), tau, constraints=rows, solver=solver).result)
+    told = [bool(end == jd.Result.dependent_rows) for end in ends]
+    assert told == [True, True, False, False] and succeeded(ends[2]) and succeeded(ends[3])
+
+
 class Mixed(Proximal):
     """Every other constraint rides, and the rest are penalties: within bundles, too."""
 

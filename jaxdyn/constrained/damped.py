@@ -15,6 +15,7 @@ from jaxtyping import Array
 
 from ..dynamics.crba import rigid
 from ..kinematics import rows as rw
+from ..spatial.small import summed
 from ..tree.columns import inertia_of_rows, tie_of_rows
 from ..tree.early import EarlyFactor
 from ..tree.elimination import Articulated, Factor, factorise
@@ -128,6 +129,16 @@ def row_weights(problem: Problem, weights: list[Array]) -> Array:
     return rw.flatten(problem.bundles, full)
 
 
+def vanishing(problem: Problem) -> Array:
+    """What rounding leaves of J M⁻¹ Jᵀ of a row that moves nothing, though it acts on bodies: (m, lanes)."""
+    eps = jnp.finfo(problem.q.dtype).eps
+    sizes = []
+    for bundle, e in zip(problem.bundles, problem.evaluated, strict=True):
+        square = summed(jnp.square(x).sum(1) for pair in e.rows.K for x in pair)
+        sizes.append(jnp.broadcast_to(square, (bundle.layout.rows, len(bundle.members), square.shape[-1])))
+    return (32 * eps) ** 2 * rw.flatten(problem.bundles, sizes) / _mean_mass(problem)
+
+
 def uniform(problem: Problem, mu: Array) -> list[Array]:
     """One weight for all rows, by bundle."""
     return [mu[None, None] for _ in problem.bundles]
@@ -163,10 +174,10 @@ def every_row(problem: Problem) -> frozenset[int]:
 
 def factorised(problem: Problem, weights: list[Array], riding: frozenset[int], hard: bool = False) -> Damped:
     """The factor of [M Jᵀ; J −1/μ] in the problem's order; `hard` leaves 1/μ of the riding rows out."""
-    own, ties, compliance = rigid_of(problem), Field(), Field()
-    if riding and not hard:
-        each_row = 1 / row_weights(problem, weights)
-        compliance.add(range(each_row.shape[0]), each_row)
+    own, ties, by_row = rigid_of(problem), Field(), Field()
+    if riding:
+        each_row = vanishing(problem) if hard else 1 / row_weights(problem, weights)
+        by_row.add(range(each_row.shape[0]), each_row)
     for bundle, e, mu in zip(problem.bundles, problem.evaluated, weights, strict=True):
         stay = [k for k, start in enumerate(bundle.starts) if start not in riding]
         if not stay:
@@ -178,7 +189,8 @@ def factorised(problem: Problem, weights: list[Array], riding: frozenset[int], h
             own.add(slot, inertia_of_rows(mu, *K[s]))
             for t in range(s + 1, len(K)):
                 ties.add(list(zip(slot, slots[t], strict=True)), tie_of_rows(mu, *K[s], *K[t]))
-    inertia = Articulated(own, ties, rows_at(problem) if riding else None, None if hard else compliance)
+    kept = (None, by_row) if hard else (by_row, None)
+    inertia = Articulated(own, ties, rows_at(problem) if riding else None, *kept)
     return Damped(problem, factorise(problem.order, problem.joints, inertia), weights, riding)
 
 

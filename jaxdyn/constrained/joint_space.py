@@ -17,7 +17,7 @@ from ..model.links import join_v, split_v
 from ..tree.fronts import Front, Pattern, SparseFactor, factorise_sparse, fronts
 from ..tree.plan import bodies_of, elimination
 from ..tree.topology import Topology
-from .damped import System, push, row_weights, weighed
+from .damped import System, push, row_weights, vanishing, weighed
 from .problem import Problem, accelerations_of
 
 
@@ -101,14 +101,14 @@ def saddle_factor(problem: Problem, weights: list[Array], hard: bool = False, de
     `saddle_fronts`."""
     topology = problem.model.topology
     M, J = _matrices(problem)
-    parts, compliance = [M.reshape(-1, M.shape[-1])], None
+    parts, compliance, least = [M.reshape(-1, M.shape[-1])], None, None
     if J is not None:
         parts.append(J.reshape(-1, J.shape[-1]))
-        compliance = None if hard else 1 / row_weights(problem, weights)
+        compliance, least = (None, vanishing(problem)) if hard else (1 / row_weights(problem, weights), None)
     lanes = max(x.shape[-1] for x in parts)
     flat = jnp.concatenate([*(widen(x, lanes) for x in parts), jnp.zeros((1, lanes), M.dtype)])
     pattern = Pattern(topology.nv, 0 if J is None else J.shape[0])
-    factor = factorise_sparse(saddle_fronts(topology, problem.bundles, dense), flat, pattern, compliance)
+    factor = factorise_sparse(saddle_fronts(topology, problem.bundles, dense), flat, pattern, compliance, least)
     return JointSpace(problem, factor, weights, True)
 
 

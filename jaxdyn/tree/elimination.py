@@ -60,12 +60,13 @@ class Eliminated(NamedTuple):
 
 class Articulated(NamedTuple):
     """What to eliminate: `own` (A, C, M) a body, `ties` (nn, nf, fn, ff) a pair (row, column) of bodies, `rows` K
-    (moment, force) a pair (row, body), `compliance` R a row (None: zero)."""
+    (moment, force) a pair (row, body), `compliance` R a row (None: zero, and `least` what L_rr must exceed)."""
 
     own: Field
     ties: Field
     rows: Field | None = None
     compliance: Field | None = None
+    least: Field | None = None
 
 
 class Joints(NamedTuple):
@@ -168,14 +169,14 @@ class Factor(eqx.Module):
 def factorise(order: Sequence[Group | Multipliers], joints: Sequence[Joints], inertia: Articulated) -> Factor:
     """Eliminate all bodies, and the multipliers of riding rows, in the given order (lcaba_proxbbo, backward sweeps of
     Alg. 1 and 4). `joints` are those of the groups of bodies."""
-    own, ties, K, compliance = inertia
+    own, ties, K, compliance, least = inertia
     L = Coupling()
     waiting = list(joints)
     given = [None if isinstance(g, Multipliers) else waiting.pop(0) for g in order]
 
     def step(group, at, joints):
         if isinstance(group, Multipliers):
-            return {}, mul.eliminate(group, own, ties, K, L, compliance)
+            return {}, mul.eliminate(group, own, ties, K, L, compliance, least)
         A, C, M = at["H"]
         slots = _slots(group)
         n, p = len(slots), len(group.rows)

@@ -122,9 +122,9 @@ def _damped(d, R):
 
 
 @kernel
-def _hard(d, whole):
+def _hard(d, whole, least):
     """Of a row without R; NaN where rounding is all that is left of the pivot's `whole`: the rows are dependent."""
-    return 1 / jnp.where(-d > 64 * jnp.finfo(d.dtype).eps * whole, d, jnp.nan)
+    return 1 / jnp.where(-d > 64 * jnp.finfo(d.dtype).eps * whole + least, d, jnp.nan)
 
 
 @kernel
@@ -215,9 +215,11 @@ class SparseFactor(eqx.Module):
         return jnp.moveaxis(jax.lax.map(lambda e: self.solve(e)[first:], unit), 0, 1)
 
 
-def factorise_sparse(order: Sequence[Front], flat: Array, pattern: Pattern, compliance: Array | None) -> SparseFactor:
-    """The factor of the matrix whose entries are those of `flat` (entries, lanes) at `pattern`; `compliance` holds R of
-    the rows (rows, lanes), None for zero."""
+def factorise_sparse(
+    order: Sequence[Front], flat: Array, pattern: Pattern, compliance: Array | None, least: Array | None = None
+) -> SparseFactor:
+    """The factor of the matrix whose entries are those of `flat` (entries, lanes) at `pattern`. `compliance` holds R of
+    the rows (rows, lanes); None is zero, and then `least` what their pivots must exceed."""
 
     def step(front, own):
         k, d = len(front.own[0]), len(front.front[0])
@@ -236,9 +238,8 @@ def factorise_sparse(order: Sequence[Front], flat: Array, pattern: Pattern, comp
         def pivot(c, d):
             if not of_rows:
                 return _inverse(d)
-            if compliance is None:
-                return _hard(d, whole[c])
-            return _damped(d, _take(compliance, [v[c] - pattern.width for v in front.own]))
+            rows = [v[c] - pattern.width for v in front.own]
+            return _hard(d, whole[c], _take(least, rows)) if compliance is None else _damped(d, _take(compliance, rows))
 
         A, inverse, below, columns = panels.eliminate(A, k, pivot)
         out = list(zip(inverse, below, strict=True))

@@ -58,9 +58,9 @@ class Eliminated(NamedTuple):
 
 
 @kernel
-def _hard(pivot, first):
+def _hard(pivot, first, least):
     """1 / L_rr, NaN where rounding is all that is left of it: the rows are dependent."""
-    return 1 / jnp.where(pivot > 64 * jnp.finfo(pivot.dtype).eps * first, pivot, jnp.nan)
+    return 1 / jnp.where(pivot > 64 * jnp.finfo(pivot.dtype).eps * first + least, pivot, jnp.nan)
 
 
 @kernel
@@ -76,9 +76,9 @@ def _less(below, K):
 
 
 def eliminate(
-    group: Multipliers, own: Field, ties: Field, K: Field, L: Coupling, compliance: Field | None
+    group: Multipliers, own: Field, ties: Field, K: Field, L: Coupling, compliance: Field | None, least: Field | None
 ) -> Eliminated:
-    """`compliance` holds R by row; None is zero."""
+    """`compliance` holds R by row; None is zero, and then `least` what L_rr must exceed."""
     rows, k = (*group.rows, *group.others), len(group)
     left = L.take(group)
     slots = [group.nodes] if group.nodes[0] != WORLD else []
@@ -86,8 +86,9 @@ def eliminate(
     on = [rows_on(K, rows, slot) for slot in slots]
     e = len(group.rows)
     first = [left[a, a] for a in range(e)]
-    R = None if compliance is None else slots_of(compliance.get([r for slot in group.rows for r in slot]), e, k)
-    pivot = lambda a, d: _hard(d, first[a]) if R is None else _damped(d, R[a])  # noqa: E731
+    names = [r for slot in group.rows for r in slot]
+    R = slots_of((least if compliance is None else compliance).get(names), e, k)
+    pivot = lambda a, d: _hard(d, first[a], R[a]) if compliance is None else _damped(d, R[a])  # noqa: E731
     left, inverse, below, _ = panels.eliminate(left, e, pivot)
     taken: list[list[Any]] = [[] for _ in slots]
     for s, x in enumerate(on):
