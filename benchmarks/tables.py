@@ -6,6 +6,8 @@
 - `pv`: arms, quadrupeds and humanoids held to the ground (popov_vereshchagin, Table II), one solve.
 - `ltl`: the parts of ProxLTL (proximal_ltl, Figs. 4 to 8): mass matrix, Jacobian, factor, operational-space inertia and
   its inverse, the whole solve.
+- `pinocchio`: LCABA and ProxLTL beside Pinocchio's `lcaba` and `constraintDynamics` (in double precision, called from
+  Python, which takes a microsecond or two), one solve; needs `pip install pin`.
 - `choice`: robots and synthetic topologies, three solves; on the random ones the weights of
   `jaxdyn.tree.cost` were not fitted.
 
@@ -23,6 +25,7 @@ from results import Results, parser
 from tqdm import tqdm
 
 import jaxdyn as jd
+from jaxdyn import peers
 from jaxdyn.bench import one_core
 from jaxdyn.constrained.damped import uniform
 from jaxdyn.constrained.joint_space import saddle_factor
@@ -52,6 +55,7 @@ TABLES = {
     "lcaba": ((*LCABA, "two_digits_cube"), ("ABA", "LCABA", "ProxBBO", "ProxLTL", "DenseRows"), 1),
     "pv": (PV, ("PV", "PVEarly", "LTL", "PVSoft", "LTLSoft"), 1),
     "ltl": (LTL, (), 1),
+    "pinocchio": (("ur5", "go1_4", "talos_4", "hand_cube", "digit", "two_digits_cube"), (), 1),
     "choice": ((*REAL, *topologies.MADE), ("LCABA", "ProxBBO", "ProxLTL", "Unified", "Auto"), 3),
 }
 
@@ -112,6 +116,27 @@ def parts(name: str, batch: int = 256) -> dict:
     return found | {"whole solve": whole | {"microseconds": least[-1]}}
 
 
+def beside(name: str, batch: int = 256) -> dict:
+    """One solve of jaxdyn and of Pinocchio, in turns."""
+    model, q = systems.system(name)
+    at, v, tau = states(model, q, batch)
+    made = {s: prepare(model, q, solver_of(s, 1), batch) for s in ("LCABA", "ProxLTL")}
+    made |= {
+        f"Pinocchio {call}": ({}, peers.pinocchio_run(call, model, jd.State(at, v), tau, True, 1))
+        for call in ("lcaba", "constraintDynamics")
+    }
+    for call, (_, run) in made.items():
+        if isinstance(run, str):
+            tqdm.write(f"{name}: {call}: {run}")
+    made = {who: (found, run) for who, (found, run) in made.items() if not isinstance(run, str)}
+    least = together([run for _, run in made.values()], batch)
+    return {who: found | {"microseconds": us} for (who, (found, _)), us in zip(made.items(), least, strict=True)}
+
+
+#: measurements of a robot that are more than its solvers
+OTHERS = {"ltl": parts, "pinocchio": beside}
+
+
 def written(tables: dict) -> str:
     """As Markdown: microseconds (thousands of operations)."""
     out = ["# Tables", "", "Made by `benchmarks/tables.py`: µs of CPU time per evaluation (thousands of operations)."]
@@ -150,8 +175,8 @@ def main() -> None:
                     tqdm.write(f"{name} is left out: set JAXDYN_DIGIT, see systems.py")
                     continue
                 row = rows.setdefault(name, {})
-                if table == "ltl" and (options.again or not row):
-                    rows[name] = parts(name)
+                if table in OTHERS and (options.again or not row):
+                    rows[name] = OTHERS[table](name)
                 same = {solver: same_as(name, solver) for solver in solvers}
                 if options.again or any(solver not in row for solver in solvers):
                     wanted = dict.fromkeys(same.values())

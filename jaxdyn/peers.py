@@ -1,5 +1,6 @@
 """Other engines, for `jaxdyn bench`: the same robot built anew in each, so that any model can be compared."""
 
+import functools
 import importlib.util
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -31,7 +32,7 @@ def has(module: str) -> bool:
 
 def installed() -> list[Peer]:
     """The peers that can be imported here."""
-    found = [Peer("pin", pinocchio_run)] if has("pinocchio") else []
+    found = [Peer("pin", functools.partial(pinocchio_run, "lcaba"))] if has("pinocchio") else []
     return [*found, Peer("MJX float32", mjx_run)] if has("mujoco.mjx") else found
 
 
@@ -77,8 +78,9 @@ def pinocchio_model(model: Model):
     return out, ids
 
 
-def pinocchio_run(model: Model, states: State, tau, constrained: bool):
-    """`aba`, or `lcaba` with three iterations, state after state. Joint springs and dampers are left out."""
+def pinocchio_run(call: str, model: Model, states: State, tau, constrained: bool, steps: int = 3):
+    """`aba`, or with constraints `call` (`lcaba`, `constraintDynamics`) with so many proximal iterations, state after
+    state. Joint springs and dampers are left out."""
     import pinocchio as pin
 
     try:
@@ -95,8 +97,8 @@ def pinocchio_run(model: Model, states: State, tau, constrained: bool):
                 pin.aba(robot, data, a, b, c)
 
         return trees
-    if not hasattr(pin, "lcaba"):
-        return "this Pinocchio has no LCABA"
+    if not hasattr(pin, call):
+        return f"this Pinocchio has no {call}"
     constraints = pin.StdVec_RigidConstraintModel()
     for c in model.constraints:
         if not isinstance(c, Point | Weld):
@@ -112,16 +114,20 @@ def pinocchio_run(model: Model, states: State, tau, constrained: bool):
     datas = pin.StdVec_RigidConstraintData()
     for c in constraints:
         datas.append(c.createData())
-    settings = pin.ProximalSettings(1e-14, 1e-6, 3)
+    settings = pin.ProximalSettings(1e-14, 1e-6, steps)
+    run = getattr(pin, call)
     try:
-        pin.computeJointMinimalOrdering(robot, data, constraints)
-        pin.lcaba(robot, data, q[0], v[0], u[0], constraints, datas, settings)
+        if call == "lcaba":
+            pin.computeJointMinimalOrdering(robot, data, constraints)
+        else:
+            pin.initConstraintDynamics(robot, data, constraints)
+        run(robot, data, q[0], v[0], u[0], constraints, datas, settings)
     except Exception as error:  # noqa: BLE001 - whatever a foreign binding raises is told, not fatal
-        return f"Pinocchio's LCABA: {str(error).strip().splitlines()[0][:80]}"
+        return f"Pinocchio's {call}: {str(error).strip().splitlines()[0][:80]}"
 
     def loops():
         for a, b, c in zip(q, v, u, strict=True):
-            pin.lcaba(robot, data, a, b, c, constraints, datas, settings)
+            run(robot, data, a, b, c, constraints, datas, settings)
 
     return loops
 

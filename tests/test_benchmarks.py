@@ -15,7 +15,7 @@ import tables
 import topologies
 
 import jaxdyn as jd
-from jaxdyn.tree import cost
+from jaxdyn.constrained.unified import mixture
 
 FOLDER = Path(__file__).parents[1] / "docs" / "benchmarks"
 
@@ -66,23 +66,39 @@ def test_dense_rows_cost_more_and_find_the_same():
 
 
 MEASURED = json.loads((FOLDER / "tables.json").read_text())["choice"]
+ROBOTS = [*tables.REAL, *topologies.MADE]
 
 
-@pytest.mark.parametrize("name", sorted(n for n in MEASURED if n != "digit"))
-def test_auto_is_near_the_best(name):
-    """Within 15% of the fastest that was measured; on the random robots, which the weights were not fitted to, too."""
-    model, _ = systems.system(name)
-    row = {s: r["microseconds"] for s, r in MEASURED[name].items() if s not in ("Auto", "Unified")}
-    picked = tables.same_as(name, "Auto")
-    mine = MEASURED[name][picked]["microseconds"]
-    assert mine <= 1.15 * min(row.values()), (picked, row)
-    assert model.constraints and type(jd.Auto().pick(model.topology, ())).__name__ == "ABA"
+def time_of(name: str, solver: str) -> float:
+    """Of what it picks now, as it was measured; Digit is not at hand."""
+    row = MEASURED[name]
+    return row[row[solver].get("same as", solver) if name == "digit" else tables.same_as(name, solver)]["microseconds"]
+
+
+@pytest.mark.parametrize("name", ROBOTS)
+def test_choices_are_near_the_best(name):
+    """`Auto` within 15% of the fastest that was measured, on the random robots, which the weights were not fitted to,
+    too; `Unified` within 10% of the better of the two that it is made of."""
+    row = {solver: found["microseconds"] for solver, found in MEASURED[name].items()}
+    assert time_of(name, "Auto") <= 1.15 * min(row.values()), row
+    assert time_of(name, "Unified") <= 1.1 * min(row["LCABA"], row["ProxBBO"]), row
+
+
+def test_ten_random_robots_are_not_fitted():
+    assert len(topologies.UNSEEN) == 10 and set(topologies.UNSEEN) <= set(MEASURED)
+
+
+def test_a_mixture_is_faster_than_both():
+    found = [n for n in ROBOTS if MEASURED[n]["Unified"].get("same as", "Unified") == "Unified"]
+    assert any(time_of(n, "Unified") < min(MEASURED[n][s]["microseconds"] for s in ("LCABA", "ProxBBO")) for n in found)
 
 
 def test_many_constraints_are_planned_quickly():
-    """Beyond `unified.MOST` only all or none of them ride; prices are finite and positive."""
+    """Beyond `unified.MOST` only all or none of them ride, and few orders are tried."""
+    mixture.cache_clear()
     model, q = systems.quadruped("go1", 4)
     feet = [c for c in model.constraints for _ in range(12)]
     picked = jd.Auto().pick(model.topology, tuple(feet))
+    assert mixture.cache_info().misses <= 3
     assert type(picked).__name__ in ("LCABA", "ProxBBO", "ProxLTL")
-    assert cost.nanoseconds({}) == cost.FIXED
+    assert type(jd.Auto().pick(model.topology, ())).__name__ == "ABA"

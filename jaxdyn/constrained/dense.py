@@ -22,7 +22,7 @@ from .problem import right_sides
 
 
 class Dense(Solver):
-    """Forward dynamics from the dense mass matrix and Jacobian: any constraints, O((nv + m)³).
+    """Forward dynamics from the dense mass matrix and Jacobian: any constraints, O(n³ + m n²).
 
     **Arguments:** `rcond`, the ratio to the largest singular value below which a direction of the rows counts as
     redundant. None: 1e-6 in double, 3e-4 in single precision.

@@ -6,6 +6,7 @@ from typing import ClassVar
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from ..engine.lanes import widen
@@ -109,18 +110,27 @@ class Direct(Solver):
         return *joined(problem, rates, lam), steps
 
 
+def _numbers(given):
+    """A number, or a tuple of them, from whatever holds numbers; anything else as it is, to be refused."""
+    try:
+        found = np.asarray(given, float)
+    except (TypeError, ValueError):
+        return given
+    return given if given is None else tuple(found.tolist()) if found.ndim else float(found)
+
+
 class Soft(Solver):
     """The soft Gauss principle (popov_vereshchagin, Eq. 50): least ½|q̈ − q̈_free|² in the metric of M plus
     ½ Σ w (J q̈ + γ − a*)². Rows are not fulfilled but pulled at; λ = w (a* − γ − J q̈).
 
     **Arguments:**
 
-    - `weights`: w, in kg for linear rows: one for all, or a tuple with one for every row. None: chosen from the
+    - `weights`: w, in kg for linear rows: one for all, or one for every row. None: chosen from the
       precision and the size of the inertia.
     - `max_steps`, the number of solves: 1, and one more for every refinement by the residual.
     """
 
-    weights: float | tuple[float, ...] | None = eqx.field(static=True, default=None)
+    weights: float | tuple[float, ...] | None = eqx.field(static=True, default=None, converter=_numbers)
     max_steps: int = eqx.field(static=True, default=2)
     _unrolled: bool = eqx.field(static=True, default=False)
 
@@ -129,7 +139,7 @@ class Soft(Solver):
 
     def __check_init__(self):
         given = self.weights if isinstance(self.weights, tuple) else (1.0 if self.weights is None else self.weights,)
-        if not all(isinstance(w, int | float) and w > 0 for w in given):
+        if not all(isinstance(w, float) and w > 0 for w in given):
             raise ValueError(f"`{type(self).__name__}`: `weights` = {self.weights!r} are not positive numbers.")
         _check_positive_integer(self, "max_steps")
 
