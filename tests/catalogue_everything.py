@@ -28,7 +28,8 @@ def _spread(one, two, three):
 
 def _tilt(pose):
     """A mix of one body's offset and axes."""
-    return jnp.stack([pose.rotation[:, 0] @ jnp.array([0.3, 0.2, 1.0]) + 0.5 * pose.translation[1]])
+    along = pose.rotation[:, 0]
+    return jnp.stack([0.3 * along[0] + 0.2 * along[1] + along[2] + 0.5 * pose.translation[1]])
 
 
 def _everything(spec):

@@ -2,6 +2,7 @@
 derivatives, single precision and impulses."""
 
 import curves
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -245,9 +246,8 @@ def test_derivatives(name):
     path = curves.curve(robot, q, v, tau, wrenches(robot)[0], MOVING, 20, robot == "four_bar_point")
     reference = curves.reference
     if row.soft:
-        weights = weights_of(CATALOGUE[robot].build())
-        solver = type(solver)(weights)
-        reference = lambda p: soft_gauss(*p[:4], np.array(weights), p.external)  # noqa: E731
+        solver, m = type(solver)(100.0), len(weights_of(CATALOGUE[robot].build()))
+        reference = lambda p: soft_gauss(*p[:4], np.full(m, 100.0), p.external)  # noqa: E731
 
     def f(p):
         state = jd.State(p.q, p.v)
@@ -260,10 +260,12 @@ def test_derivatives(name):
         weights = jax.tree.map(lambda x: jnp.cos(jnp.arange(x.size, dtype=x.dtype)), out)
         return forwards, weights, jax.vjp(f, at)[1](weights)[0]
 
-    direction = curves.slope(path)
+    # gains and weights multiply the rounding of what closes the loops: soft rows want longer steps
+    step, tolerance = (1e-4, 1e-7) if row.soft else (curves.STEP, 1e-6)
+    direction = curves.slope(path, step)
     forwards, cotangents, gradient = both(jax.tree.map(jnp.asarray, path(0.0)), direction)
-    for got, wanted in zip(forwards, curves.slope(lambda s: reference(path(s))), strict=True):
-        close(got, wanted, 1e-6)
+    for got, wanted in zip(forwards, curves.slope(lambda s: reference(path(s)), step), strict=True):
+        close(got, wanted, tolerance)
     total = sum(np.vdot(w, x) for w, x in zip(cotangents, forwards, strict=True))
     parts = [float(np.vdot(g, d)) for g, d in zip(*map(jax.tree.leaves, (gradient, direction)), strict=True)]
     close(sum(parts), total, 1e-10, max(1.0, np.abs(parts).max()))
@@ -271,11 +273,14 @@ def test_derivatives(name):
 
 @pytest.mark.parametrize("name", names(lambda row: row.constraints))
 def test_single_precision(name):
-    """Against dense algebra at the same rounded numbers."""
+    """Against dense algebra at the same rounded numbers; without stabilisation, which multiplies the rounding of a
+    residual by thousands, whatever the solver."""
     row = SOLVERS[name]
     solver = type(row.solver)(50.0) if row.soft else row.solver
     cast = lambda x: jnp.asarray(x, jnp.float32)  # noqa: E731
     model = jax.tree.map(cast, CATALOGUE[row.widest].build())
+    still = jax.tree.map(jnp.zeros_like, [c.stabilization for c in model.constraints])
+    model = eqx.tree_at(lambda m: [c.stabilization for c in m.constraints], model, still)
     given = [cast(x) for x in states(row.widest)]
     got = solve(solver, model, *given)
     assert got.acceleration.dtype == jnp.float32 and succeeded(got.result).all()
