@@ -6,6 +6,7 @@ what is special about it. `sample` uses the oracle alone.
 
 from typing import NamedTuple
 
+import catalogue_everything  # noqa: F401
 import catalogue_loops  # noqa: F401  (fills the catalogue)
 import catalogue_rows  # noqa: F401
 import catalogue_trees  # noqa: F401

@@ -12,6 +12,7 @@ import pytest
 from catalogue import CATALOGUE
 from compiled import close, states, wrenches
 from curves import GAINS, GEOMETRY, INERTIAS
+from solvers import WIDEST
 
 import jaxdyn as jd
 
@@ -39,8 +40,9 @@ ROBOTS = {
     # what a difference step changes of other inertias, and of armatures, exceeds those of the rods about their axes
     "thin_rods": ((*STATE, *FORCES, "bodies.mass", "gravity"),),
 }
-#: all others, along a curve that moves everything at once but what would change the rank of their rows
-REST = tuple(sorted(set(CATALOGUE) - set(ROBOTS)))
+#: all others but those that gather their rows, along a curve that moves everything at once but what would change the
+#: rank of their rows
+REST = tuple(sorted(set(CATALOGUE) - set(ROBOTS) - set(WIDEST.values())))
 BACKWARD = ("parent_and_child", "geared_arm", "four_bar_point", "joints_grounded", "balanced", "same_pair")
 
 

@@ -12,7 +12,7 @@ from solvers import SOLVERS
 import jaxdyn as jd
 
 #: linkages in a plane (redundant rows), thin rods on balls, a free joint inside
-ROBOTS = ("four_bar_hinge", "thin_rods", "free_in_the_middle", "duplicated")
+ROBOTS = ("four_bar_hinge", "thin_rods", "free_in_the_middle")
 CASES = [("LCABA", r) for r in ROBOTS] + [("Dense", "thin_rods")]
 
 

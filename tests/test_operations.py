@@ -23,6 +23,7 @@ ROBOTS = {
     "branching": topologies.branching_loops,
     "held": topologies.held_loops,
     "object": topologies.handled_object,
+    "random": lambda loops, seed=0: topologies.random_loops(12, loops, seed),
 }
 
 
@@ -44,7 +45,9 @@ def test_what_an_operation_is():
     assert count(lambda x: x * x + 1, x) == 10
     assert count(lambda x: jnp.reshape(x, (5, 1)), x) == 0
     assert count(lambda A: A @ A, A) == 2 * 4**3
-    assert count(lambda A: jax.lax.linalg.cholesky(A), A) >= 4**3 // 3
+    assert count(lambda A: jax.lax.linalg.cholesky_p.bind(A), A) == 4**3 // 3 + 4**2
+    solved = lambda L, B: jax.lax.linalg.triangular_solve(L, B, left_side=True, lower=True)  # noqa: E731
+    assert count(solved, A, jnp.ones((4, 3))) == 3 * 4**2
     assert count(lambda x: jax.lax.scan(lambda c, _: (c * 2.0, None), x, length=7)[0], x) == 35
     doubled = lambda x: jax.lax.while_loop(lambda c: c[0] < 9, lambda c: c * 2.0, x)  # noqa: E731
     assert count(doubled, x, trips=3) == 3 * 5

@@ -288,6 +288,11 @@ def test_numbers_by_hand():
 
 
 def acts_on_many(c, r):
+    if isinstance(c, jd.Coupling):
+        moved = [r.joint_names.index(j) for j in c.joints]
+        return len(({*moved} | {r.parents[b] for b in moved}) - {-1}) > 1
+    if isinstance(c, jd.General) and len(c.bodies) == 1:
+        return False
     sides = [c.body_a, c.body_b] if hasattr(c, "body_a") else ["many", "bodies"]
     return not any(s == "world" or (s in r.frames and r.frames[s][0] < 0) for s in sides)
 
