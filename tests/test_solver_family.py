@@ -122,8 +122,8 @@ def test_many_bodies_are_refused(name):
             jd.forward_dynamics(model, jd.State(q, v), tau, constraints=constraints, solver=SOLVERS[name].solver)
 
 
-#: the same rows twice, a pose that makes rows dependent, a loop in a plane, a row seen from its other end
-DEPENDENT = {False: ("duplicated", "stretched_arm"), True: ("everything", "four_bar_point")}
+#: the same rows twice, a singular pose, a mix of rows; a row seen from its other end, a loop in a plane
+DEPENDENT = {False: ("duplicated", "stretched_arm", "held"), True: ("everything", "four_bar_point")}
 
 
 @pytest.mark.parametrize(

@@ -122,9 +122,9 @@ def _damped(d, R):
 
 
 @kernel
-def _hard(d, whole, least):
-    """Of a row without R; NaN where rounding is all that is left of the pivot's `whole`: the rows are dependent."""
-    return 1 / jnp.where(-d > 64 * jnp.finfo(d.dtype).eps * whole + least, d, jnp.nan)
+def _hard(d, error, least):
+    """Of a row without R; NaN where rounding is all that is left of the pivot: the rows are dependent."""
+    return 1 / jnp.where(-d > 64 * jnp.finfo(d.dtype).eps * error + least, d, jnp.nan)
 
 
 @kernel
@@ -235,19 +235,24 @@ def factorise_sparse(
             whole = jnp.zeros((k + d, *A.shape[2:]), A.dtype)
         of_rows = front.own[0][0] >= pattern.width
 
-        def pivot(c, d):
+        def pivot(c, d, below):
+            nonlocal whole
             if not of_rows:
                 return _inverse(d)
             rows = [v[c] - pattern.width for v in front.own]
-            return _hard(d, whole[c], _take(least, rows)) if compliance is None else _damped(d, _take(compliance, rows))
+            if compliance is not None:
+                return _damped(d, _take(compliance, rows))
+            whole = panels.followed(whole, below[-1]) if c else whole
+            return _hard(d, whole[0], _take(least, rows))
 
         A, inverse, below, columns = panels.eliminate(A, k, pivot)
         out = list(zip(inverse, below, strict=True))
         if front.root:
             return {}, out
         if compliance is None and pattern.rows:
-            for l, column in zip(below, columns, strict=True):
-                whole = whole[1:] if of_rows else _more(whole, l, column)
+            for l, column in zip(below, columns, strict=True) if not of_rows else ():
+                whole = _more(whole, l, column)
+            whole = panels.followed(whole, below[-1]) if of_rows else whole
         carry = {"A": panels.spread(A, front.places, front.size, (0, 1))}
         if compliance is None and pattern.rows:
             carry["whole"] = panels.spread(whole, front.places, front.size, (0,))

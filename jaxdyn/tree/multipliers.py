@@ -58,9 +58,9 @@ class Eliminated(NamedTuple):
 
 
 @kernel
-def _hard(pivot, first, least):
+def _hard(pivot, error, least):
     """1 / L_rr, NaN where rounding is all that is left of it: the rows are dependent."""
-    return 1 / jnp.where(pivot > 64 * jnp.finfo(pivot.dtype).eps * first + least, pivot, jnp.nan)
+    return 1 / jnp.where(pivot > 64 * jnp.finfo(pivot.dtype).eps * error + least, pivot, jnp.nan)
 
 
 @kernel
@@ -85,10 +85,17 @@ def eliminate(
     slots += group.neighbours
     on = [rows_on(K, rows, slot) for slot in slots]
     e = len(group.rows)
-    first = [left[a, a] for a in range(e)]
+    error = stack([left[a, a] for a in range(e)])
     names = [r for slot in group.rows for r in slot]
     R = slots_of((least if compliance is None else compliance).get(names), e, k)
-    pivot = lambda a, d: _hard(d, first[a], R[a]) if compliance is None else _damped(d, R[a])  # noqa: E731
+
+    def pivot(a, d, below):
+        nonlocal error
+        if compliance is not None:
+            return _damped(d, R[a])
+        error = panels.followed(error, below[-1][: e - a]) if a else error
+        return _hard(d, error[0], R[a])
+
     left, inverse, below, _ = panels.eliminate(left, e, pivot)
     taken: list[list[Any]] = [[] for _ in slots]
     for s, x in enumerate(on):

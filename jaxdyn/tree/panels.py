@@ -30,8 +30,15 @@ def _rest(A, ls, columns):
     return A - summed(l[:, None] * c[None] for l, c in zip(ls, columns, strict=True))
 
 
-def eliminate(A: Array, count: int, pivot: Callable[[int, Array], Array]) -> tuple[Array, list, list, list]:
-    """Eliminate the first `count` variables; ``pivot(k, d)`` gives 1 / D of variable k from its diagonal entry.
+@kernel
+def followed(error, l):
+    """Bounds of the rounding of the pivots that come after a variable: that of its own is handed on by l²."""
+    return error[1:] + l * l * error[:1]
+
+
+def eliminate(A: Array, count: int, pivot: Callable[[int, Array, list], Array]) -> tuple[Array, list, list, list]:
+    """Eliminate the first `count` variables; ``pivot(k, d, below)`` gives 1 / D of variable k from its diagonal entry
+    and the columns below the diagonal so far.
 
     Returns what is left of A, and by variable 1 / D, the column below the diagonal over D, and that column itself.
     """
@@ -40,7 +47,7 @@ def eliminate(A: Array, count: int, pivot: Callable[[int, Array], Array]) -> tup
         width = min(WIDTH, count - len(inverse))
         P = A[:, :width]
         for _ in range(width):
-            inverse.append(pivot(len(inverse), P[0, 0]))
+            inverse.append(pivot(len(inverse), P[0, 0], below))
             l, column, P = _column(P, inverse[-1])
             below.append(l)
             columns.append(column)
