@@ -69,8 +69,8 @@ def general_of_three(spec):
 def _twice(pose):
     """A bowl, and the same again by a factor that depends on where."""
     x, y, z = pose.translation
-    height = z - 0.3 * x * x - 0.2 * y * y
-    return jnp.stack([height, (1 + x + 2 * y) * height])
+    height = z - 0.2 * x * x - 0.1 * y * y
+    return jnp.stack([height, (1 + x - 0.5 * y) * height])
 
 
 @robot(redundant=True, floating=True)

@@ -117,12 +117,12 @@ class SaddleSolve(Core):
         *moved, dr1, dr2 = tangents
         dr1 = jnp.zeros_like(r1) if dr1 is None else dr1
         dr2 = jnp.zeros_like(r2) if dr2 is None else dr2
+        x, y = outs
         if any(t is not None for t in moved):
-            x, y = outs
             ds1, ds2 = saddle_tangent(self.tree, matrix, moved, x, y)
             dr1, dr2 = dr1 - ds1, dr2 - ds2
         dx, dy = bind(self, *matrix, dr1, dr2, used=used)
-        return [dx, self.follow(matrix, moved, *outs, dy)]
+        return [dx, self.follow(matrix, moved, x, y, dy)]
 
     def follow(self, matrix, moved, x, lam, dlam):
         """`dlam`, the tangent of the minimum-norm `lam`, with (1 − P) dJ z, J z = λ, as the range of J moves."""
