@@ -162,7 +162,8 @@ def test_site_builds_strictly(tmp_path):
         timeout=300,
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    assert (tmp_path / "site" / "index.html").exists()
+    for page in ("", "benchmarks/", "benchmarks/tables/", "algorithms/pv/"):
+        assert (tmp_path / "site" / page / "index.html").exists(), page
 
 
 def test_public_names_are_in_the_reference():
