@@ -61,8 +61,8 @@ def _refuse_loops(solver: str, call: str, topology: Topology, constraints: Seque
     for k, constraint in enumerate(constraints):
         bodies = [repr(topology.body_names[b]) for b in constraint.layout(topology).bodies]
         if len(bodies) > 1:
-            joined = f"{', '.join(bodies[:-1])} and {bodies[-1]}" if len(bodies) < 6 else f"{len(bodies)} bodies"
+            joined = f"bodies {', '.join(bodies[:-1])} and {bodies[-1]}" if len(bodies) < 6 else f"{len(bodies)} bodies"
             raise ValueError(
-                f"{call}: `{solver}` cannot close kinematic loops: constraint {name_of(constraint, k)} joins bodies "
+                f"{call}: `{solver}` cannot close kinematic loops: constraint {name_of(constraint, k)} joins "
                 f"{joined}. Use `LCABA()` or `ProxLTL()`."
             )

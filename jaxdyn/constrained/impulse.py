@@ -58,6 +58,8 @@ def impulse(
     - `constraints`: None for the model's own, else a tuple. `solver`: any that takes them.
     - `restitution`: e, one for all rows or (m,).
 
+    There is no warm start: impulses of one impact tell nothing of the next.
+
     **Returns** a `Jump`. Dependent rows give the least-squares jump, and NaN with a solver that takes none.
 
     **Raises** `TypeError` and `ValueError` as `forward_dynamics`.
