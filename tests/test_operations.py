@@ -11,7 +11,10 @@ import pytest
 import topologies
 
 import jaxdyn as jd
+from jaxdyn.constrained.auto import features_of
 from jaxdyn.engine.lanes import laned
+from jaxdyn.kinematics.rows import bundles_of
+from jaxdyn.tree.cost import GAIN, nanoseconds
 
 ROBOTS = {
     "chain": topologies.chain,
@@ -113,11 +116,13 @@ MIXED = [topologies.cycle(8), topologies.nested_loops(4), topologies.handled_obj
 MIXED += [topologies.random_loops(20, 6, 1), topologies.random_loops(20, 8, 1, near=True)]
 
 
-def test_unified_is_never_much_more_and_sometimes_less():
-    """Than the better of LCABA and ProxBBO, in operations, though it is times that it goes by."""
-    ratios = []
+def test_a_mixture_takes_fewer_operations_than_both():
+    """And by the times that are told from the plan, `Unified` is never dearer by more than what a change must gain;
+    `test_benchmarks.py` holds it to measured ones."""
+    held = topologies.held_loops(2)
+    mine, *others = (counted(held, s(max_steps=1)) for s in (jd.Unified, jd.LCABA, jd.ProxBBO))
+    assert mine < 0.95 * min(others)
     for model in MIXED:
-        solvers = (jd.Unified(max_steps=1), jd.LCABA(max_steps=1), jd.ProxBBO(max_steps=1))
-        mine, *others = (counted(model, s) for s in solvers)
-        ratios.append(mine / min(others))
-    assert max(ratios) < 1.1 and min(ratios) < 0.95, ratios
+        told = features_of(model.topology, tuple(bundles_of(model.topology, model.constraints)))
+        unified, *others = (nanoseconds(told[s]) for s in ("Unified", "LCABA", "ProxBBO"))
+        assert unified <= min(others) / GAIN
