@@ -2,7 +2,7 @@
 
 import argparse
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from jaxdyn.output import complete, save_plot
@@ -10,7 +10,7 @@ from jaxdyn.output import complete, save_plot
 OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 
 
-def parser(about: str, kind: str, names: Iterable[str]) -> argparse.ArgumentParser:
+def parser(about: str, kind: str, names: Collection[str]) -> argparse.ArgumentParser:
     """Takes names of a `kind`, all by default, and the folder to write to."""
 
     def known(name: str) -> str:

@@ -176,9 +176,9 @@ def random_loops(n: int, loops: int, seed: int, near: bool = False) -> jd.Model:
     return robot.build()
 
 
-def _random(first: int, *sizes: tuple[int, int, bool]) -> list[tuple]:
-    """Arguments (links, loops, seed, near) with seeds from `first` on."""
-    return [(n, loops, first + k, near) for k, (n, loops, near) in enumerate(sizes)]
+def _random(name: str, seed: int, *sizes: tuple[int, int, bool]) -> dict[str, tuple]:
+    """Random robots of (links, loops, near), by numbered names, with seeds from `seed` on."""
+    return {f"{name}_{k}": (random_loops, (n, loops, seed + k, near)) for k, (n, loops, near) in enumerate(sizes)}
 
 
 #: those that are measured, by name: (builder, its arguments)
@@ -197,17 +197,10 @@ MADE = {
     "held_4": (held_loops, (4,)),
 }
 #: random ones that the weights of `jaxdyn.tree.cost` are fitted to, and ten that they have not seen
-MADE |= {
-    f"tangle_{k}": (random_loops, sizes)
-    for k, sizes in enumerate(
-        _random(0, (8, 2, False), (12, 4, False), (16, 4, False), (10, 4, True), (18, 6, True), (24, 8, True))
-    )
-}
-UNSEEN = {
-    f"random_{k}": (random_loops, sizes)
-    for k, sizes in enumerate(
-        _random(1000, (8, 2, False), (10, 3, False), (12, 4, False), (14, 5, False), (16, 3, False), (20, 4, False))
-        + _random(1006, (10, 4, True), (14, 6, True), (18, 6, True), (22, 8, True))
-    )
-}
+MADE |= _random(
+    "tangle", 0, *((8, 2, False), (12, 4, False), (16, 4, False), (10, 4, True), (18, 6, True), (24, 8, True))
+)
+FAR = ((8, 2, False), (10, 3, False), (12, 4, False), (14, 5, False), (16, 3, False), (20, 4, False))
+NEAR = ((10, 4, True), (14, 6, True), (18, 6, True), (22, 8, True))
+UNSEEN = _random("random", 1000, *FAR, *NEAR)
 MADE |= UNSEEN

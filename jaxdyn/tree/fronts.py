@@ -122,12 +122,6 @@ def _damped(d, R):
 
 
 @kernel
-def _hard(d, error, least):
-    """Of a row without R; NaN where rounding is all that is left of the pivot: the rows are dependent."""
-    return 1 / jnp.where(-d > 64 * jnp.finfo(d.dtype).eps * error + least, d, jnp.nan)
-
-
-@kernel
 def _more(whole, l, column):
     """What the diagonal of the rows has been given by the velocities: J M⁻¹ Jᵀ before any row has gone."""
     return whole[1:] + jnp.abs(l * column)
@@ -243,7 +237,7 @@ def factorise_sparse(
             if compliance is not None:
                 return _damped(d, _take(compliance, rows))
             whole = panels.followed(whole, below[-1]) if c else whole
-            return _hard(d, whole[0], _take(least, rows))
+            return -panels.hard(-d, whole[0], _take(least, rows))
 
         A, inverse, below, columns = panels.eliminate(A, k, pivot)
         out = list(zip(inverse, below, strict=True))

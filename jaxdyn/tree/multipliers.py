@@ -58,12 +58,6 @@ class Eliminated(NamedTuple):
 
 
 @kernel
-def _hard(pivot, error, least):
-    """1 / L_rr, NaN where rounding is all that is left of it: the rows are dependent."""
-    return 1 / jnp.where(pivot > 64 * jnp.finfo(pivot.dtype).eps * error + least, pivot, jnp.nan)
-
-
-@kernel
 def _damped(pivot, R):
     """1 / (L_rr + R), which does not exceed 1 / R."""
     return 1 / (jnp.maximum(pivot, 0) + R)
@@ -94,7 +88,7 @@ def eliminate(
         if compliance is not None:
             return _damped(d, R[a])
         error = panels.followed(error, below[-1][: e - a]) if a else error
-        return _hard(d, error[0], R[a])
+        return panels.hard(d, error[0], R[a])
 
     left, inverse, below, _ = panels.eliminate(left, e, pivot)
     taken: list[list[Any]] = [[] for _ in slots]

@@ -31,6 +31,12 @@ def _rest(A, ls, columns):
 
 
 @kernel
+def hard(pivot, error, least):
+    """1 / D of a row without compliance; NaN where rounding is all that is left of it: the rows are dependent."""
+    return 1 / jnp.where(pivot > 64 * jnp.finfo(pivot.dtype).eps * error + least, pivot, jnp.nan)
+
+
+@kernel
 def followed(error, l):
     """Bounds of the rounding of the pivots that come after a variable: that of its own is handed on by l²."""
     return error[1:] + l * l * error[:1]
