@@ -1,6 +1,5 @@
 """What one evaluation of forward dynamics costs: operations, CPU time on one core, and CPU time to compile."""
 
-import functools
 import math
 import time
 from collections.abc import Callable, Sequence
@@ -21,11 +20,17 @@ def states(model: jd.Model, q, n: int, seed: int = 0) -> tuple[jax.Array, jax.Ar
     return around, jnp.asarray(v), jnp.asarray(tau)
 
 
+def counted(f: Callable, *args, trips: int = 1) -> int:
+    """Operations of `f`, mapped over a batch, for one state more in it."""
+    of = lambda n: operations.operations(jax.vmap(f), *[x[:n] for x in args], trips=trips)  # noqa: E731
+    return of(3) - of(2)
+
+
 def prepare(
-    model: jd.Model, q, solver: jd.Solver, batch: int = 256, timed: bool = True
+    model: jd.Model, q, solver: jd.Solver, batch: int = 256, timed: bool = True, dtype=jnp.float32
 ) -> tuple[dict, Callable | None]:
     """Operations of an evaluation more in a batch, with as many solves as `max_steps` allows. If `timed`, also seconds
-    of CPU time to trace and compile, and the program in single precision."""
+    of CPU time to trace and compile, and the program in that precision."""
     free = isinstance(solver, jd.ABA)
     args = states(model, q, batch)
 
@@ -34,13 +39,10 @@ def prepare(
         return jd.forward_dynamics(model, jd.State(q, v), tau, solver=solver, **options).acceleration
 
     found = {"nv": model.nv, "rows": 0 if free else sum(c.layout(model.topology).rows for c in model.constraints)}
-    count = functools.partial(operations.operations, trips=getattr(solver, "max_steps", 1))
-    of = lambda n: count(jax.vmap(lambda *x: solve(model, *x)), *[x[:n] for x in args])  # noqa: E731
-    found["operations"] = of(3) - of(2)
+    found["operations"] = counted(lambda *x: solve(model, *x), *args, trips=getattr(solver, "max_steps", 1))
     if not timed:
         return found, None
-    single = lambda tree: jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), tree)  # noqa: E731
-    robot, args = single(model), single(args)
+    robot, args = jax.tree.map(lambda x: jnp.asarray(x, dtype), (model, args))
     begin = time.process_time()
     run = jax.jit(jax.vmap(lambda *x: solve(robot, *x))).lower(*args).compile()
     found["compile_seconds"] = round(time.process_time() - begin, 2)

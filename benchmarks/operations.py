@@ -2,8 +2,9 @@
 
 One each for an addition, a product, a quotient, a root, a comparison that chooses, per element; products of
 matrices, Cholesky factors, triangular solves and decompositions by their textbook counts. Loops count their body
-as often as they run: a scan by its length, a while loop `trips` times. Data that only moves costs nothing, nor does
-what no output needs, which compilers leave out. XLA's own analysis counts neither loops nor factorisations.
+as often as they run: a scan by its length, a while loop `trips` times. Of branches the cheapest counts: the others are
+repairs that hardly ever run. Data that only moves costs nothing, nor does what no output needs, which compilers leave
+out. XLA's own analysis counts neither loops nor factorisations.
 """
 
 import math
@@ -48,6 +49,8 @@ def _equation(e, trips: int) -> int:
             return _of(_needed(lambda *a: core.run(a, used), *[v.aval for v in e.invars], used=used), trips)
     if name in ONE:
         return size
+    if name in ("scatter-add", "scatter_add"):
+        return math.prod(shapes[2])
     if name in REDUCTIONS:
         return math.prod(shapes[0])
     if name == "dot_general":

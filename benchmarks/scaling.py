@@ -3,12 +3,13 @@
     python benchmarks/scaling.py [FAMILY ...] [--largest N] [--timed N] [--batch N] [--again] [--out FOLDER]
 
 Families are the synthetic topologies of `topologies.py`. Each solver makes one damped solve, not refined, in float32,
-batched, on one core. Writes `scaling.json`, in which earlier numbers are kept unless `--again`, and one plot a family
-with the fitted exponents. What is measured: `measure.py`.
+batched, on one core. Writes `scaling.json`, in which earlier numbers are kept unless `--again`, the fitted exponents as
+`scaling.md`, and one plot a family. What is measured: `measure.py`.
 """
 
 import functools
 
+import jax
 import numpy as np
 import topologies
 from measure import measure
@@ -49,10 +50,27 @@ def exponent(sizes, values) -> float:
     return float(np.polyfit(np.log(sizes[half:]), np.log(values[half:]), 1)[0])
 
 
+KEYS = {"operations": "operations", "microseconds": "time", "compile_seconds": "compile time"}
+
+
+def written(families: dict) -> str:
+    """As Markdown: exponents, and the values of the largest robot."""
+    out = ["# Growth", "", "Made by `benchmarks/scaling.py`: exponents of n, fitted to the upper half of the sizes."]
+    for family, solvers in families.items():
+        out += ["", f"## {family}", "", f"n counts {FAMILIES[family][3]}.", ""]
+        out += ["| solver | sizes | " + " | ".join(KEYS.values()) + " | of the largest: µs | operations |"]
+        out += ["|---" * (4 + len(KEYS)) + "|"]
+        for solver, rows in solvers.items():
+            slopes = [exponent(*points(rows, key)) for key in KEYS]
+            last = rows[max(rows, key=int)]
+            cells = [", ".join(rows), *(f"{x:.2f}" if x == x else "" for x in slopes)]
+            cells += [f"{last['microseconds']:.2f}" if "microseconds" in last else "", f"{last['operations']:,}"]
+            out.append(f"| {solver} | " + " | ".join(cells) + " |")
+    return "\n".join(out) + "\n"
+
+
 def draw(pyplot, name: str, about: str, found: dict):
-    keys = [
-        k for k in ("operations", "microseconds", "compile_seconds") if any(points(r, k)[0] for r in found.values())
-    ]
+    keys = [k for k in KEYS if any(points(r, k)[0] for r in found.values())]
     figure, axes = pyplot.subplots(1, len(keys), figsize=(4.4 * len(keys), 4), squeeze=False, layout="tight")
     for axis, key in zip(axes[0], keys, strict=True):
         for solver, rows in found.items():
@@ -85,9 +103,11 @@ def main() -> None:
                         rows = found.get(solver, {}) | {str(n): row}
                         found[solver] = dict(sorted(rows.items(), key=lambda item: int(item[0])))
                     results.keep()
+                    jax.clear_caches()
             for solver, rows in found.items():
                 slopes = [f"{key} n^{exponent(*points(rows, key)):.2f}" for key in ("operations", "microseconds")]
                 print(f"{name:12s} {solver:15s} {', '.join(slopes)}")
+            results.write(".md", written(results.found))
             results.plot(name, functools.partial(draw, name=name, about=about, found=found))
 
 

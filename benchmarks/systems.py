@@ -86,8 +86,8 @@ def robot(path: str, ties: Sequence[tuple] = (), floating: bool = True) -> Syste
     return scene.build([(kind, frame, "world") for kind, frame in ties])
 
 
-def ur5(n: int) -> System:
-    return robot("ur_description/urdf/ur5_robot.urdf", [(jd.Weld, "tool0")][:n], floating=False)
+def ur5(kind: type) -> System:
+    return robot("ur_description/urdf/ur5_robot.urdf", [(kind, "tool0")], floating=False)
 
 
 QUADRUPEDS = {
@@ -226,7 +226,8 @@ def digit(robots: int, cube: bool) -> System:
 
 #: name: (builder, its arguments)
 SYSTEMS: dict[str, tuple[Callable[..., System], tuple]] = {
-    "ur5": (ur5, (1,)),
+    "ur5": (ur5, (jd.Weld,)),
+    "ur5_point": (ur5, (jd.Point,)),
     **{f"{name}_{n}": (quadruped, (name, n)) for name in QUADRUPEDS for n in (1, 2, 3, 4)},
     "four_bar": (shipped, ("four_bar",)),
     "strider": (shipped, ("strider",)),

@@ -5,11 +5,11 @@
 - `lcaba`: hands, humanoids and Digit with a cube (lcaba_proxbbo, Table II), one damped solve.
 - `pv`: arms, quadrupeds and humanoids held to the ground (popov_vereshchagin, Table II), one solve.
 - `ltl`: the parts of ProxLTL (proximal_ltl, Figs. 4 to 8): mass matrix, Jacobian, factor, operational-space inertia and
-  its inverse, the whole solve.
-- `pinocchio`: LCABA and ProxLTL beside Pinocchio's `lcaba` and `constraintDynamics` (in double precision, called from
-  Python, which takes a microsecond or two), one solve; needs `pip install pin`.
-- `choice`: robots and synthetic topologies, three solves; on the random ones the weights of
-  `jaxdyn.tree.cost` were not fitted.
+  its inverse, the latter from dense matrices too, the whole solve.
+- `pinocchio`: LCABA and ProxLTL in both precisions beside Pinocchio's `lcaba` and `constraintDynamics` (in double
+  precision, called from Python, which takes a microsecond or two), one solve; needs `pip install pin`.
+- `choice`: robots and synthetic topologies, three solves; on the random ones the weights of `jaxdyn.tree.cost` were not
+  fitted.
 
 Single precision, batched, on one core; what is measured is told in `measure.py`. Robots of `systems.py` that are not
 there are left out with a word. Writes `tables.json`, in which earlier measurements are kept unless `--again`, and
@@ -20,7 +20,7 @@ import jax
 import jax.numpy as jnp
 import systems
 import topologies
-from measure import measure, prepare, states, together
+from measure import counted, measure, prepare, states, together
 from results import Results, parser
 from tqdm import tqdm
 
@@ -38,9 +38,13 @@ from jaxdyn.kinematics.rows import bundles_of
 LCABA = ("hand_cube", "two_hands_cube", "humanoid_hands_cube", "humanoid_hands_cube_feet", "digit", "digit_cube")
 PV = ("iiwa_point", "iiwa_weld", "go1_1", "go1_2", "go1_4", "atlas_1", "atlas_2", "atlas_3", "atlas_4")
 PV += ("talos_1", "talos_2", "talos_3", "talos_4")
-LTL = ("ur5", "solo_1", "solo_2", "solo_4", "anymal_1", "anymal_4", "icub_1", "icub_2", "talos_1", "talos_2", "talos_4")
+FEET = (1, 2, 3, 4)
+LTL = ("ur5_point", "ur5", *(f"solo_{n}" for n in FEET), "anymal_2", "anymal_4", "icub_2")
+LTL += tuple(f"talos_{n}" for n in FEET)
 
-REAL = ("four_bar", "strider", "cassie", "ur5", "go1_4", "talos_4", "hand_cube", "two_hands_cube", "digit")
+REAL = ("four_bar", "strider", "cassie", "ur5", "iiwa_weld", "go1_4", "anymal_4", "atlas_4", "talos_4")
+REAL += (*LCABA, "two_digits_cube")
+CHOICE = ("LCABA", "ProxBBO", "ProxLTL", "ProxLTLSoft", "Unified", "Auto")
 
 
 class DenseRows(jd.ProxLTL):
@@ -53,10 +57,14 @@ class DenseRows(jd.ProxLTL):
 #: table: robots, solvers, solves
 TABLES = {
     "lcaba": ((*LCABA, "two_digits_cube"), ("ABA", "LCABA", "ProxBBO", "ProxLTL", "DenseRows"), 1),
-    "pv": (PV, ("PV", "PVEarly", "LTL", "PVSoft", "LTLSoft"), 1),
+    "pv": (PV, ("PVSoft", "LCABA", "PVEarly", "PV", "LTL", "LTLSoft"), 1),
     "ltl": (LTL, (), 1),
     "pinocchio": (("ur5", "go1_4", "talos_4", "hand_cube", "digit", "two_digits_cube"), (), 1),
-    "choice": ((*REAL, *topologies.MADE), ("LCABA", "ProxBBO", "ProxLTL", "Unified", "Auto"), 3),
+    "choice": (
+        (*REAL, *topologies.MADE),
+        ("LCABA", "ProxBBO", "ProxLTL", "ProxLTLSoft", "PVEarly", "Unified", "Auto"),
+        3,
+    ),
 }
 
 
@@ -65,6 +73,11 @@ def solver_of(name: str, solves: int) -> jd.Solver:
     if name == "ABA":
         return kind()
     return kind(max_steps=solves, tol=0.0) if solves > 1 else kind(max_steps=1)
+
+
+def competes(name: str, solver: str) -> bool:
+    """Whether it is worth the time to compile it: `ProxLTLSoft` takes more operations the larger the robot is."""
+    return solver != "ProxLTLSoft" or systems.system(name)[0].nv <= 16
 
 
 def same_as(name: str, solver: str) -> str:
@@ -97,8 +110,15 @@ def _inertia(model, q, mu):
     return _factor(model, q, mu).inertia()
 
 
+def _dense(q, model):
+    """Λ⁻¹ by a dense factor of M."""
+    M, J = jd.mass_matrix(model, q), jd.constraint_jacobian(model, q, model.constraints)
+    A = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(M), J.T, lower=True)
+    return A.T @ A
+
+
 def parts(name: str, batch: int = 256) -> dict:
-    """Microseconds of what ProxLTL consists of; everything from the factor on contains what comes before."""
+    """What ProxLTL consists of; everything from the factor on contains what comes before."""
     model, q = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), systems.system(name))
     qs = states(model, q, batch)[0].astype(jnp.float32)
     mu = jnp.asarray(1e4, jnp.float32)
@@ -108,28 +128,34 @@ def parts(name: str, batch: int = 256) -> dict:
         "and factor": lambda q: laned(_factored)(model, q, mu),
         "and Λ⁻¹": lambda q: laned(_inverse)(model, q, mu),
         "and Λ": lambda q: laned(_inertia)(model, q, mu),
+        "dense Λ⁻¹": lambda q: _dense(q, model),
     }
     compiled = [jax.jit(jax.vmap(f)).lower(qs).compile() for f in works.values()]
     whole, run = prepare(*systems.system(name), solver_of("ProxLTL", 1), batch)
     least = together([*(lambda c=c: jax.block_until_ready(c(qs)) for c in compiled), run], batch)
-    found = {work: {"microseconds": us} for work, us in zip(works, least, strict=False)}
+    found = {
+        w: {"operations": counted(f, qs), "microseconds": us} for (w, f), us in zip(works.items(), least, strict=False)
+    }
     return found | {"whole solve": whole | {"microseconds": least[-1]}}
 
 
 def beside(name: str, batch: int = 256) -> dict:
     """One solve of jaxdyn and of Pinocchio, in turns."""
-    model, q = systems.system(name)
-    at, v, tau = states(model, q, batch)
-    made = {s: prepare(model, q, solver_of(s, 1), batch) for s in ("LCABA", "ProxLTL")}
-    made |= {
-        f"Pinocchio {call}": ({}, peers.pinocchio_run(call, model, jd.State(at, v), tau, True, 1))
-        for call in ("lcaba", "constraintDynamics")
-    }
-    for call, (_, run) in made.items():
-        if isinstance(run, str):
-            tqdm.write(f"{name}: {call}: {run}")
-    made = {who: (found, run) for who, (found, run) in made.items() if not isinstance(run, str)}
-    least = together([run for _, run in made.values()], batch)
+    with jax.enable_x64(True):
+        model, q = systems.system(name)
+        at, v, tau = states(model, q, batch)
+        made: dict = {
+            f"{s} {precision}": prepare(model, q, solver_of(s, 1), batch, dtype=precision)
+            for s in ("LCABA", "ProxLTL")
+            for precision in ("float32", "float64")
+        }
+        for call in ("lcaba", "constraintDynamics"):
+            run = peers.pinocchio_run(call, model, jd.State(at, v), tau, True, 1)
+            if isinstance(run, str):
+                tqdm.write(f"{name}: {call}: {run}")
+            else:
+                made[f"Pinocchio {call}"] = {}, run
+        least = together([run for _, run in made.values()], batch)
     return {who: found | {"microseconds": us} for (who, (found, _)), us in zip(made.items(), least, strict=True)}
 
 
@@ -177,8 +203,8 @@ def main() -> None:
                 row = rows.setdefault(name, {})
                 if table in OTHERS and (options.again or not row):
                     rows[name] = OTHERS[table](name)
-                same = {solver: same_as(name, solver) for solver in solvers}
-                if options.again or any(solver not in row for solver in solvers):
+                same = {solver: same_as(name, solver) for solver in solvers if competes(name, solver)}
+                if options.again or any(solver not in row for solver in same):
                     wanted = dict.fromkeys(same.values())
                     row |= measure({s: (*systems.system(name), solver_of(s, solves)) for s in wanted})
                     row |= {s: row[other] | {"same as": other} for s, other in same.items() if s != other}

@@ -41,6 +41,7 @@ __all__ = [
     "Dynamics",
     "delassus",
     "forward_dynamics",
+    "impulse",
     "Robot",
     "attached",
     "bias_forces",
@@ -101,6 +102,15 @@ def forward_dynamics(model, q, v, tau, constraints=None, external=None, toleranc
     x = x + np.linalg.solve(saddle, error)
     conflict = float(np.linalg.norm(wanted - left @ (left.T @ wanted)))
     return Dynamics(x[: M.shape[0]], left @ x[M.shape[0] :], rank, s, conflict)
+
+
+def impulse(model, q, v, p, restitution=0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Velocity after M (v+ - v) = p + J^T l with J v+ = -restitution J v, and l of least norm."""
+    M, J = mass_matrix(model, q), constraint_jacobian(model, q)
+    free = np.linalg.solve(M, p)
+    wanted = -J @ ((1 + restitution) * v + free)
+    multipliers = np.linalg.pinv(J @ np.linalg.solve(M, J.T), rcond=1e-9) @ wanted
+    return v + free + np.linalg.solve(M, J.T @ multipliers), multipliers
 
 
 def delassus(model, q, constraints=None):

@@ -2,9 +2,11 @@
 
 import functools
 import json
+import re
 import sys
 from pathlib import Path
 
+import convergence
 import measure
 import numpy as np
 import operations
@@ -65,14 +67,16 @@ def test_dense_rows_cost_more_and_find_the_same():
     np.testing.assert_allclose(apart, dense, rtol=1e-9, atol=1e-9)
 
 
-MEASURED = json.loads((FOLDER / "tables.json").read_text())["choice"]
+TABLES = json.loads((FOLDER / "tables.json").read_text())
+MEASURED = TABLES["choice"]
 ROBOTS = [*tables.REAL, *topologies.MADE]
 
 
 def time_of(name: str, solver: str) -> float:
     """Of what it picks now, as it was measured; Digit is not at hand."""
     row = MEASURED[name]
-    return row[row[solver].get("same as", solver) if name == "digit" else tables.same_as(name, solver)]["microseconds"]
+    picked = row[solver].get("same as", solver) if "digit" in name else tables.same_as(name, solver)
+    return row[picked]["microseconds"]
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -82,6 +86,75 @@ def test_choices_are_near_the_best(name):
     row = {solver: found["microseconds"] for solver, found in MEASURED[name].items()}
     assert time_of(name, "Auto") <= 1.15 * min(row.values()), row
     assert time_of(name, "Unified") <= 1.1 * min(row["LCABA"], row["ProxBBO"]), row
+
+
+def test_ties_are_cheap_where_rows_are_many():
+    """LCABA on two Digits with a cube: against `ProxLTL` in time, and against the paper's, with its dense rows, in
+    operations, too."""
+    row = TABLES["lcaba"]["two_digits_cube"]
+    for solver, key in (("ProxLTL", "microseconds"), ("DenseRows", "microseconds"), ("DenseRows", "operations")):
+        assert row[solver][key] >= 6 * row["LCABA"][key], (solver, key)
+
+
+def test_early_elimination_is_cheaper_on_large_robots():
+    """In operations on all humanoids, in time too with four limbs held (popov_vereshchagin, Table II)."""
+    for name in [f"{robot}_{n}" for robot in ("atlas", "talos") for n in (1, 2, 3, 4)]:
+        row = TABLES["pv"][name]
+        for key in ("operations", "microseconds") if name.endswith("4") else ("operations",):
+            assert row["PVEarly"][key] < min(row[s][key] for s in ("PV", "LTL")), (name, key)
+
+
+LINEAR = {
+    "chain": ("PV", "PVEarly", "PVSoft", "ConstrainedABA"),
+    "tree": ("PV", "PVEarly", "PVSoft", "ConstrainedABA"),
+    "cycle": ("LCABA", "ProxBBO"),
+    "loop_chain": ("LCABA", "ProxBBO"),
+}
+
+
+@pytest.mark.parametrize(("family", "solver"), [(f, s) for f, solvers in LINEAR.items() for s in solvers])
+def test_counts_grow_linearly(family, solver):
+    rows = json.loads((FOLDER / "scaling.json").read_text())[family][solver]
+    assert scaling.exponent(*scaling.points(rows, "operations")) <= 1.15
+
+
+CELL = re.compile(r"\| \[`(\w+)\(\)`\]\(\S+\) \|[^|]*\|[^|]*\|([^|]*)\|([^|]*)\|([^|]*)\|")
+#: the same program where everything is held to the ground
+ALSO = {"ConstrainedABA": "LCABA", "ProxPV": "ProxBBO"}
+
+
+def test_the_choosing_table_holds_what_was_measured():
+    """Columns Talos, Digit and nested of docs/solvers.md: times relative to `LCABA` from one row of a table."""
+    found = CELL.findall((FOLDER.parent / "solvers.md").read_text())
+    assert len(found) == 15
+    for solver, *cells in found:
+        for robot, cell in zip(("talos_4", "digit", "nested_4"), cells, strict=True):
+            measured = ALSO.get(solver, solver) if robot == "talos_4" else solver
+            rows = [TABLES[t][robot] for t in ("choice", "pv", "lcaba") if measured in TABLES[t].get(robot, ())]
+            told = f"{rows[0][measured]['microseconds'] / rows[0]['LCABA']['microseconds']:.1f}" if rows else ""
+            assert cell.strip() == told, (solver, robot)
+
+
+@pytest.mark.parametrize("figure", convergence.FIGURES)
+def test_figures_of_convergence(figure, tmp_path, monkeypatch):
+    """Written for a small robot with redundant rows, or independent ones where `PV` is the reference."""
+    held = jd.Weld if figure == "soft" else jd.Point
+    robot = topologies.Robot("arm", 0)
+    tip = robot.chain("world", 6, "link")[-1]
+    for _ in range(1 if figure == "soft" else 2):
+        robot.tie(held, tip)
+    model = robot.build()
+    monkeypatch.setattr(systems, "system", lambda name: (model, model.neutral()))
+    monkeypatch.setattr(convergence, "STEPS", 3)
+    monkeypatch.setattr(sys, "argv", ["convergence.py", figure, "--states", "2", "--out", str(tmp_path)])
+    convergence.main()
+    found = json.loads((tmp_path / "convergence.json").read_text())[figure]
+    assert all(0 <= p["least"] <= p["median"] <= p["largest"] for points in found.values() for p in points.values())
+    if figure == "duplicates":
+        assert found["μ = 1e+06"]["3"]["largest"] < 1e-3 * found["μ = 1e+02"]["1"]["largest"]
+    if figure == "weights":
+        assert max(p["largest"] for p in found["LCABA, refined"].values()) < 1e-9
+    assert (tmp_path / f"convergence_{figure}.png").stat().st_size > 1000
 
 
 def test_ten_random_robots_are_not_fitted():

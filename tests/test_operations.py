@@ -55,6 +55,8 @@ def test_what_an_operation_is():
     doubled = lambda x: jax.lax.while_loop(lambda c: c[0] < 9, lambda c: c * 2.0, x)  # noqa: E731
     assert count(doubled, x, trips=3) == 3 * 5
     assert count(lambda x: jnp.sum(jnp.where(x > 0, x, 0.0)), x) == 10
+    assert count(lambda x, y: x.at[jnp.array([1, 2])].add(y), x, x[:2]) == 6  # two of them for each index
+    assert count(lambda x: jax.lax.cond(x[0] > 0, lambda: x * x * x, lambda: x * x), x) == 5
     unread = laned(lambda x: (x + 1.0, x * x * x))
     assert count(lambda x: (unread(x)[0], jnp.sin(x))[0], x) == 5
 

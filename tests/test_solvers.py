@@ -131,17 +131,25 @@ def test_too_few_steps_are_told(name):
 
 @pytest.mark.parametrize("name", names(lambda row: row.iterates))
 def test_warm_start(name):
-    """From the right multipliers one step with a low weight is exact, which it is not from zero."""
-    solver, robot = type(SOLVERS[name].solver)(mu=1e2, max_steps=1), "slider_crank"
+    """From the right multipliers, or impulses, one step with a low weight is exact, which it is not from zero."""
+    solver = type(SOLVERS[name].solver)(mu=1e2, max_steps=1)
+    robot = "four_bar_point" if SOLVERS[name].loops else "slider_crank"
     model, given = CATALOGUE[robot].build(), states(robot)
     exact = [oracle.forward_dynamics(model, *state) for state in zip(*given, strict=True)]
-    wanted = np.array([x.acceleration for x in exact])
-    warm = compiled.mapped(
-        lambda m, q, v, tau, lam: jd.forward_dynamics(m, jd.State(q, v), tau, solver=solver, warm_start=lam)
-    )(model, *map(jnp.asarray, given), jnp.asarray([x.multipliers for x in exact]))
-    close(warm.acceleration, wanted, 1e-9)
-    cold = solve(solver, model, *given).acceleration
-    assert (np.abs(cold - wanted).max(1) > 1e-4 * np.abs(wanted).max(1)).all()
+    jumps = [oracle.impulse(model, q, v + 1.0, p) for q, v, p in zip(*given, strict=True)]
+
+    def found(m, q, v, tau, lam, impulses):
+        solution = jd.forward_dynamics(m, jd.State(q, v), tau, solver=solver, warm_start=lam)
+        hit = jd.impulse(m, jd.State(q, v + 1.0), tau, solver=solver, warm_start=impulses)
+        return solution.acceleration, hit.velocity
+
+    run = compiled.mapped(found)
+    lam, impulses = (jnp.asarray(x) for x in ([x.multipliers for x in exact], [x[1] for x in jumps]))
+    warm = run(model, *map(jnp.asarray, given), lam, impulses)
+    cold = run(model, *map(jnp.asarray, given), 0 * lam, 0 * impulses)
+    for k, wanted in enumerate(np.array(x) for x in ([x.acceleration for x in exact], [x[0] for x in jumps])):
+        close(warm[k], wanted, 1e-9)
+        assert (np.abs(cold[k] - wanted).max(1) > 1e-4 * np.abs(wanted).max(1)).all()
 
 
 @pytest.mark.parametrize("name", names(lambda row: row.constraints))

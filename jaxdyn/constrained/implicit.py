@@ -92,29 +92,33 @@ def _full(q, args):
 class SaddleSolve(Core):
     """(r1, r2) to (x, y) with M x − Jᵀ y = r1, J x = r2; least squares and minimum norm where rank is missing.
 
-    Operands: leaves of (model, constraints, q), then r1 and r2, in which it is linear. `tree` is the structure
-    of the former.
+    Operands: leaves of (model, constraints, q), then r1 and r2, in which it is linear, then maybe the y to start from,
+    which nothing depends on. `tree` is the structure of the first.
     """
 
     solver: Solver
     tree: Any
 
     def run(self, args, used):
-        model, constraints, q = jax.tree.unflatten(self.tree, args[:-2])
-        r1, r2 = args[-2:]
+        n = self.tree.num_leaves
+        model, constraints, q = jax.tree.unflatten(self.tree, args[:n])
+        r1, r2, *warm = args[n:]
         problem = problem_of(model, constraints, _full(q, args), None, self.solver.order)
-        rows = rw.unflatten(problem.bundles, r2) if constraints else []
-        wanted = used is None or used[1]
-        return list(self.solver.solve(problem, Start(r1, rows, None, None), None, wanted)[:2])
+        split = lambda x: rw.unflatten(problem.bundles, x) if constraints else []  # noqa: E731
+        guess = split(warm[0]) if warm and constraints else None
+        return list(self.solver.solve(problem, Start(r1, split(r2), None, None), guess, used is None or used[1])[:2])
 
     def transpose(self, args, undefined, cotangents, used):
-        r1, r2 = (_zeros(a, c) if c is None else c for a, c in zip(args[-2:], cotangents, strict=True))
-        x, y = bind(self, *args[:-2], r1, -r2)
-        return [None] * (len(args) - 2) + [x if undefined[-2] else None, -y if undefined[-1] else None]
+        n = self.tree.num_leaves
+        r1, r2 = (_zeros(a, c) if c is None else c for a, c in zip(args[n : n + 2], cotangents, strict=True))
+        x, y = bind(self, *args[:n], r1, -r2)
+        found = [x if undefined[n] else None, -y if undefined[n + 1] else None]
+        return [None] * n + found + [None] * (len(args) - n - 2)
 
     def jvp(self, primals, tangents, outs, used):
-        *matrix, r1, r2 = primals
-        *moved, dr1, dr2 = tangents
+        n = self.tree.num_leaves
+        *matrix, r1, r2 = primals[: n + 2]
+        *moved, dr1, dr2 = tangents[: n + 2]
         dr1 = jnp.zeros_like(r1) if dr1 is None else dr1
         dr2 = jnp.zeros_like(r2) if dr2 is None else dr2
         x, y = outs

@@ -25,12 +25,12 @@ class Jump(eqx.Module):
     impulses: Array
 
 
-def least(model: Model, constraints: Sequence[Constraint], q, p, r2, solver: Solver) -> tuple[Array, Array]:
-    """(x, y) with M x − Jᵀ y = p and J x = r2, differentiable in everything."""
+def least(model: Model, constraints: Sequence[Constraint], q, p, r2, solver: Solver, warm=None) -> tuple[Array, Array]:
+    """(x, y) with M x − Jᵀ y = p and J x = r2, differentiable in everything; iterations start from y = `warm`."""
     if isinstance(solver, Auto):
         solver = solver.pick(model.topology, constraints)
     core = lambda _: SaddleSolve(solver, jax.tree.structure((model, constraints, q)))  # noqa: E731
-    x, y = call(core, model, constraints, q, p, r2)
+    x, y = call(core, model, constraints, q, p, r2, warm)
     return x, y
 
 
@@ -47,6 +47,7 @@ def impulse(
     constraints: Sequence[Constraint] | None = None,
     restitution: ArrayLike = 0.0,
     solver: Solver = Auto(),  # noqa: B008 - static
+    warm_start: ArrayLike | None = None,
 ) -> Jump:
     """The velocity v⁺ just after an impact: M (v⁺ − v) = p + Jᵀ Λ with J v⁺ = −e J v.
 
@@ -56,9 +57,7 @@ def impulse(
 
     - `momentum`: p (nv,), generalised impulses from outside (N s or N m s); None is zero.
     - `constraints`: None for the model's own, else a tuple. `solver`: any that takes them.
-    - `restitution`: e, one for all rows or (m,).
-
-    There is no warm start: impulses of one impact tell nothing of the next.
+    - `restitution`: e, one for all rows or (m,). `warm_start`: impulses (m,) to start from.
 
     **Returns** a `Jump`. Dependent rows give the least-squares jump, and NaN with a solver that takes none.
 
@@ -72,12 +71,14 @@ def impulse(
     m = rows_of(model, constraints)
     e = jnp.asarray(restitution)
     e = check_vector(name, "restitution", jnp.broadcast_to(e, (m,)) if e.shape == () else e, (m,))
+    if warm_start is not None:
+        warm_start = check_vector(name, "warm_start", warm_start, (m,))
     if not isinstance(solver, Solver):
         raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `LCABA()`.")
     solver.check(f"`{name}`", model.topology, constraints)
     if solver.soft:
         raise ValueError(f"`{name}`: `{type(solver).__name__}` only pulls at rows. Use `LCABA()` or `ProxLTL()`.")
-    model, constraints, q, v, p, e = common_dtype(model, constraints, state.q, state.v, p, e)
+    model, constraints, q, v, p, e, warm = common_dtype(model, constraints, state.q, state.v, p, e, warm_start)
     r2 = -(1 + e) * rates(model, constraints, q, v) if constraints else jnp.zeros(0, v.dtype)
-    dv, lam = least(model, constraints, q, p, r2, solver)
+    dv, lam = least(model, constraints, q, p, r2, solver, warm)
     return Jump(v + dv, lam)

@@ -253,3 +253,19 @@ def factorise_sparse(
         return carry, out
 
     return SparseFactor(tuple(order), up(order, step, {"A": Field(), "whole": Field()}))
+
+
+def factorise_tree(matrix: Array, parents: Sequence[int], sizes: Sequence[int]) -> SparseFactor:
+    """The factor of a symmetric positive definite matrix (n, n, lanes) in blocks of `sizes`, of which those alone are
+    coupled where one is an ancestor of the other (proximal_ltl, IV-F): nothing fills in. `parents` come before their
+    children, and are −1 for roots. Only the lower triangle is read, and of that the coupled blocks."""
+    above: list[tuple[int, ...]] = []
+    for b, p in enumerate(parents):
+        if not WORLD <= p < b:
+            raise ValueError(f"`factorise_tree`: the parent {p} of block {b} must come before it (-1 for a root).")
+        above.append((*above[p], p) if p != WORLD else ())
+    edges = frozenset((a, b) for b in range(len(above)) for a in above[b])
+    order = fronts(tuple(sizes), tuple(reversed(range(len(above)))), edges, len(above))
+    n, lanes = sum(sizes), matrix.shape[-1]
+    flat = jnp.concatenate([matrix.reshape(-1, lanes), jnp.zeros((1, lanes), matrix.dtype)])
+    return factorise_sparse(order, flat, Pattern(n, 0), None)
