@@ -2,12 +2,13 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import operations
+from tqdm import tqdm
 
 import jaxdyn as jd
 
@@ -67,10 +68,12 @@ def together(runs: Sequence[Callable], batch: int = 256, rounds: int = 25) -> li
     return [round(1e6 * x / batch, 3) for x in least]
 
 
-def measure(cases: dict[str, tuple[jd.Model, jax.Array, jd.Solver]], batch: int = 256, timed: bool = True) -> dict:
+def measure(
+    cases: dict[Hashable, tuple[jd.Model, jax.Array, jd.Solver]], batch: int = 256, timed: bool = True, rounds: int = 25
+) -> dict:
     """By name, what `prepare` tells and the microseconds of `together`."""
-    made = {name: prepare(*case, batch, timed) for name, case in cases.items()}
+    made = {name: prepare(*case, batch, timed) for name, case in tqdm(cases.items(), leave=False)}
     runs = [run for _, run in made.values() if run is not None]
-    for (found, _), us in zip(made.values(), together(runs, batch) if runs else [], strict=False):
+    for (found, _), us in zip(made.values(), together(runs, batch, rounds) if runs else [], strict=False):
         found["microseconds"] = us
     return {name: found for name, (found, _) in made.items()}

@@ -82,28 +82,44 @@ def draw(pyplot, name: str, about: str, found: dict):
     return figure
 
 
+def missing(found: dict, sizes, solvers, options) -> tuple[dict, dict]:
+    """(solver, size) to what `measure` takes: those to be timed, and those whose operations alone are counted."""
+    timed, counted = {}, {}
+    for n in sizes:
+        model = None
+        for solver in solvers:
+            chosen = n <= options.timed and (not options.solvers or solver in options.solvers)
+            key = "microseconds" if chosen else "operations"
+            if options.again or key not in found.get(solver, {}).get(str(n), {}):
+                model = FAMILIES[options.family][0](n) if model is None else model
+                case = model, model.neutral(), getattr(jd, solver)(max_steps=1)
+                (timed if chosen else counted)[solver, n] = case
+    return timed, counted
+
+
 def main() -> None:
     options = parser(__doc__, "family", FAMILIES)
     options.add_argument("--largest", type=int, default=10**9, help="leave larger robots out")
     options.add_argument("--timed", type=int, default=10**9, help="only count the operations of robots above this size")
+    options.add_argument("--solvers", nargs="*", help="only count the operations of others than these")
     options.add_argument("--again", action="store_true", help="measure anew what is there already")
     options.add_argument("--batch", type=int, default=256)
     options = options.parse_args()
     results = Results(options.out, "scaling")
     with one_core():
-        for name in options.names or FAMILIES:
-            build, sizes, solvers, about = FAMILIES[name]
+        for name in tqdm(options.names or FAMILIES):
+            options.family = name
+            _, sizes, solvers, about = FAMILIES[name]
             found = results.found.setdefault(name, {})
-            for n in tqdm([n for n in sizes if n <= options.largest], desc=name):
-                key = "microseconds" if n <= options.timed else "operations"
-                if options.again or any(key not in found.get(s, {}).get(str(n), {}) for s in solvers):
-                    model = build(n)
-                    kinds = {s: (model, model.neutral(), getattr(jd, s)(max_steps=1)) for s in solvers}
-                    for solver, row in measure(kinds, options.batch, n <= options.timed).items():
-                        rows = found.get(solver, {}) | {str(n): row}
-                        found[solver] = dict(sorted(rows.items(), key=lambda item: int(item[0])))
-                    results.keep()
-                    jax.clear_caches()
+            timed, counted = missing(found, [n for n in sizes if n <= options.largest], solvers, options)
+            # all sizes in turns, too: a machine that is slow for a while must not bend the curve
+            measured = measure(counted, options.batch, False) if counted else {}
+            measured |= measure(timed, options.batch, rounds=100) if timed else {}
+            for (solver, n), row in measured.items():
+                rows = found.get(solver, {}) | {str(n): row}
+                found[solver] = dict(sorted(rows.items(), key=lambda item: int(item[0])))
+            jax.clear_caches()
+            results.keep()
             for solver, rows in found.items():
                 slopes = [f"{key} n^{exponent(*points(rows, key)):.2f}" for key in ("operations", "microseconds")]
                 print(f"{name:12s} {solver:15s} {', '.join(slopes)}")

@@ -60,11 +60,7 @@ TABLES = {
     "pv": (PV, ("PVSoft", "LCABA", "PVEarly", "PV", "LTL", "LTLSoft"), 1),
     "ltl": (LTL, (), 1),
     "pinocchio": (("ur5", "go1_4", "talos_4", "hand_cube", "digit", "two_digits_cube"), (), 1),
-    "choice": (
-        (*REAL, *topologies.MADE),
-        ("LCABA", "ProxBBO", "ProxLTL", "ProxLTLSoft", "PVEarly", "Unified", "Auto"),
-        3,
-    ),
+    "choice": ((*REAL, *topologies.MADE), CHOICE, 3),
 }
 
 
@@ -166,8 +162,11 @@ OTHERS = {"ltl": parts, "pinocchio": beside}
 def written(tables: dict) -> str:
     """As Markdown: microseconds (thousands of operations)."""
     out = ["# Tables", "", "Made by `benchmarks/tables.py`: µs of CPU time per evaluation (thousands of operations)."]
-    for name, rows in tables.items():
-        columns = list(dict.fromkeys(c for row in rows.values() for c in row))
+    for name, (robots, solvers, _) in TABLES.items():
+        rows = {robot: tables[name][robot] for robot in robots if tables.get(name, {}).get(robot)}
+        columns = [*solvers, *dict.fromkeys(c for row in rows.values() for c in row if c not in solvers)]
+        if not rows:
+            continue
         out += [
             "",
             f"## {name}",

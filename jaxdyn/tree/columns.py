@@ -133,6 +133,12 @@ def shifted(A, C, M, r):
     return A - times_skew(C, r) + skew_times_transpose(r, C2), C2
 
 
+def inertia_to_parent(E, r, A, C, M):
+    """An inertia of the body as one of its parent."""
+    A, C, M = turned(E, A), turned(E, C), turned(E, M)
+    return *shifted(A, C, M, r), M
+
+
 @kernel
 def ties_to_parent(E, r, nn, nf, fn, ff):
     """H_ji X: the columns of the body seen from its parent."""

@@ -274,8 +274,7 @@ def factorise_early(
                 [(name, b) for slot, parents in moved for name, b in zip(slot, parents, strict=True)],
                 flat(co.row_to_parent(E, r, *rows)),
             )
-        A, C, M = co.turned(E, A), co.turned(E, C), co.turned(E, M)
-        return {"H": (*co.shifted(A, C, M, r), M)}, (turns, columns)
+        return {"H": co.inertia_to_parent(E, r, A, C, M)}, (turns, columns)
 
     parts = up(order, step, {"H": own}, joints)
     return EarlyFactor(tuple(order), names, list(joints), compliance, parts)

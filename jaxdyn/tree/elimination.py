@@ -44,7 +44,7 @@ from .plan import Group, Multipliers
 from .sweep import down, up
 
 
-class Eliminated(NamedTuple):
+class Column(NamedTuple):
     """What one column leaves behind for the solves; neighbours and rows have a slot axis before the nodes."""
 
     Un: Array
@@ -208,14 +208,12 @@ def factorise(order: Sequence[Group | Multipliers], joints: Sequence[Joints], in
                     K.add(
                         [(r, j) for rows in group.rows for r, j in zip(rows, slot, strict=True)], mul.flat(on_neighbour)
                     )
-            parts.append(Eliminated(Un, Uf, Dinv, Kn, Kf, V, VK, S, SK))
+            parts.append(Column(Un, Uf, Dinv, Kn, Kf, V, VK, S, SK))
         if p:
             L.add(group, [e.R for e in parts], [e.RK for e in parts])
         if group.root:
             return {}, parts
         E, r = joints.E, joints.r
-        A, C, M = co.turned(E, A), co.turned(E, C), co.turned(E, M)
-        A, C = co.shifted(A, C, M, r)
         if p:
             names = [(row, j) for rows in group.rows for row, j in zip(rows, group.parents, strict=True)]
             K.add(names, mul.flat(co.row_to_parent(E, r, *R)))
@@ -227,7 +225,7 @@ def factorise(order: Sequence[Group | Multipliers], joints: Sequence[Joints], in
             if k:
                 names = [(j, p) for slot in group.neighbours for j, p in zip(slot, group.parents, strict=True)]
                 ties.add(names, mul.flat(tuple(x[:, :, :k] for x in moved)))
-        return {"H": (A, C, M)}, parts
+        return {"H": co.inertia_to_parent(E, r, A, C, M)}, parts
 
     parts = up(order, step, {"H": own}, given)
     return Factor(tuple(order), given, parts)
