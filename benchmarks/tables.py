@@ -42,8 +42,8 @@ FEET = (1, 2, 3, 4)
 LTL = ("ur5_point", "ur5", *(f"solo_{n}" for n in FEET), "anymal_2", "anymal_4", "icub_2")
 LTL += tuple(f"talos_{n}" for n in FEET)
 
-REAL = ("four_bar", "strider", "cassie", "ur5", "iiwa_weld", "go1_4", "anymal_4", "atlas_4", "talos_4")
-REAL += (*LCABA, "two_digits_cube")
+REAL = ("four_bar", "strider", "cassie", "ur5", "go1_4", "atlas_4", "talos_4", "hand_cube", "two_hands_cube", "digit")
+REAL += ("two_digits_cube",)
 CHOICE = ("LCABA", "ProxBBO", "ProxLTL", "ProxLTLSoft", "Unified", "Auto")
 
 
