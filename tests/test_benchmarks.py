@@ -10,6 +10,7 @@ import convergence
 import measure
 import numpy as np
 import operations
+import passes
 import pytest
 import scaling
 import systems
@@ -42,6 +43,15 @@ def test_scaling_counts_and_resumes(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(scaling, "measure", None)
     scaling.main()
     assert "PVEarly" in capsys.readouterr().out
+
+
+def test_passes(tmp_path, monkeypatch):
+    monkeypatch.setitem(passes.CHAINS, "12", 2)
+    monkeypatch.setattr(sys, "argv", ["passes.py", "12", "--states", "4", "256", "--out", str(tmp_path)])
+    passes.main()
+    found = json.loads((tmp_path / "passes.json").read_text())["12"]
+    assert 0 < found["4"] < found["256"]
+    assert (tmp_path / "passes_a_joint.png").stat().st_size > 1000
 
 
 def test_unknown_names_are_told(monkeypatch, capsys):
