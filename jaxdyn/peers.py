@@ -120,7 +120,7 @@ def pinocchio_run(call: str, model: Model, states: State, tau, constrained: bool
         if call == "lcaba":
             pin.computeJointMinimalOrdering(robot, data, constraints)
         else:
-            pin.initConstraintDynamics(robot, data, constraints)
+            pin.initConstraintDynamics(robot, data, constraints, datas)
         run(robot, data, q[0], v[0], u[0], constraints, datas, settings)
     except Exception as error:  # noqa: BLE001 - whatever a foreign binding raises is told, not fatal
         return f"Pinocchio's {call}: {str(error).strip().splitlines()[0][:80]}"
