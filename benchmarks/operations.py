@@ -49,7 +49,7 @@ def _equation(e, trips: int) -> int:
             return _of(_needed(lambda *a: core.run(a, used), *[v.aval for v in e.invars], used=used), trips)
     if name in ONE:
         return size
-    if name in ("scatter-add", "scatter_add"):
+    if name == "scatter-add":
         return math.prod(shapes[2])
     if name in REDUCTIONS:
         return math.prod(shapes[0])

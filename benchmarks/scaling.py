@@ -1,6 +1,7 @@
 """How operations, CPU time and compile time grow with the robot, for every solver that takes its constraints.
 
-    python benchmarks/scaling.py [FAMILY ...] [--largest N] [--timed N] [--batch N] [--again] [--out FOLDER]
+    python benchmarks/scaling.py [FAMILY ...] [--largest N] [--timed N] [--solvers SOLVER ...] [--batch N] [--again]
+                                 [--out FOLDER]
 
 Families are the synthetic topologies of `topologies.py`. Each solver makes one damped solve, not refined, in float32,
 batched, on one core. Writes `scaling.json`, in which earlier numbers are kept unless `--again`, the fitted exponents as
@@ -8,6 +9,7 @@ batched, on one core. Writes `scaling.json`, in which earlier numbers are kept u
 """
 
 import functools
+import itertools
 
 import jax
 import numpy as np
@@ -82,18 +84,16 @@ def draw(pyplot, name: str, about: str, found: dict):
     return figure
 
 
-def missing(found: dict, sizes, solvers, options) -> tuple[dict, dict]:
+def missing(name: str, found: dict, options) -> tuple[dict, dict]:
     """(solver, size) to what `measure` takes: those to be timed, and those whose operations alone are counted."""
-    timed, counted = {}, {}
-    for n in sizes:
-        model = None
-        for solver in solvers:
-            chosen = n <= options.timed and (not options.solvers or solver in options.solvers)
-            key = "microseconds" if chosen else "operations"
-            if options.again or key not in found.get(solver, {}).get(str(n), {}):
-                model = FAMILIES[options.family][0](n) if model is None else model
-                case = model, model.neutral(), getattr(jd, solver)(max_steps=1)
-                (timed if chosen else counted)[solver, n] = case
+    build, sizes, solvers, _ = FAMILIES[name]
+    build, timed, counted = functools.cache(build), {}, {}
+    for n, solver in itertools.product([n for n in sizes if n <= options.largest], solvers):
+        chosen = n <= options.timed and (not options.solvers or solver in options.solvers)
+        key = "microseconds" if chosen else "operations"
+        if options.again or key not in found.get(solver, {}).get(str(n), {}):
+            case = build(n), build(n).neutral(), getattr(jd, solver)(max_steps=1)
+            (timed if chosen else counted)[solver, n] = case
     return timed, counted
 
 
@@ -108,10 +108,9 @@ def main() -> None:
     results = Results(options.out, "scaling")
     with one_core():
         for name in tqdm(options.names or FAMILIES):
-            options.family = name
-            _, sizes, solvers, about = FAMILIES[name]
+            about = FAMILIES[name][3]
             found = results.found.setdefault(name, {})
-            timed, counted = missing(found, [n for n in sizes if n <= options.largest], solvers, options)
+            timed, counted = missing(name, found, options)
             # all sizes in turns, too: a machine that is slow for a while must not bend the curve
             measured = measure(counted, options.batch, False) if counted else {}
             measured |= measure(timed, options.batch, rounds=100) if timed else {}
