@@ -27,27 +27,34 @@ def counted(f: Callable, *args, trips: int = 1) -> int:
     return of(3) - of(2)
 
 
+def acceleration_by(solver: jd.Solver) -> Callable:
+    """(model, q, v, tau) to accelerations; `ABA` leaves the constraints out."""
+    options = {"constraints": ()} if isinstance(solver, jd.ABA) else {}
+    return lambda m, q, v, tau: jd.forward_dynamics(m, jd.State(q, v), tau, solver=solver, **options).acceleration
+
+
+def program(model: jd.Model, q, solver: jd.Solver, batch: int = 256, dtype=jnp.float32) -> tuple[float, Callable]:
+    """Seconds of CPU time to trace and compile, and the program of a batch in that precision."""
+    robot, args = jax.tree.map(lambda x: jnp.asarray(x, dtype), (model, states(model, q, batch)))
+    solve = acceleration_by(solver)
+    begin = time.process_time()
+    run = jax.jit(jax.vmap(lambda *x: solve(robot, *x))).lower(*args).compile()
+    return round(time.process_time() - begin, 2), lambda: jax.block_until_ready(run(*args))
+
+
 def prepare(
     model: jd.Model, q, solver: jd.Solver, batch: int = 256, timed: bool = True, dtype=jnp.float32
 ) -> tuple[dict, Callable | None]:
-    """Operations of an evaluation more in a batch, with as many solves as `max_steps` allows. If `timed`, also seconds
-    of CPU time to trace and compile, and the program in that precision."""
-    free = isinstance(solver, jd.ABA)
-    args = states(model, q, batch)
-
-    def solve(model, q, v, tau):
-        options = {"constraints": ()} if free else {}
-        return jd.forward_dynamics(model, jd.State(q, v), tau, solver=solver, **options).acceleration
-
-    found = {"nv": model.nv, "rows": 0 if free else sum(c.layout(model.topology).rows for c in model.constraints)}
+    """Operations of an evaluation more in a batch, with as many solves as `max_steps` allows. If `timed`, also what
+    `program` tells."""
+    rows = sum(c.layout(model.topology).rows for c in model.constraints)
+    found: dict = {"nv": model.nv, "rows": 0 if isinstance(solver, jd.ABA) else rows}
+    solve, args = acceleration_by(solver), states(model, q, 3)
     found["operations"] = counted(lambda *x: solve(model, *x), *args, trips=getattr(solver, "max_steps", 1))
     if not timed:
         return found, None
-    robot, args = jax.tree.map(lambda x: jnp.asarray(x, dtype), (model, args))
-    begin = time.process_time()
-    run = jax.jit(jax.vmap(lambda *x: solve(robot, *x))).lower(*args).compile()
-    found["compile_seconds"] = round(time.process_time() - begin, 2)
-    return found, lambda: jax.block_until_ready(run(*args))
+    found["compile_seconds"], run = program(model, q, solver, batch, dtype)
+    return found, run
 
 
 def together(runs: Sequence[Callable], batch: int = 256, rounds: int = 25) -> list[float]:

@@ -10,7 +10,7 @@ code, which every pass fetches. Writes `passes.json` and a plot of the time a jo
 import functools
 
 import topologies
-from measure import prepare, together
+from measure import program, together
 from results import Results, parser
 from tqdm import tqdm
 
@@ -23,8 +23,8 @@ CHAINS = {str(n): n for n in (12, 25, 50)}
 def passes(joints: int, states: list[int]) -> dict[str, float]:
     """Microseconds of a pass by the number of states."""
     model = topologies.chain(joints)
-    runs = [prepare(model, model.neutral(), jd.PVSoft(max_steps=1), n)[1] for n in states]
-    return dict(zip(map(str, states), together([r for r in runs if r], 1), strict=True))
+    runs = [program(model, model.neutral(), jd.PVSoft(max_steps=1), n)[1] for n in states]
+    return dict(zip(map(str, states), together(runs, 1), strict=True))
 
 
 def draw(pyplot, found: dict):
