@@ -114,9 +114,9 @@ def forward_dynamics(
     model, constraints, q, v, tau, external, warm_start = args
     if adjoint == "implicit":
         matrix = jax.tree.structure((model, constraints, q))
-        core_of = lambda tree: ForwardDynamics(solver, tree, matrix)  # noqa: E731
+        core_of = lambda tree, known, c: ForwardDynamics(solver, tree, matrix, known, c)  # noqa: E731
     else:
-        core_of = lambda tree: Function(_unrolled, (solver.unrolled(),), tree)  # noqa: E731
+        core_of = lambda tree, known, c: Function(_unrolled, (solver.unrolled(),), tree, known, c)  # noqa: E731
     qdd, lam, steps = call(core_of, *args)
     result, stats = _report(solver, args, qdd, lam, steps)
     if throw:

@@ -15,7 +15,7 @@ r2 = a* − γ − J q̈ − R λ with a constant R, have the same dr1 and dr2, 
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -98,6 +98,11 @@ class SaddleSolve(Core):
 
     solver: Solver
     tree: Any
+    #: of the leaves of `tree` and of what follows
+    known: tuple[bytes | None, ...]
+    compiler: str = "auto"
+
+    implicit: ClassVar[int] = 2
 
     def run(self, args, used):
         n = self.tree.num_leaves
@@ -115,7 +120,7 @@ class SaddleSolve(Core):
         found = [x if undefined[n] else None, -y if undefined[n + 1] else None]
         return [None] * n + found + [None] * (len(args) - n - 2)
 
-    def jvp(self, primals, tangents, outs, used):
+    def tangents(self, primals, tangents, outs, used):
         n = self.tree.num_leaves
         *matrix, r1, r2 = primals[: n + 2]
         *moved, dr1, dr2 = tangents[: n + 2]
@@ -123,10 +128,10 @@ class SaddleSolve(Core):
         dr2 = jnp.zeros_like(r2) if dr2 is None else dr2
         x, y = outs
         if any(t is not None for t in moved):
-            ds1, ds2 = saddle_tangent(self.tree, matrix, moved, x, y)
+            ds1, ds2 = self.moved_by(matrix, moved, x, y)
             dr1, dr2 = dr1 - ds1, dr2 - ds2
         dx, dy = bind(self, *matrix, dr1, dr2, used=used)
-        return [dx, self.follow(matrix, moved, x, y, dy)]
+        return [dx, self.follow(matrix, moved, x, y, dy) if used is None or used[1] else None]
 
     def follow(self, matrix, moved, x, lam, dlam):
         """`dlam`, the tangent of the minimum-norm `lam`, with (1 − P) dJ z, J z = λ, as the range of J moves."""
@@ -134,11 +139,19 @@ class SaddleSolve(Core):
             return dlam
         none = jnp.zeros_like(x), jnp.zeros_like(lam)
         z, _ = bind(self, *matrix, none[0], lam)
-        _, w = saddle_tangent(self.tree, matrix, moved, z, none[1])
+        _, w = self.moved_by(matrix, moved, z, none[1])
         inside, _ = bind(self, *matrix, none[0], w)
         # as a tangent: that has a transpose
-        _, pw = _tangent(_function(saddle, self.tree, 0, 0), [*matrix, *none], [*(None for _ in matrix), inside, None])
+        _, pw = _tangent(self._saddle, [*matrix, *none], [*(None for _ in matrix), inside, None])
         return dlam + w - pw
+
+    @property
+    def _saddle(self) -> Function:
+        return function_of(saddle, self.tree, self.known[: self.tree.num_leaves], self.compiler, 0, 0)
+
+    def moved_by(self, matrix, moved, x, y):
+        """Tangent of (M x − Jᵀ y, J x) at fixed x and y."""
+        return _tangent(self._saddle, [*matrix, x, y], [*moved, None, None])
 
 
 def _zeros(operand, other):
@@ -146,21 +159,16 @@ def _zeros(operand, other):
     return jnp.zeros(aval.shape, aval.dtype)
 
 
-def _function(fn, tree, *more) -> Function:
-    """A differentiable core of (model, constraints, q, ...) and further single operands."""
+def function_of(fn, tree, known, compiler, *more) -> Function:
+    """A differentiable core of (model, constraints, q, ...), of which `tree` and `known` tell, and of further operands."""
     base = jax.tree.unflatten(tree, [0] * tree.num_leaves)
-    return Function(fn, (), jax.tree.structure((*base, *more)))
+    whole = jax.tree.structure((*base, *more))
+    return Function(fn, (), whole, known + (None,) * (whole.num_leaves - tree.num_leaves), compiler)
 
 
 def _tangent(core, primals, tangents):
     active = tuple(t is not None for t in tangents)
     return bind(Tangent(core, active), *primals, *[t for t in tangents if t is not None])
-
-
-def saddle_tangent(tree, matrix, moved, x, y):
-    """Tangent of (M x − Jᵀ y, J x) at fixed x and y."""
-    core = _function(saddle, tree, 0, 0)
-    return _tangent(core, [*matrix, x, y], [*moved, None, None])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -173,6 +181,10 @@ class ForwardDynamics(Core):
     solver: Solver
     tree: Any
     matrix: Any
+    known: tuple[bytes | None, ...]
+    compiler: str = "auto"
+
+    implicit: ClassVar[int] = 3
 
     def run(self, args, used):
         model, constraints, q, v, tau, external, warm = jax.tree.unflatten(self.tree, args)
@@ -181,15 +193,18 @@ class ForwardDynamics(Core):
         guess = None if warm is None or not constraints else rw.unflatten(problem.bundles, warm)
         return list(self.solver.solve(problem, start, guess, used is None or used[1]))
 
-    def jvp(self, primals, tangents, outs, used):
+    def tangents(self, primals, tangents, outs, used):
         qdd, lam, _ = outs
         *_, external, warm = jax.tree.unflatten(self.tree, list(range(len(primals))))
         if warm is not None:  # where iterations start does not matter
             primals, tangents = primals[:-1], tangents[:-1]
         n = self.matrix.num_leaves
-        core = _function(residuals, self.matrix, 0, 0, None if external is None else 0, 0, 0)
+        known = self.known[:n]
+        optional = None if external is None else 0
+        core = function_of(residuals, self.matrix, known, self.compiler, 0, 0, optional, 0, 0)
         dr1, dr2 = _tangent(core, [*primals, qdd, lam], [*tangents, None, None])
         matrix, moved = primals[:n], tangents[:n]
-        solve = SaddleSolve(self.solver, self.matrix)
-        x, y = bind(solve, *matrix, dr1, dr2)
-        return [x, solve.follow(matrix, moved, qdd, lam, y), None]
+        solve = SaddleSolve(self.solver, self.matrix, known + (None, None), self.compiler)
+        read = used is None or used[1]
+        x, y = bind(solve, *matrix, dr1, dr2, used=None if read else (True, False))
+        return [x, solve.follow(matrix, moved, qdd, lam, y) if read else None, None]

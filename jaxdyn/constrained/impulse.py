@@ -29,8 +29,8 @@ def least(model: Model, constraints: Sequence[Constraint], q, p, r2, solver: Sol
     """(x, y) with M x − Jᵀ y = p and J x = r2, differentiable in everything; iterations start from y = `warm`."""
     if isinstance(solver, Auto):
         solver = solver.pick(model.topology, constraints)
-    core = lambda _: SaddleSolve(solver, jax.tree.structure((model, constraints, q)))  # noqa: E731
-    x, y = call(core, model, constraints, q, p, r2, warm)
+    tree = jax.tree.structure((model, constraints, q))
+    x, y = call(lambda _, known, c: SaddleSolve(solver, tree, known, c), model, constraints, q, p, r2, warm)
     return x, y
 
 

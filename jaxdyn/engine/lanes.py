@@ -6,19 +6,23 @@ sees ``(..., lanes)`` however deep the user nests `vmap`. On a CPU long batches 
 
 A `Core` is static and hashable: an instance is a key of the compilation cache. Its derivatives are cores
 again, `Tangent` and `Pullback`, unless it defines its own (a linear solve does).
+
+Where the primitive is lowered, `kernels.py` makes one kernel of a core, or leaves it to XLA.
 """
 
 import abc
 import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
+
+from . import kernels, patterns
 
 #: lanes worked on at once on a CPU, by bytes of the widest float
 TILE = {4: 256, 8: 128}
@@ -28,18 +32,34 @@ class Core(abc.ABC):
     """A pure function of flat lists of lanes-last arrays. Subclasses are frozen dataclasses.
 
     `used` tells which outputs somebody reads (None: all); a core may leave the others out of its work but
-    still returns an array of the right shape for each.
+    still returns an array of the right shape for each. `known`, one entry an operand, marks parameters: None for what is
+    none, else a byte a number (`scalarise.ZERO`, `ONE`, `MINUS`, `ANY`). `compiler` is "auto", "kernel" or "xla".
     """
+
+    known: tuple[bytes | None, ...]
+    compiler: str
+
+    #: outputs of a core that knows its derivative by `tangents`, which reads them; 0: it is differentiated
+    implicit: ClassVar[int] = 0
 
     @abc.abstractmethod
     def run(self, args: tuple, used: tuple[bool, ...] | None) -> list:
         """The outputs."""
 
+    def traced(self, used, avals: tuple):
+        """The closed jaxpr at one lane; `avals` are the operands' shapes without lanes, and dtypes."""
+        return _traced(self, used, avals)
+
     def jvp(self, primals, tangents, outs, used):
-        """Tangents of the outputs `outs`, `None` where an output has none; symbolic zeros are `None` too."""
+        """Tangents of the outputs `outs`; symbolic zeros are `None`."""
         active = tuple(t is not None for t in tangents)
         lifted = [t for t in tangents if t is not None]
-        return bind(Tangent(self, active), *primals, *lifted, used=used)
+        return bind(Tangent(self, active), *primals, *outs[: self.implicit], *lifted, used=used)
+
+    def tangents(self, primals, tangents, outs, used) -> list:
+        """Tangents of the outputs of an `implicit` core, `None` where one has none: made by binding cores, which become
+        one program. None stands for a tangent that is zero."""
+        raise NotImplementedError
 
     def transpose(self, args, undefined, cotangents, used):
         """Cotangents of the operands marked in `undefined`, in which the core is linear; None elsewhere."""
@@ -53,39 +73,82 @@ class Function(Core):
     fn: Callable
     static: tuple
     tree: Any
+    known: tuple[bytes | None, ...]
+    compiler: str = "auto"
 
     def run(self, args, used):
         return jax.tree.leaves(self.fn(*self.static, *jax.tree.unflatten(self.tree, args)))
 
 
-@dataclasses.dataclass(frozen=True)
-class Tangent(Core):
-    """Forward derivative of `core`: operands are its primals, then tangents of the active ones."""
+class _Derivative(Core):
+    """What `Tangent` and `Pullback` share. Operands are the primals of `core`, its outputs if it is implicit, and what the
+    derivative is linear in."""
 
     core: Core
     active: tuple[bool, ...]
 
-    def run(self, args, used):
+    @property
+    def given(self) -> int:
+        """Operands before those in which it is linear."""
+        return len(self.active) + self.core.implicit
+
+    @property
+    def compiler(self):
+        return self.core.compiler
+
+    def place(self) -> list[int]:
+        return [k for k, a in enumerate(self.active) if a]
+
+    def at(self, args, lanes: int) -> tuple:
+        """The primals of active operands, all with so many lanes."""
+        return tuple(widen(args[k], lanes) for k in self.place())
+
+    def filled(self, xs, others) -> list:
+        """`others` with the active ones replaced by `xs`."""
+        full = list(others)
+        for k, x in zip(self.place(), xs, strict=True):
+            full[k] = x
+        return full
+
+    def linear(self, args, used) -> Callable:
+        """The active tangents to those of the outputs, for an implicit core."""
         n = len(self.active)
-        primals, lifted = args[:n], iter(args[n:])
-        place = [k for k, a in enumerate(self.active) if a]
+        outs = args[n : self.given]
 
-        def f(*xs):
-            full = list(primals)
-            for k, x in zip(place, xs, strict=True):
-                full[k] = x
-            return self.core.run(tuple(full), used)
+        def tangents(*xs):
+            found = self.core.tangents(args[:n], self.filled(xs, [None] * n), outs, used)
+            return [jnp.zeros_like(o) if t is None else t for o, t in zip(outs, found, strict=True)]
 
-        at = tuple(primals[k] for k in place)
-        tangents = tuple(lifted)
+        return tangents
+
+    def primal(self, args, used) -> Callable:
+        """The active operands to the outputs."""
+        n = len(self.active)
+        return lambda *xs: self.core.run(tuple(self.filled(xs, args[:n])), used)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tangent(_Derivative):
+    """Forward derivative of `core`, linear in the tangents of the active operands."""
+
+    core: Core
+    active: tuple[bool, ...]
+
+    @property
+    def known(self):
+        return self.core.known + (None,) * (self.core.implicit + sum(self.active))
+
+    def run(self, args, used):
         # a tangent may have more lanes than its primal
-        at = tuple(widen(x, t.shape[-1]) for x, t in zip(at, tangents, strict=True))
-        tangents = tuple(widen(t, x.shape[-1]) for x, t in zip(at, tangents, strict=True))
-        out = jax.jvp(f, at, tangents)[1]
+        lanes = max(x.shape[-1] for x in args)
+        tangents = tuple(widen(t, lanes) for t in args[self.given :])
+        if self.core.implicit:
+            return self.linear(args, used)(*tangents)
+        out = jax.jvp(self.primal(args, used), self.at(args, lanes), tangents)[1]
         return [jnp.zeros(t.shape, jnp.float32) if t.dtype == jax.dtypes.float0 else t for t in out]
 
     def transpose(self, args, undefined, cotangents, used):
-        n = len(self.active)
+        n = self.given
         wanted = iter(undefined[n:])
         active = tuple(a and next(wanted) for a in self.active)
         seen = tuple(c is not None for c in cotangents)
@@ -95,34 +158,32 @@ class Tangent(Core):
 
 
 @dataclasses.dataclass(frozen=True)
-class Pullback(Core):
-    """Reverse derivative of `core`: operands are its primals, then cotangents of the outputs in `seen`."""
+class Pullback(_Derivative):
+    """Reverse derivative of `core`, linear in the cotangents of the outputs in `seen`."""
 
     core: Core
     active: tuple[bool, ...]
     seen: tuple[bool, ...]
 
+    @property
+    def known(self):
+        return self.core.known + (None,) * (self.core.implicit + sum(self.seen))
+
     def run(self, args, used):
-        n = len(self.active)
-        primals, cts = args[:n], args[n:]
         lanes = max(x.shape[-1] for x in args)
-        place = [k for k, a in enumerate(self.active) if a]
-
-        def f(*xs):
-            full = list(primals)
-            for k, x in zip(place, xs, strict=True):
-                full[k] = x
-            outs = zip(self.core.run(tuple(full), self.seen), self.seen, strict=True)
-            return [widen(o, lanes) for o, s in outs if s]
-
-        outs, pull = jax.vjp(f, *[widen(primals[k], lanes) for k in place])
-        return list(pull([widen(c, o.shape[-1]) for c, o in zip(cts, outs, strict=True)]))
+        f = self.linear(args, self.seen) if self.core.implicit else self.primal(args, self.seen)
+        select = lambda *xs: [widen(o, lanes) for o, s in zip(f(*xs), self.seen, strict=True) if s]  # noqa: E731
+        cotangents = [widen(c, lanes) for c in args[self.given :]]
+        at = self.at(args, lanes)
+        if self.core.implicit:
+            return list(jax.linear_transpose(select, *at)(cotangents))
+        return list(jax.vjp(select, *at)[1](cotangents))
 
     def transpose(self, args, undefined, cotangents, used):
-        n = len(self.active)
+        n = self.given
         seen = [k for k, s in enumerate(self.seen) if s]
-        place = [k for k, a in enumerate(self.active) if a]
-        active = tuple(k in [p for p, c in zip(place, cotangents, strict=True) if c is not None] for k in range(n))
+        read = [p for p, c in zip(self.place(), cotangents, strict=True) if c is not None]
+        active = tuple(k in read for k in range(len(self.active)))
         outs = bind(Tangent(self.core, active), *args[:n], *[c for c in cotangents if c is not None])
         return [None] * n + [outs[k] if u else None for k, u in zip(seen, undefined[n:], strict=True)]
 
@@ -163,12 +224,20 @@ def _tiled(core: Core, used, args):
     return [jnp.moveaxis(o, 0, -2).reshape(*o.shape[1:-1], tiles * width)[..., :lanes] for o in outs]
 
 
-@functools.lru_cache(maxsize=4096)
-def _shapes(core: Core, used, avals: tuple) -> tuple:
-    """Shapes (without lanes) and dtypes of the outputs."""
+@functools.lru_cache(maxsize=1024)
+def _traced(core: Core, used, avals: tuple):
     args = [jax.ShapeDtypeStruct((*shape, 1), dtype) for shape, dtype in avals]
-    outs = jax.eval_shape(lambda *a: _run(core, used, a), *args)
-    return tuple((o.shape[:-1], o.dtype) for o in outs)
+    return jax.make_jaxpr(lambda *a: _run(core, used, a))(*args)
+
+
+def shapes(core: Core, used, avals: tuple) -> tuple:
+    """Shapes (without lanes) and dtypes of the outputs."""
+    return tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
+
+
+def key_of(avals) -> tuple:
+    """Operands' shapes without lanes, and dtypes."""
+    return tuple((a.shape[:-1], a.dtype) for a in avals)
 
 
 lanes_p = Primitive("jaxdyn")
@@ -189,8 +258,8 @@ def _impl(*args, core, used):
 @lanes_p.def_abstract_eval
 def _abstract(*avals, core, used):
     lanes = max((a.shape[-1] for a in avals), default=1)
-    shapes = _shapes(core, used, tuple((a.shape[:-1], a.dtype) for a in avals))
-    return [jax.core.ShapedArray((*shape, lanes), dtype) for shape, dtype in shapes]
+    found = shapes(core, used, key_of(avals))
+    return [jax.core.ShapedArray((*shape, lanes), dtype) for shape, dtype in found]
 
 
 @functools.lru_cache(maxsize=4096)
@@ -203,8 +272,19 @@ def _lowering(run):
     return mlir.lower_fun(lambda *args, core, used: _jitted(run, core, used)(*args), multiple_results=True)
 
 
-mlir.register_lowering(lanes_p, _lowering(_run))
-mlir.register_lowering(lanes_p, _lowering(_tiled), platform="cpu")
+_on_xla, _tiled_on_xla = _lowering(_run), _lowering(_tiled)
+
+
+def _lower_cpu(ctx, *operands, core, used):
+    """A call of the core's kernel, or what XLA makes of it."""
+    target = kernels.target(core, used, tuple((a.shape, a.dtype) for a in ctx.avals_in))
+    if target is None:
+        return _tiled_on_xla(ctx, *operands, core=core, used=used)
+    return kernels.lower(ctx, target, operands)
+
+
+mlir.register_lowering(lanes_p, _on_xla)
+mlir.register_lowering(lanes_p, _lower_cpu, platform="cpu")
 
 
 def _batch(args, dims, *, core, used):
@@ -269,13 +349,35 @@ def bind(core: Core, *args, used=None) -> list:
     return lanes_p.bind(*args, core=core, used=used)
 
 
-def call(core_of: Callable[[Any], Core], *args):
-    """Call a core on single-state pytrees. `core_of` makes the core from the operands' tree structure.
+#: what marks a class whose leaves are parameters: the same for all lanes unless somebody maps over them
+PARAMETERS = "parameters_of_lanes"
+
+
+def _known(args: tuple) -> tuple[bytes | None, ...]:
+    """`Core.known` of the leaves of `args`: numbers under objects marked as parameters are looked at if they are there."""
+    out: list[bytes | None] = []
+    for node in jax.tree.leaves(args, is_leaf=lambda x: hasattr(type(x), PARAMETERS)):
+        if hasattr(type(node), PARAMETERS):
+            out += [patterns.of(leaf) for leaf in jax.tree.leaves(node)]
+        else:
+            out.append(None)
+    return tuple(out)
+
+
+def _compiler(things: tuple) -> str:
+    """The first choice of compiler that one of these makes."""
+    return next((x.compiler for x in things if hasattr(x, "compiler")), "auto")
+
+
+def call(core_of: Callable[[Any, tuple, str], Core], *args, static: tuple = ()):
+    """Call a core on single-state pytrees. `core_of` makes the core from the operands' tree structure, what is known of
+    them, and the compiler that an operand or one of `static` names.
 
     Returns the flat list of outputs without their lane axis.
     """
     leaves, tree = jax.tree.flatten(args)
-    outs = lanes_p.bind(*[jnp.asarray(x)[..., None] for x in leaves], core=core_of(tree), used=None)
+    core = core_of(tree, _known(args), _compiler((*static, *args)))
+    outs = lanes_p.bind(*[jnp.asarray(x)[..., None] for x in leaves], core=core, used=None)
     return [o[..., 0] for o in outs]
 
 
@@ -291,7 +393,7 @@ def laned(fn: Callable, *static: Any) -> Callable:
             with jax.numpy_rank_promotion("allow"):
                 return fn(*static, *jax.tree.map(lambda x: x[..., None], xs))
 
-        outs = call(lambda tree: Function(fn, static, tree), *args)
+        outs = call(lambda tree, known, c: Function(fn, static, tree, known, c), *args, static=static)
         return jax.tree.unflatten(_structure(fn, static, out_tree, args), outs)
 
     return single

@@ -17,7 +17,7 @@ To add a constraint, write such a class. See `docs/extending.md`.
 import abc
 import dataclasses
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -98,6 +98,9 @@ class Constraint(eqx.Module):
     name: eqx.AbstractVar[str | None]
     target: eqx.AbstractVar[Array]
     stabilization: eqx.AbstractVar[Baumgarte]
+
+    #: see `engine/lanes.py`
+    parameters_of_lanes: ClassVar[bool] = True
 
     @abc.abstractmethod
     def layout(self, topology: Topology) -> Layout:

@@ -1,7 +1,8 @@
 """`Model`: a robot, as a tree of arrays over a static `Topology`."""
 
+import dataclasses
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import equinox as eqx
 import jax
@@ -9,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, PRNGKeyArray
 
+from ..engine import kernels
 from ..spatial.transform import Transform, as_floats
 from ..tree.topology import Topology, unknown
 from .state import State
@@ -63,6 +65,9 @@ class Model(eqx.Module):
     constraints: tuple
     topology: Topology = eqx.field(static=True)
 
+    #: see `engine/lanes.py`
+    parameters_of_lanes: ClassVar[bool] = True
+
     @property
     def name(self) -> str:
         return self.topology.name
@@ -110,6 +115,24 @@ class Model(eqx.Module):
     def v_slice(self, joint: str) -> slice:
         """Where the joint's velocity stands in v. Raises `ValueError` for an unknown joint."""
         return self.topology.v_slice(self.topology.joint(joint))
+
+    @property
+    def compiler(self) -> str:
+        """What compiles the robot's programs: "auto", "kernel" or "xla"."""
+        return self.topology.compiler
+
+    def with_compiler(self, compiler: Literal["auto", "kernel", "xla"]) -> "Model":
+        """The same robot, its programs made by another compiler.
+
+        "kernel" makes one function of a program, for CPUs; "xla" leaves it to XLA, which `jax.export` needs; "auto"
+        is what the environment variable `JAXDYN_COMPILER` says, else kernels wherever they can be made. See
+        "From a jaxpr to one kernel". Raises `ValueError` for another name, and `RuntimeError` if kernels are asked
+        for and `llvmlite` does not work here.
+        """
+        if compiler not in kernels.CHOICES:
+            raise ValueError(f"`Model.with_compiler`: {compiler!r} is none of {', '.join(kernels.CHOICES)}.")
+        kernels.choice(compiler)
+        return dataclasses.replace(self, topology=dataclasses.replace(self.topology, compiler=compiler))
 
     def neutral(self) -> Array:
         """The configuration (nq,) with every coordinate zero and every quaternion the identity."""

@@ -2,6 +2,7 @@
 
 import os
 from pathlib import Path
+from typing import Literal
 
 from ..model.model import Model
 from ..model.spec import ModelSpec
@@ -11,7 +12,13 @@ from .xml import Document, brief, fail, parse, read
 FORMATS = {"robot": urdf.load, "sdf": sdf.load, "mujoco": mjcf.load}
 
 
-def load(source: str | os.PathLike, *, floating: bool | None = None, name: str | None = None) -> Model:
+def load(
+    source: str | os.PathLike,
+    *,
+    floating: bool | None = None,
+    name: str | None = None,
+    compiler: Literal["auto", "kernel", "xla"] = "auto",
+) -> Model:
     """A model from a URDF, URDF+, SDF or MJCF file or text, or from a `robot.yaml` beside a URDF.
 
     **Arguments:**
@@ -22,6 +29,7 @@ def load(source: str | os.PathLike, *, floating: bool | None = None, name: str |
       unless it has a floating joint (whose name is kept), an SDF model floats unless it is static or a joint
       ties it to the world, and an MJCF model does what its joints say.
     - `name`: the model's name (default: the file's).
+    - `compiler`: what makes the robot's programs, see `Model.with_compiler`.
 
     Fixed links merge into frames of their names. Loops, gears and mimics are the model's `constraints`, motors its
     `actuation`; what a file holds and jaxdyn has not is refused or told by a `ModelWarning`.
@@ -35,7 +43,7 @@ def load(source: str | os.PathLike, *, floating: bool | None = None, name: str |
     """
     spec = load_spec(source, floating=floating, name=name)
     try:
-        return spec.build()
+        return spec.build().with_compiler(compiler)
     except ValueError as error:
         origin = "text" if isinstance(source, str) and "<" in source else Path(source).name
         raise ValueError(f"`load`: {origin}: {error}") from error

@@ -34,6 +34,8 @@ class Topology:
     frame_names: tuple[str, ...] = ()
     frame_bodies: tuple[int, ...] = ()
     actuator_names: tuple[str, ...] = ()
+    #: "auto", "kernel" or "xla": what makes programs (`engine/kernels.py`)
+    compiler: str = "auto"
 
     def __hash__(self) -> int:
         return self._hash

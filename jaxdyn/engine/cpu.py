@@ -1,0 +1,110 @@
+"""A schedule as LLVM modules for a CPU: prologue, pieces, kernel, and what XLA calls."""
+
+from . import llvm, runtime
+from .layout import Layout
+from .order import Schedule
+from .program import Op, Type
+
+#: name of the function that XLA calls
+HANDLER = "jaxdyn_handler"
+#: bytes that a block of lanes may take: with the arena it stays in the cache of a core
+STAGE = 1 << 17
+#: most vectors of a block
+VECTORS = 8
+#: statements of a function, and of a module
+PIECE, MODULE = 4000, 8000
+
+
+def lanes_of(s: Schedule, vector_bytes: int) -> int:
+    """Lanes of a vector: as many of the widest float as its bytes hold."""
+    types = [s.program.type_of(v) for v in range(len(s.op))] + s.program.output_types
+    return max(1, vector_bytes // (8 if Type.float64 in types else 4))
+
+
+def modules(s: Schedule, vector_bytes: int, piece: int = PIECE) -> list[str]:
+    """LLVM IR of all modules of the program."""
+    lanes = lanes_of(s, vector_bytes)
+    layout, places = Layout(s, piece), llvm.places(s, lanes)
+    declared: set[str] = set()
+    pieces = [_piece(p, s, layout, places) for p in layout.pieces]
+    arguments = "ptr %stage, ptr %uniform, ptr %arena"
+    driver = llvm.Driver(layout, lanes, declared, arguments)
+    driver.nodes(layout.nodes, None)
+    bodies: list[tuple[int, str, set[str]]] = []
+    for p, make in zip(layout.pieces, pieces, strict=True):
+        text, needs = make(driver.around.get(p.index))
+        bodies.append((len(p.statements), text, needs))
+    kernel = [f"define internal void @kernel({_arguments()}) nounwind {{", *driver.lines, "ret void", "}"]
+    prologue = _prologue(s, places, declared)
+    main = [*prologue, *kernel, _descriptor(s, layout, places, bool(prologue)), runtime.handler(HANDLER, vector_bytes)]
+    groups: list[list[tuple[str, set[str]]]] = [[]]
+    size = 0
+    for n, text, needs in bodies:
+        if size and size + n > MODULE:
+            groups.append([])
+            size = 0
+        groups[-1].append((text, needs))
+        size += n
+    one = len(groups) == 1
+    linkage = "internal" if one else "hidden"
+    out = []
+    for k, group in enumerate(groups):
+        needs = set().union(declared if k == 0 else set(), *(n for _, n in group))
+        texts = [t.replace("@@LINKAGE@@", linkage) for t, _ in group]
+        if k == 0:
+            here = len(group)
+            others = [f"declare void @piece{p.index}(ptr, ptr, ptr)" for p in layout.pieces[here:]]
+            texts += [*others, *main]
+        out.append("\n".join([*sorted(needs), *texts]) + "\n")
+    return out
+
+
+def _arguments() -> str:
+    return "ptr noalias %stage, ptr noalias %uniform, ptr noalias %arena"
+
+
+def _piece(piece, s, layout, places):
+    def make(around):
+        declared: set[str] = set()
+        code = llvm.Lanes(s, layout, places, declared)
+        code.piece(piece, around)
+        head = f"define @@LINKAGE@@ void @piece{piece.index}({_arguments()}) nounwind noinline {{"
+        return "\n".join([head, *code.lines, "ret void", "}"]), declared
+
+    return make
+
+
+def _prologue(s: Schedule, places, declared) -> list[str]:
+    if not s.read:
+        return []
+    code = llvm.Prologue(s, 1, declared)
+    wanted = set(s.read)
+    for v in s.uniform:
+        if s.op[v] != Op.input:
+            code.operation(v)
+        if v in wanted:
+            code.store(v, places.uniform[v])
+    head = "define internal void @prologue(ptr noalias %operands, ptr noalias %uniform) nounwind {"
+    return [head, *code.lines, "ret void", "}"]
+
+
+def _descriptor(s: Schedule, layout: Layout, places, prologue: bool) -> str:
+    program, lanes = s.program, places.lanes
+    inputs = [(rows, t.bytes, at) for (rows, t, _), at in zip(program.inputs, places.inputs, strict=True)]
+    outputs = [
+        (len(out), t.bytes, at)
+        for out, t, at in zip(program.outputs, program.output_types, places.outputs, strict=True)
+    ]
+    vectors = max(1, min(VECTORS, STAGE // places.stage))
+    arena = -(-layout.size * lanes // 64) * 64
+    return runtime.descriptor(
+        "prologue" if prologue else None,
+        "kernel",
+        lanes,
+        vectors,
+        inputs,
+        outputs,
+        places.stage,
+        places.uniform_size,
+        max(arena, 64),
+    )

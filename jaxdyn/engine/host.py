@@ -1,0 +1,269 @@
+"""Programs as functions that XLA can call: for which processor, compiled once, kept on disk, registered with JAX."""
+
+import ctypes
+import dataclasses
+import functools
+import hashlib
+import logging
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from . import cache, native
+
+#: counts changes of how programs are compiled that its sources do not show
+VERSION = 1
+
+#: features of each level of x86-64 beyond the level below, as LLVM names them
+_LEVELS = {
+    "x86-64-v2": "cx16 popcnt sse3 ssse3 sse4.1 sse4.2",
+    "x86-64-v3": "avx avx2 bmi bmi2 f16c fma lzcnt movbe",
+    "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",
+}
+
+_FMA = """
+declare <16 x float> @llvm.fma.v16f32(<16 x float>, <16 x float>, <16 x float>)
+define void @f(ptr %p) nounwind {
+  %x = load <16 x float>, ptr %p, align 4
+  %y = call <16 x float> @llvm.fma.v16f32(<16 x float> %x, <16 x float> %x, <16 x float> %x)
+  store <16 x float> %y, ptr %p, align 4
+  ret void
+}
+"""
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """The processor to compile for, as LLVM names it, the bytes of its vectors, and LLVM's own version."""
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    llvm: str
+
+
+def unavailable() -> str | None:
+    """Returns why programs cannot be compiled here, in plain words; None if they can."""
+    with _lock:
+        if not _reason:
+            _reason.append(_check())
+        return _reason[0]
+
+
+def _check() -> str | None:
+    try:
+        import llvmlite
+    except ModuleNotFoundError as error:
+        return "llvmlite is not installed" if error.name == "llvmlite" else f"llvmlite could not be imported: {error}"
+    except Exception as error:
+        return f"llvmlite could not be imported: {error!r}"
+    name = f"llvmlite {getattr(llvmlite, '__version__', 'of unknown version')}"
+    try:
+        cpu, features = _host()
+        text = "define i32 @jaxdyn_check(i32 %x) {\n  %y = mul i32 %x, 3\n  ret i32 %y\n}\n"
+        objects = native.compile_ir([text], native.llvm().get_process_triple(), cpu, features)
+        answer = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32)(native.load(objects, "jaxdyn_check"))(14)
+    except Exception as error:
+        return f"{name} could not be initialised: {error!r}"
+    return None if answer == 42 else f"{name} compiles wrong code"
+
+
+def target() -> Target:
+    """Returns the processor to compile for: this one, or what JAXDYN_CPU and JAXDYN_VECTOR_BYTES say."""
+    return _target(os.environ.get("JAXDYN_CPU", ""), os.environ.get("JAXDYN_VECTOR_BYTES", ""))
+
+
+@functools.lru_cache(maxsize=64)
+def _target(asked: str, vector: str) -> Target:
+    llvm = native.llvm()
+    triple = llvm.get_process_triple()
+    cpu, features = (asked, "") if asked else _host()
+    if asked == "native":
+        cpu, features = llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten()
+    elif asked:
+        _check_cpu(asked)
+    if not vector:
+        width = _vector_bytes(triple, cpu, features)
+    elif vector in ("4", "8", "16", "32", "64"):
+        width = int(vector)
+    else:
+        raise ValueError(f"JAXDYN_VECTOR_BYTES={vector} is none of 4, 8, 16, 32, 64; unset it for this processor's own")
+    return Target(triple, cpu, features, width, ".".join(map(str, llvm.llvm_version_info)))
+
+
+def _host() -> tuple[str, str]:
+    """Returns name and features of this processor.
+
+    An x86-64 is taken for its level: its other features are of no use to arithmetic, the code serves every computer
+    of the level, and LLVM takes 15 % less time than for a name with a model of the pipeline (the code is as fast).
+    """
+    llvm = native.llvm()
+    has = llvm.get_host_cpu_features()
+    if not llvm.get_process_triple().startswith(("x86_64", "amd64")):
+        return llvm.get_host_cpu_name(), has.flatten()
+    level = "x86-64"
+    for name, features in _LEVELS.items():
+        if not all(has.get(f) for f in features.split()):
+            break
+        level = name
+    return level, ""
+
+
+def _check_cpu(name: str) -> None:
+    """ValueError unless LLVM knows the processor, and this one can do what it can, as far as that is known."""
+    x86 = native.llvm().get_process_triple().startswith(("x86_64", "amd64"))
+    if x86 and (name == "x86-64" or name in _LEVELS):
+        if name > _host()[0]:
+            raise ValueError(
+                f"JAXDYN_CPU={name} has instructions that this processor lacks; unset it or use {_host()[0]}"
+            )
+        return
+    if name == native.llvm().get_host_cpu_name():
+        return
+    # LLVM ends the process over some names
+    code = f"import sys; sys.path[:] = {sys.path!r}\nimport llvmlite.binding as llvm\n"
+    code += "llvm.initialize_native_target(); llvm.initialize_native_asmprinter()\n"
+    code += "target = llvm.Target.from_triple(llvm.get_process_triple())\n"
+    code += f"machine = target.create_target_machine(cpu={name!r}, jit=True)\n"
+    code += "machine.emit_object(llvm.parse_assembly('define void @f() { ret void }'))\n"
+    try:
+        done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise ValueError(f"JAXDYN_CPU={name} could not be tried out ({error}); unset it") from None
+    if done.returncode or "not a recognized processor" in done.stderr:
+        known = "x86-64, x86-64-v2, x86-64-v3, x86-64-v4, native, or another" if x86 else "native or a"
+        raise ValueError(f"JAXDYN_CPU={name} is no processor that LLVM knows; use {known} name of LLVM's, or unset it")
+
+
+def _vector_bytes(triple: str, cpu: str, features: str) -> int:
+    """Returns the bytes of a vector that the processor multiplies and adds at once, as seen in LLVM's assembly."""
+    llvm = native.llvm()
+    module = llvm.parse_assembly(_FMA, llvm.create_context())
+    assembly = native.machine(triple, cpu, features, 0).emit_assembly(module)
+    return 16 if "vfmadd" not in assembly else 64 if "zmm" in assembly else 32
+
+
+def machine(target: Target, opt: int = 2):
+    """Returns a new llvmlite `TargetMachine` for a target."""
+    return native.machine(target.triple, target.cpu, target.features, opt)
+
+
+def compile_ir(modules: list[str], target: Target, opt: int = 2) -> list[bytes]:
+    """Returns the object code of LLVM modules, compiled on all cores: one file that joins them, where possible."""
+    return native.compile_ir(modules, target.triple, target.cpu, target.features, opt)
+
+
+load = native.load
+
+
+@dataclasses.dataclass
+class Made:
+    """What is known of a program in this process: bytes of object code, seconds that LLVM took (0 from the cache)."""
+
+    name: str
+    lock: threading.RLock = dataclasses.field(default_factory=threading.RLock)
+    address: int = 0
+    size: int = 0
+    seconds: float = 0.0
+
+
+_log = logging.getLogger(__name__)
+_lock = threading.RLock()
+_reason: list[str | None] = []
+_made: dict[str, Made] = {}
+_registered: dict[tuple[str, str], object] = {}
+
+
+def _after_fork() -> None:
+    """In a child: what another thread was making is nobody's."""
+    global _lock
+    _lock = threading.RLock()
+    for name in [name for name, made in _made.items() if not made.address]:
+        del _made[name]
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
+@functools.cache
+def _compiler() -> bytes:
+    """Returns a hash of the code that makes programs, so that no program of another state of it is taken."""
+    found = hashlib.sha256(str(VERSION).encode())
+    for path in sorted(Path(__file__).parent.glob("*")):
+        if path.suffix in (".py", ".ll"):
+            found.update(path.name.encode() + b"\0" + path.read_bytes())
+    return found.digest()
+
+
+def name_of(key: bytes, symbol: str, target: Target, opt: int = 2) -> str:
+    """Returns the name of a program: a hash of its content, the target, LLVM and the code that makes programs."""
+    parts = [key, symbol.encode(), *(str(v).encode() for v in dataclasses.astuple(target)), str(opt).encode()]
+    found = hashlib.sha256(_compiler())
+    for part in parts:
+        found.update(len(part).to_bytes(8, "little") + part)
+    return f"jaxdyn_{found.hexdigest()[:40]}"
+
+
+def made(key: bytes, modules: Callable[[], list[str]], symbol: str, opt: int = 2) -> Made:
+    """Returns a program that is loaded: one of equal content in this process, from disk, or from `modules()`.
+
+    Of several threads one makes it and the others wait.
+    """
+    aim = target()
+    name = name_of(key, symbol, aim, opt)
+    with _lock:
+        program = _made.setdefault(name, Made(name))
+    with program.lock:
+        if not program.address:
+            _make(program, modules, symbol, aim, opt)
+    return program
+
+
+def _make(program: Made, modules: Callable[[], list[str]], symbol: str, aim: Target, opt: int) -> None:
+    objects = cache.get(program.name)
+    if objects is not None:
+        try:
+            program.size, program.address = sum(map(len, objects)), native.load(objects, symbol)
+            return
+        except (RuntimeError, ValueError):
+            pass  # stored by a compiler that does as if it were this one
+    texts = modules()
+    start = time.perf_counter()
+    objects = compile_ir(texts, aim, opt)
+    program.seconds = time.perf_counter() - start
+    address = native.load(objects, symbol)
+    cache.put(program.name, objects)
+    program.size, program.address = sum(map(len, objects)), address
+
+
+def program(hint: str, key: bytes, modules: Callable[[], list[str]], symbol: str, opt: int = 2) -> str:
+    """Returns the name under which XLA can call a program: a hash, so that programs which JAX kept on disk find theirs.
+
+    `key` says all that the program's content depends on, but for the processor and the compiler. `modules` makes the
+    LLVM text where it is not known yet; `symbol` names the function in it that XLA calls. `hint` is for messages only.
+    """
+    found = made(key, modules, symbol, opt)
+    if (found.name, "cpu") not in _registered:
+        register(found.name, found.address)
+        _log.debug("%s: %d bytes of code, LLVM took %.2f s (%s)", hint, found.size, found.seconds, found.name)
+    return found.name
+
+
+def register(name: str, address: int, platform: str = "cpu") -> None:
+    """Make a function known to XLA under a name; doing it again changes nothing."""
+    with _lock:
+        if (name, platform) in _registered:
+            return
+        import jax.ffi
+
+        new = ctypes.pythonapi.PyCapsule_New
+        new.restype, new.argtypes = ctypes.py_object, [ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p]
+        capsule = new(address, None, None)
+        jax.ffi.register_ffi_target(name, capsule, platform=platform)
+        _registered[name, platform] = capsule

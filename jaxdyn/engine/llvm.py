@@ -1,0 +1,455 @@
+"""Scalar programs as LLVM IR: vectors of lanes, one function a piece.
+
+A function is given the *stage* of one vector of lanes (rows of operands and outputs, side by side), the *uniform* values,
+one number each, and the *arena* with what crosses between pieces.
+"""
+
+import dataclasses
+
+import numpy as np
+
+from .layout import Advance, Begin, Choice, Choose, Layout, Outcome, Piece
+from .order import Guard, Schedule, Store
+from .program import Branches, Op, Type
+
+NAMES = {
+    Type.bool_: "i1",
+    Type.int32: "i32",
+    Type.int64: "i64",
+    Type.float32: "float",
+    Type.float64: "double",
+    Type.uint32: "i32",
+    Type.uint64: "i64",
+}
+_SUFFIX = {"i1": "i1", "i32": "i32", "i64": "i64", "float": "f32", "double": "f64"}
+_FLOAT = {Op.add: "fadd", Op.sub: "fsub", Op.mul: "fmul", Op.div: "fdiv"}
+_INT = {Op.add: "add", Op.sub: "sub", Op.mul: "mul"}
+_BITS = {Op.and_: "and", Op.or_: "or", Op.xor: "xor", Op.shl: "shl"}
+_ORDERED = {Op.lt: "olt", Op.le: "ole", Op.eq: "oeq", Op.ne: "une"}
+_SIGNED = {Op.lt: "slt", Op.le: "sle", Op.eq: "eq", Op.ne: "ne"}
+_UNSIGNED = {Op.lt: "ult", Op.le: "ule", Op.eq: "eq", Op.ne: "ne"}
+_CALLS = {Op.sqrt: "sqrt", Op.abs_: "fabs", Op.rint: "rint", Op.floor: "floor"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Places:
+    """Where operands and outputs stand in a stage (offsets in bytes, -1 for shared operands), and uniform values in their
+    buffer; all in bytes."""
+
+    lanes: int
+    inputs: list[int]
+    outputs: list[int]
+    stage: int
+    uniform: dict[int, int]
+    uniform_size: int
+
+
+def places(s: Schedule, lanes: int) -> Places:
+    """Addresses for vectors of so many lanes."""
+    at, inputs, outputs = 0, [], []
+    program = s.program
+    for rows, t, shared in program.inputs:
+        inputs.append(-1 if shared else at)
+        at += 0 if shared else _up(rows * lanes * t.bytes)
+    for out, t in zip(program.outputs, program.output_types, strict=True):
+        outputs.append(at)
+        at += _up(len(out) * lanes * t.bytes)
+    uniform, end = {}, 0
+    for v in s.read:
+        size = max(Type(program.type[v]).bytes, 4)
+        end = -(-end // size) * size
+        uniform[v] = end
+        end += size
+    return Places(lanes, inputs, outputs, max(at, 64), uniform, _up(max(end, 64)))
+
+
+def _up(n: int) -> int:
+    return -(-n // 64) * 64
+
+
+def literal(value, t: int) -> str:
+    """A constant as LLVM writes it."""
+    if t in (Type.float32, Type.float64):
+        # floats too are written with the bits of the double of equal value
+        return f"0x{int(np.float64(value).view(np.uint64)):016X}"
+    if t == Type.bool_:
+        return "true" if value else "false"
+    return str(int(value))
+
+
+class Code:
+    """One function's lines. Subclasses know where numbers come from and go to."""
+
+    def __init__(self, s: Schedule, lanes: int, declared: set[str]):
+        self.s, self.lanes, self.declared = s, lanes, declared
+        self.lines: list[str] = []
+        self.names: dict = {}
+        self.count = 0
+
+    def vector(self, name: str) -> str:
+        return f"<{self.lanes} x {name}>" if self.lanes > 1 else name
+
+    def type(self, t: int) -> str:
+        return self.vector(NAMES[t])
+
+    def fresh(self) -> str:
+        self.count += 1
+        return f"%t{self.count}"
+
+    def line(self, text: str) -> str:
+        """A new name for what `text` computes."""
+        name = self.fresh()
+        self.lines.append(f"{name} = {text}")
+        return name
+
+    def constant(self, x: int) -> str:
+        program = self.s.program
+        t = program.constant_types[-1 - x]
+        text = literal(program.constants[-1 - x], t)
+        return f"splat ({NAMES[t]} {text})" if self.lanes > 1 else text
+
+    def use(self, x: int) -> str:
+        """The operand that stands for a value."""
+        if x < 0:
+            return self.constant(x)
+        name = self.names.get(x)
+        if name is None:
+            name = self.names[x] = self.load(x)
+        return name
+
+    def load(self, x: int) -> str:
+        raise NotImplementedError
+
+    def at(self, base: str, offset: int) -> str:
+        return self.line(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
+
+    def intrinsic(self, name: str, t: int, *operands: str) -> str:
+        ty = NAMES[t]
+        vector = self.vector(ty)
+        suffix = (f"v{self.lanes}" if self.lanes > 1 else "") + _SUFFIX[ty]
+        self.declared.add(f"declare {vector} @llvm.{name}.{suffix}({', '.join([vector] * len(operands))})")
+        return self.line(f"call {vector} @llvm.{name}.{suffix}({', '.join(f'{vector} {x}' for x in operands)})")
+
+    def operation(self, v: int) -> None:
+        """Compute the value v."""
+        s = self.s
+        op, a, b, c = s.op[v], s.a[v], s.b[v], s.c[v]
+        t = s.program.type[v]
+        x = self.use(a)
+        if op in _FLOAT and t in (3, 4):
+            self.names[v] = self.line(f"{_FLOAT[op]} {self.type(t)} {x}, {self.use(b)}")
+        elif op in (Op.fma, Op.fms, Op.fnma):
+            self.names[v] = self.fused(op, t, x, self.use(b), self.use(c))
+        elif op == Op.select:
+            ty = self.type(t)
+            self.names[v] = self.line(f"select {self.type(0)} {x}, {ty} {self.use(b)}, {ty} {self.use(c)}")
+        elif op in _ORDERED:
+            self.names[v] = self.compare(op, s.program.type_of(a), x, self.use(b))
+        elif op in _CALLS and t in (3, 4):
+            self.names[v] = self.intrinsic(_CALLS[op], t, x)
+        elif op in (Op.max_, Op.min_):
+            self.names[v] = self.extreme(op, t, x, self.use(b))
+        elif op == Op.convert:
+            self.names[v] = self.convert(s.program.type_of(a), t, x)
+        elif op == Op.bits:
+            self.names[v] = self.line(f"bitcast {self.type(s.program.type_of(a))} {x} to {self.type(t)}")
+        elif op == Op.neg:
+            zero = "fneg" if t in (3, 4) else "sub"
+            first = "" if t in (3, 4) else ("zeroinitializer, " if self.lanes > 1 else "0, ")
+            self.names[v] = self.line(f"{zero} {self.type(t)} {first}{x}")
+        elif op == Op.not_:
+            ones = "true" if t == 0 else "-1"
+            ones = f"splat ({NAMES[t]} {ones})" if self.lanes > 1 else ones
+            self.names[v] = self.line(f"xor {self.type(t)} {x}, {ones}")
+        elif op == Op.abs_:
+            flipped = self.line(f"sub {self.type(t)} {'zeroinitializer' if self.lanes > 1 else '0'}, {x}")
+            self.names[v] = self.extreme(Op.max_, t, x, flipped)
+        elif op == Op.div:
+            self.names[v] = self.quotient(t, x, self.use(b))
+        else:
+            name = _INT.get(op) or _BITS.get(op) or ("lshr" if t in (5, 6) else "ashr")
+            self.names[v] = self.line(f"{name} {self.type(t)} {x}, {self.use(b)}")
+
+    def fused(self, op: int, t: int, x: str, y: str, z: str) -> str:
+        if op == Op.fnma:
+            x = self.line(f"fneg {self.type(t)} {x}")
+        elif op == Op.fms:
+            z = self.line(f"fneg {self.type(t)} {z}")
+        return self.intrinsic("fma", t, x, y, z)
+
+    def compare(self, op: int, t: int, x: str, y: str) -> str:
+        if t in (3, 4):
+            return self.line(f"fcmp {_ORDERED[op]} {self.type(t)} {x}, {y}")
+        how = (_UNSIGNED if t in (0, 5, 6) else _SIGNED)[op]
+        return self.line(f"icmp {how} {self.type(t)} {x}, {y}")
+
+    def extreme(self, op: int, t: int, x: str, y: str) -> str:
+        """The larger or smaller one; NaN where one is."""
+        ty, mask = self.type(t), self.type(0)
+        if t in (3, 4):
+            first = self.line(f"fcmp {'ogt' if op == Op.max_ else 'olt'} {ty} {x}, {y}")
+            best = self.line(f"select {mask} {first}, {ty} {x}, {ty} {y}")
+            none = self.line(f"fcmp uno {ty} {x}, {x}")
+            return self.line(f"select {mask} {none}, {ty} {x}, {ty} {best}")
+        sign = "u" if t in (0, 5, 6) else "s"
+        first = self.line(f"icmp {sign}{'gt' if op == Op.max_ else 'lt'} {ty} {x}, {y}")
+        return self.line(f"select {mask} {first}, {ty} {x}, {ty} {y}")
+
+    def quotient(self, t: int, x: str, y: str) -> str:
+        """Integers divided towards zero; by zero -1. What would trap divides by one instead."""
+        ty, mask = self.type(t), self.type(0)
+        splat = lambda k: f"splat ({NAMES[t]} {k})" if self.lanes > 1 else str(k)  # noqa: E731
+        none = self.line(f"icmp eq {ty} {y}, {splat(0)}")
+        if t in (5, 6):
+            safe = self.line(f"select {mask} {none}, {ty} {splat(1)}, {ty} {y}")
+            found = self.line(f"udiv {ty} {x}, {safe}")
+        else:
+            back = self.line(f"icmp eq {ty} {y}, {splat(-1)}")
+            trap = self.line(f"or {mask} {none}, {back}")
+            safe = self.line(f"select {mask} {trap}, {ty} {splat(1)}, {ty} {y}")
+            usual = self.line(f"sdiv {ty} {x}, {safe}")
+            flipped = self.line(f"sub {ty} {splat(0)}, {x}")
+            found = self.line(f"select {mask} {back}, {ty} {flipped}, {ty} {usual}")
+        return self.line(f"select {mask} {none}, {ty} {splat(-1)}, {ty} {found}")
+
+    def convert(self, old: int, new: int, x: str) -> str:
+        source, target = self.type(old), self.type(new)
+        if old == Type.bool_:
+            return self.line(f"{'uitofp' if new in (3, 4) else 'zext'} {source} {x} to {target}")
+        if old in (3, 4) and new in (3, 4):
+            return self.line(f"{'fpext' if new == 4 else 'fptrunc'} {source} {x} to {target}")
+        if old in (3, 4):
+            name = "fptoui.sat" if new in (5, 6) else "fptosi.sat"
+            wide = f"v{self.lanes}" if self.lanes > 1 else ""
+            full = f"llvm.{name}.{wide}{_SUFFIX[NAMES[new]]}.{wide}{_SUFFIX[NAMES[old]]}"
+            self.declared.add(f"declare {target} @{full}({source})")
+            return self.line(f"call {target} @{full}({source} {x})")
+        if new in (3, 4):
+            return self.line(f"{'uitofp' if old in (5, 6) else 'sitofp'} {source} {x} to {target}")
+        if Type(old).bytes == Type(new).bytes:
+            return x
+        how = "trunc" if Type(old).bytes > Type(new).bytes else "zext" if old in (5, 6) else "sext"
+        return self.line(f"{how} {source} {x} to {target}")
+
+
+class Prologue(Code):
+    """Uniform values, one lane: from shared operands to their buffer."""
+
+    def load(self, x: int) -> str:
+        s, program = self.s, self.s.program
+        t = program.type[x]
+        base = self.line(f"load ptr, ptr {self.at('%operands', 8 * s.a[x])}")
+        where = self.at(base, s.b[x] * Type(t).bytes)
+        if t == Type.bool_:
+            return self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1")
+        return self.line(f"load {NAMES[t]}, ptr {where}")
+
+    def store(self, v: int, offset: int) -> None:
+        t = self.s.program.type[v]
+        name, ty = self.use(v), NAMES[t]
+        if t == Type.bool_:
+            name, ty = self.line(f"zext i1 {name} to i8"), "i8"
+        self.lines.append(f"store {ty} {name}, ptr {self.at('%uniform', offset)}")
+
+
+class Lanes(Code):
+    """A piece of the program for one vector of lanes."""
+
+    def __init__(self, s: Schedule, layout: Layout, places: Places, declared: set[str]):
+        super().__init__(s, places.lanes, declared)
+        self.layout, self.places = layout, places
+
+    def read(self, base: str, offset: int, t: int) -> str:
+        where = self.at(base, offset)
+        align = min(64, self.lanes * Type(t).bytes)
+        if t == Type.bool_:
+            return self.line(f"trunc {self.vector('i8')} {self._bytes(where, align)} to {self.type(0)}")
+        return self.line(f"load {self.type(t)}, ptr {where}, align {align}")
+
+    def _bytes(self, where: str, align: int) -> str:
+        return self.line(f"load {self.vector('i8')}, ptr {where}, align {align}")
+
+    def write(self, base: str, offset: int, t: int, name: str) -> None:
+        ty = self.type(t)
+        if t == Type.bool_:
+            ty, name = self.vector("i8"), self.line(f"zext {self.type(0)} {name} to {self.vector('i8')}")
+        align = min(64, self.lanes * Type(t).bytes)
+        self.lines.append(f"store {ty} {name}, ptr {self.at(base, offset)}, align {align}")
+
+    def load(self, x: int) -> str:
+        s, t = self.s, self.s.program.type[x]
+        if s.is_uniform[x]:
+            return self.spread(x, t)
+        if s.op[x] == Op.input:
+            return self.operand(x, t)
+        return self.fetch(self.layout.key(x))
+
+    def spread(self, x: int, t: int) -> str:
+        """A uniform value in all lanes."""
+        where = self.at("%uniform", self.places.uniform[x])
+        if t == Type.bool_:
+            one, ty = self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1"), "i1"
+        else:
+            one, ty = self.line(f"load {NAMES[t]}, ptr {where}"), NAMES[t]
+        if self.lanes == 1:
+            return one
+        first = self.line(f"insertelement {self.vector(ty)} poison, {ty} {one}, i64 0")
+        mask = f"<{self.lanes} x i32> zeroinitializer"
+        return self.line(f"shufflevector {self.vector(ty)} {first}, {self.vector(ty)} poison, {mask}")
+
+    def operand(self, x: int, t: int) -> str:
+        s = self.s
+        return self.read("%stage", self.places.inputs[s.a[x]] + s.b[x] * self.lanes * Type(t).bytes, t)
+
+    def output(self, st: Store) -> None:
+        t = self.s.program.output_types[st.output]
+        offset = self.places.outputs[st.output] + st.row * self.lanes * t.bytes
+        self.write("%stage", offset, t, self.use(st.value))
+
+    def fetch(self, key) -> str:
+        return self.read("%arena", self.layout.slot[key] * self.lanes, self.layout.type_of(key))
+
+    def keep(self, key, name: str) -> None:
+        self.write("%arena", self.layout.slot[key] * self.lanes, self.layout.type_of(key), name)
+
+    def piece(self, piece: Piece, around) -> None:
+        """All statements; `around` is the key of the mask of lanes that are in the piece's region, or None."""
+        for st in piece.statements:
+            if isinstance(st, int):
+                self.operation(st)
+                if st in self.layout.slot:
+                    self.keep(st, self.names[st])
+            elif isinstance(st, Store):
+                self.output(st)
+            elif isinstance(st, Branches):
+                self.detour(st)
+            else:
+                self.control(st, around)
+
+    def detour(self, branches: Branches) -> None:
+        """Code for the lanes of one branch, which is left out where no lane of the vector is in it."""
+        s, places = self.s, self.s.changing[branches.index]
+        usual = [self.use(branches.outcomes[1][k]) for k in places]
+        mask = self.use(branches.predicates[0])
+        self.count += 1
+        n, before = self.count, dict(self.names)
+        some = self.some(mask)
+        self.lines += [f"br label %before{n}", f"before{n}:", f"br i1 {some}, label %detour{n}, label %past{n}"]
+        self.lines.append(f"detour{n}:")
+        for v in s.body[branches.regions[0]]:
+            self.operation(v)
+        found = []
+        for k, old in zip(places, usual, strict=True):
+            ty = self.type(s.program.type[branches.results[k]])
+            new = self.use(branches.outcomes[0][k])
+            found.append((branches.results[k], ty, old, self.line(f"select {self.type(0)} {mask}, {ty} {new}, {ty} {old}")))
+        self.lines += [f"br label %past{n}", f"past{n}:"]
+        self.names = before
+        for v, ty, old, new in found:
+            self.names[v] = self.line(f"phi {ty} [ {old}, %before{n} ], [ {new}, %detour{n} ]")
+        for v, *_ in found:
+            if v in self.layout.slot:
+                self.keep(v, self.names[v])
+
+    def some(self, mask: str) -> str:
+        """Whether a mask has a lane."""
+        if self.lanes == 1:
+            return mask
+        w = self.lanes
+        self.declared.add(f"declare i1 @llvm.vector.reduce.or.v{w}i1(<{w} x i1>)")
+        return self.line(f"call i1 @llvm.vector.reduce.or.v{w}i1(<{w} x i1> {mask})")
+
+    def both(self, x: str, around) -> str:
+        """The mask x within the lanes around."""
+        if around is None:
+            return x
+        return self.line(f"and {self.type(0)} {x}, {self.fetch(around)}")
+
+    def control(self, st, around) -> None:
+        layout, changing = self.layout, self.s.changing
+        if isinstance(st, Begin):
+            new = [(("carry", st.loop.index, k), self.use(st.loop.initial[k])) for k in changing[st.loop.index]]
+            for key, name in new:
+                self.keep(key, name)
+        elif isinstance(st, Guard):
+            self.keep(("mask", st.loop.index, 0), self.both(self.use(st.loop.condition), around))
+        elif isinstance(st, Advance):
+            index = st.loop.index
+            new = [(("carry", index, k), self.use(st.loop.nexts[k])) for k in changing[index]]
+            self._set(new, self.fetch(("mask", index, 0)))
+        elif isinstance(st, Choose):
+            left = self.fetch(around) if around else self._ones()
+            for k, p in enumerate(st.branches.predicates):
+                holds = self.use(p)
+                self.keep(("mask", st.branches.index, k), self.line(f"and {self.type(0)} {left}, {holds}"))
+                other = self.line(f"xor {self.type(0)} {holds}, {self._ones()}")
+                left = self.line(f"and {self.type(0)} {left}, {other}")
+            self.keep(("mask", st.branches.index, len(st.branches.predicates)), left)
+        elif isinstance(st, Outcome):
+            index = st.branches.index
+            outcome = st.branches.outcomes[st.which]
+            new = [(("result", index, k), self.use(outcome[k])) for k in changing[index]]
+            self._set(new, self.fetch(("mask", index, st.which)))
+        else:
+            raise AssertionError(layout)
+
+    def _ones(self) -> str:
+        return "splat (i1 true)" if self.lanes > 1 else "true"
+
+    def _set(self, new, mask: str) -> None:
+        made = []
+        for key, name in new:
+            ty = self.type(self.layout.type_of(key))
+            made.append((key, self.line(f"select {self.type(0)} {mask}, {ty} {name}, {ty} {self.fetch(key)}")))
+        for key, name in made:
+            self.keep(key, name)
+
+
+class Driver:
+    """The function that calls the pieces, with loops and branches between."""
+
+    def __init__(self, layout: Layout, lanes: int, declared: set[str], arguments: str):
+        self.layout, self.lanes, self.declared, self.arguments = layout, lanes, declared, arguments
+        self.lines: list[str] = []
+        self.count = 0
+        #: by piece, the key of the mask around it
+        self.around: dict[int, tuple | None] = {}
+
+    def any(self, key) -> str:
+        """Whether some lane of a mask is set."""
+        self.count += 1
+        n, w = self.count, self.lanes
+        self.lines.append(f"%p{n} = getelementptr i8, ptr %arena, i64 {self.layout.slot[key] * w}")
+        if w == 1:
+            self.lines += [f"%m{n} = load i8, ptr %p{n}", f"%a{n} = trunc i8 %m{n} to i1"]
+        else:
+            self.declared.add(f"declare i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8>)")
+            self.lines += [
+                f"%m{n} = load <{w} x i8>, ptr %p{n}, align {w}",
+                f"%o{n} = call i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8> %m{n})",
+                f"%a{n} = trunc i8 %o{n} to i1",
+            ]
+        return f"%a{n}"
+
+    def nodes(self, nodes: list, around) -> None:
+        for node in nodes:
+            self.count += 1
+            n = self.count
+            if isinstance(node, Piece):
+                self.around[node.index] = around
+                self.lines.append(f"call void @piece{node.index}({self.arguments})")
+            elif isinstance(node, Choice):
+                for k, case in enumerate(node.cases):
+                    key = ("mask", node.branches.index, k)
+                    going = self.any(key)
+                    self.lines += [f"br i1 {going}, label %case{n}_{k}, label %past{n}_{k}", f"case{n}_{k}:"]
+                    self.nodes(case, key)
+                    self.lines += [f"br label %past{n}_{k}", f"past{n}_{k}:"]
+            else:
+                key = ("mask", node.loop.index, 0)
+                self.lines += [f"br label %head{n}", f"head{n}:"]
+                self.nodes(node.head, around)
+                going = self.any(key)
+                self.lines += [f"br i1 {going}, label %body{n}, label %end{n}", f"body{n}:"]
+                self.nodes(node.body, key)
+                self.lines += [f"br label %head{n}", f"end{n}:"]

@@ -1,0 +1,198 @@
+"""From LLVM's text to code in this process: compiled by llvmlite, on several cores, and loaded for good.
+
+Code that was loaded is never freed, since a thread of XLA's may run it while the interpreter exits. A fork waits until
+no thread is inside LLVM, so that the child finds its locks open and can go on compiling.
+"""
+
+import ctypes
+import ctypes.util
+import itertools
+import os
+import sys
+import threading
+from concurrent.futures.thread import ThreadPoolExecutor  # here, so that a fork closes our gate before its lock
+
+from .objects import joined, undefined
+
+#: memory that compiling is held to, bytes, and what it takes for each byte of text (without FMA a tenfold of the usual)
+MEMORY, MEMORY_PER_BYTE = 2_500_000_000, 250
+
+#: names that objects ask for where the processor lacks an instruction
+_MATHS = ("fma", "fmaf", "floor", "floorf", "rint", "rintf", "sqrt", "sqrtf", "roundeven", "roundevenf")
+
+
+class _Gate:
+    """Lets any number of threads into LLVM, and none while the process forks."""
+
+    def __init__(self):
+        self.condition = threading.Condition()
+        self.inside = 0
+        self.others = None
+
+    def __enter__(self):
+        with self.condition:
+            self.inside += 1
+
+    def __exit__(self, *error):
+        with self.condition:
+            self.inside -= 1
+            self.condition.notify_all()
+
+    def close(self):
+        self.condition.acquire()
+        while self.inside:
+            self.condition.wait()
+        if "llvmlite.binding" in sys.modules:  # other packages may be inside, behind llvmlite's own lock
+            self.others = getattr(sys.modules["llvmlite.binding"].ffi.lib, "_lock", None)
+            if self.others is not None:
+                self.others.__enter__()
+
+    def open(self):
+        if self.others is not None:
+            self.others.__exit__(None, None, None)
+            self.others = None
+        self.condition.release()
+
+
+_gate = _Gate()
+_state: dict = {}
+_count = itertools.count()
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_gate.close, after_in_parent=_gate.open, after_in_child=_gate.open)
+
+
+def llvm():
+    """Returns llvmlite's `binding`, ready to compile for this computer."""
+    import llvmlite.binding as binding
+
+    if not _state.get("ready"):
+        binding.initialize_native_target()
+        binding.initialize_native_asmprinter()
+        _state["ready"] = True
+    return binding
+
+
+def machine(triple: str, cpu: str, features: str, opt: int = 2):
+    """Returns a new llvmlite `TargetMachine`.
+
+    Its code reaches constants relative to itself and functions through stubs, so it works anywhere in memory and needs
+    no 64-bit addresses in instructions, as LLVM's large model does (5 to 10 % slower).
+    """
+    target = llvm().Target.from_triple(triple)
+    return target.create_target_machine(cpu=cpu, features=features, opt=opt, reloc="pic", codemodel="default", jit=True)
+
+
+def cores() -> int:
+    """Returns how many processor cores this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0)) or 1
+    return os.cpu_count() or 1
+
+
+def compile_ir(modules: list[str], triple: str, cpu: str, features: str, opt: int = 2) -> list[bytes]:
+    """Returns the object code of LLVM modules: one file that joins them all where the format is known.
+
+    Several modules are compiled at once, on as many cores as there are. RuntimeError: LLVM does not accept the text.
+    """
+    binding = llvm()
+    objects = [b""] * len(modules)
+
+    def work(k: int) -> None:
+        objects[k] = _emit(binding, modules[k], machine(triple, cpu, features, opt))
+
+    order = sorted(range(len(modules)), key=lambda k: -len(modules[k]))
+    largest = max(map(len, modules), default=0)
+    threads = min(cores(), len(modules), int(MEMORY / (MEMORY_PER_BYTE * largest + 1)))
+    with _gate:
+        if threads < 2:
+            for k in order:
+                work(k)
+        else:
+            with ThreadPoolExecutor(threads, "jaxdyn-llvm") as pool:
+                list(pool.map(work, order))
+    return joined(objects)
+
+
+def _emit(binding, text: str, machine) -> bytes:
+    """Returns a module's object code. Every module has a context of its own, so that threads do not meet."""
+    context = binding.create_context()
+    module = binding.parse_assembly(text, context)
+    try:
+        module.triple = machine.triple
+        module.verify()
+        return _emit_unlocked(binding, machine, module)
+    finally:
+        module.close()
+        context.close()
+
+
+def _emit_unlocked(binding, machine, module) -> bytes:
+    """Returns `machine.emit_object(module)`, but other threads can do the same meanwhile.
+
+    llvmlite lets one thread of a process into LLVM at a time, which LLVM does not need: what threads share is guarded
+    there, and these share nothing.
+    """
+    lib = binding.ffi.lib
+    emit = getattr(lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
+    if emit is None or not emit.argtypes:
+        return machine.emit_object(module)
+    with binding.ffi.OutputString() as error:
+        buffer = emit(machine, module, 1, error)
+        if not buffer:
+            raise RuntimeError(str(error))
+    try:
+        return ctypes.string_at(lib.LLVMPY_GetBufferStart(buffer), lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
+def load(objects: list[bytes], symbol: str) -> int:
+    """Returns the address of `symbol` after linking the objects of one program into the process, for good.
+
+    What they ask for is looked up in the process and among the names given to `llvmlite.binding.add_symbol`.
+    RuntimeError: a name is not found, or an object is damaged.
+    """
+    binding = llvm()
+    with _gate:
+        objects = joined(objects)
+        builder = binding.JITLibraryBuilder().add_current_process().export_symbol(symbol)
+        for data in objects:
+            builder.add_object_img(data)
+        if len(objects) == 1:
+            for name in undefined(objects[0]) or ():
+                address = _address(binding, name)
+                if address:
+                    builder.import_symbol(name, address)
+                elif name != "_GLOBAL_OFFSET_TABLE_":
+                    raise RuntimeError(f"compiled code needs the function {name}, which this process does not have")
+        tracker = builder.link(_linker(binding), f"jaxdyn{next(_count)}")
+        address = tracker[symbol]
+        tracker.detach()  # or the code goes when Python forgets it
+    if not address:
+        raise RuntimeError(f"compiled code has no function {symbol}")
+    return address
+
+
+_linker_lock = threading.Lock()
+
+
+def _linker(binding):
+    """Returns the process's linker. It puts all of an object into one stretch of memory, and reports what is missing
+    where MCJIT would end the process."""
+    with _linker_lock:
+        if "linker" not in _state:
+            made = binding.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))  # never freed, whatever the interpreter does at exit
+            _state["linker"] = made
+        return _state["linker"]
+
+
+def _address(binding, name: str) -> int:
+    """Returns a function's address, 0 if there is none."""
+    found = binding.address_of_symbol(name)
+    if not found and name in _MATHS:  # an interpreter that has its C library within
+        library = ctypes.util.find_library("m")
+        if library:
+            found = ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value
+    return found or 0

@@ -1,0 +1,287 @@
+"""What is left of a program, and in which order it runs.
+
+Four passes: values that a loop never changes lose their loop; what nobody reads is dropped; a product that one sum reads
+becomes a fused multiply-add with it (here, and by no compiler: so the bits are the same everywhere); what depends on
+nothing but operands shared by all lanes is *uniform*, and made once a call. What remains is ordered depth first from
+the outputs, which leaves few values alive at once.
+"""
+
+import dataclasses
+
+from .program import NONE, Branches, Loop, Op, Program, Type
+
+_LEAVES = (Op.input, Op.carry, Op.result)
+
+
+@dataclasses.dataclass(frozen=True)
+class Store:
+    """Row `row` of output `output` is `value`."""
+
+    output: int
+    row: int
+    value: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Guard:
+    """Where a loop ends unless its condition holds."""
+
+    loop: Loop
+
+
+@dataclasses.dataclass
+class Schedule:
+    """A program in order.
+
+    **Fields:** `program`; `uniform`, operations made once a call, in order; `read`, those of them (and shared inputs) that
+    lanes read; `body`, the statements of every region: values, `Loop`s, `Branches`, `Guard`s, `Store`s; `changing`, by
+    loop or branches, the places of results that are read; `op`, `a`, `b`, `c` of every value after fusing;
+    `alive`, the most values alive at once.
+    """
+
+    program: Program
+    op: list[int]
+    a: list[int]
+    b: list[int]
+    c: list[int]
+    uniform: list[int] = dataclasses.field(default_factory=list)
+    read: list[int] = dataclasses.field(default_factory=list)
+    body: dict[int, list] = dataclasses.field(default_factory=dict)
+    changing: dict[int, list[int]] = dataclasses.field(default_factory=dict)
+    is_uniform: list[bool] = dataclasses.field(default_factory=list)
+
+    def operands(self, v: int) -> tuple[int, ...]:
+        """Operands of an operation that are values, without constants."""
+        if self.op[v] in _LEAVES:
+            return ()
+        return tuple(x for x in (self.a[v], self.b[v], self.c[v]) if x >= 0)
+
+
+def schedule(program: Program) -> Schedule:
+    """The program in order."""
+    resolve = _unchanging(program)
+    op, a, b, c = list(program.op), list(program.a), list(program.b), list(program.c)
+    for v, o in enumerate(op):
+        if o not in _LEAVES:
+            a[v], b[v], c[v] = resolve(a[v]), resolve(b[v]), resolve(c[v])
+    for owner in program.owners:
+        if isinstance(owner, Loop):
+            owner.initial = [resolve(x) for x in owner.initial]
+            owner.nexts = [resolve(x) for x in owner.nexts]
+            owner.condition = resolve(owner.condition)
+        else:
+            owner.predicates = [resolve(x) for x in owner.predicates]
+            owner.outcomes = [[resolve(x) for x in o] for o in owner.outcomes]
+    program.outputs = [[resolve(x) for x in o] for o in program.outputs]
+    s = Schedule(program, op, a, b, c)
+    live = _live(s)
+    _fuse(s, live)
+    live = _live(s)
+    _uniform(s, live)
+    _Order(s, live).run()
+    return s
+
+
+def _unchanging(program: Program):
+    """A function that replaces a loop's value by the one it starts from, if no iteration changes it."""
+    alias: dict[int, int] = {}
+    for loop in program.owners:
+        if isinstance(loop, Loop):
+            for k, (carry, new) in enumerate(zip(loop.carries, loop.nexts, strict=True)):
+                if carry == new:
+                    alias[carry] = alias[loop.results[k]] = loop.initial[k]
+
+    def resolve(x: int) -> int:
+        while x in alias:
+            x = alias[x]
+        return x
+
+    return resolve
+
+
+def _owned(s: Schedule, v: int) -> list[int]:
+    """Values outside the ordinary operands on which a loop's or branches' value depends."""
+    owner, k = s.program.owners[s.a[v]], s.b[v]
+    if isinstance(owner, Loop):
+        return [owner.initial[k], owner.nexts[k], owner.condition]
+    return [*owner.predicates, *(o[k] for o in owner.outcomes)]
+
+
+def _live(s: Schedule) -> list[bool]:
+    live = [False] * len(s.op)
+    todo = [x for out in s.program.outputs for x in out if x >= 0]
+    while todo:
+        v = todo.pop()
+        if live[v]:
+            continue
+        live[v] = True
+        if s.op[v] in (Op.carry, Op.result):
+            todo += [x for x in _owned(s, v) if x >= 0]
+        elif s.op[v] != Op.input:
+            todo += [x for x in (s.a[v], s.b[v], s.c[v]) if x >= 0 and not live[x]]
+    s.changing = {}
+    for v, alive in enumerate(live):
+        if alive and s.op[v] in (Op.carry, Op.result):
+            places = s.changing.setdefault(s.a[v], [])
+            if s.b[v] not in places:
+                places.append(s.b[v])
+    for places in s.changing.values():
+        places.sort()
+    return live
+
+
+def _fuse(s: Schedule, live: list[bool]) -> None:
+    uses = [0] * len(s.op)
+    for v, alive in enumerate(live):
+        if alive:
+            for x in s.operands(v):
+                uses[x] += 1
+    outside = [x for out in s.program.outputs for x in out]
+    for index, places in s.changing.items():
+        owner = s.program.owners[index]
+        if isinstance(owner, Loop):
+            outside += [owner.condition, *(owner.initial[k] for k in places), *(owner.nexts[k] for k in places)]
+        else:
+            outside += [*owner.predicates, *(o[k] for o in owner.outcomes for k in places)]
+    for x in outside:
+        if x >= 0:
+            uses[x] += 2
+    region, types = s.program.region, s.program.type
+
+    def product(x, v):
+        return x >= 0 and s.op[x] == Op.mul and uses[x] == 1 and region[x] == region[v]
+
+    for v, alive in enumerate(live):
+        if not alive or s.op[v] not in (Op.add, Op.sub) or types[v] not in (Type.float32, Type.float64):
+            continue
+        x, y, plus = s.a[v], s.b[v], s.op[v] == Op.add
+        if product(y, v):
+            s.op[v], s.a[v], s.b[v], s.c[v] = (Op.fma if plus else Op.fnma), s.a[y], s.b[y], x
+        elif product(x, v):
+            s.op[v], s.a[v], s.b[v], s.c[v] = (Op.fma if plus else Op.fms), s.a[x], s.b[x], y
+
+
+def _uniform(s: Schedule, live: list[bool]) -> None:
+    same = s.is_uniform = [False] * len(s.op)
+    inputs = s.program.inputs
+    for v, alive in enumerate(live):
+        if not alive or s.program.region[v]:
+            continue
+        if s.op[v] == Op.input:
+            same[v] = inputs[s.a[v]][2]
+        elif s.op[v] not in _LEAVES:
+            same[v] = all(same[x] for x in s.operands(v))
+            if same[v]:
+                s.uniform.append(v)
+
+
+class _Order:
+    """Statements of all regions, depth first."""
+
+    def __init__(self, s: Schedule, live: list[bool]):
+        self.s, self.live = s, live
+        self.done = [False] * len(s.op)
+        self.begun: set[int] = set()
+        self.read: dict[int, None] = {}
+        self.captured = self._captures()
+
+    def _captures(self) -> dict[int, list[int]]:
+        """By loop or branches, the values from outside that its regions read."""
+        s, program = self.s, self.s.program
+        found: dict[int, dict[int, None]] = {k: {} for k in s.changing}
+
+        def note(x: int, region: int) -> None:
+            if x < 0:
+                return
+            home = program.region[x]
+            while region != home and region:
+                found[program.regions[region].owner.index][x] = None
+                region = program.regions[region].parent
+
+        for v, alive in enumerate(self.live):
+            if alive and program.region[v]:
+                for x in s.operands(v):
+                    note(x, program.region[v])
+        for index, places in s.changing.items():
+            owner = program.owners[index]
+            if isinstance(owner, Loop):
+                for x in (owner.condition, *(owner.nexts[k] for k in places)):
+                    note(x, owner.region)
+                for k in places:
+                    note(owner.initial[k], owner.parent)
+            else:
+                for region, outcome in zip(owner.regions, owner.outcomes, strict=True):
+                    for k in places:
+                        note(outcome[k], region)
+                for x in owner.predicates:
+                    note(x, owner.parent)
+        return {k: list(v) for k, v in found.items()}
+
+    def run(self) -> None:
+        s = self.s
+        body = s.body[0] = []
+        for k, out in enumerate(s.program.outputs):
+            for row, x in enumerate(out):
+                self.visit(x, 0, body)
+                body.append(Store(k, row, x))
+        s.read = list(self.read)
+
+    def inner(self, owner) -> None:
+        """Order a loop's body, or branches."""
+        s, places = self.s, self.s.changing[owner.index]
+        if isinstance(owner, Loop):
+            body = s.body[owner.region] = []
+            self.visit(owner.condition, owner.region, body)
+            body.append(Guard(owner))
+            for k in places:
+                self.visit(owner.nexts[k], owner.region, body)
+        else:
+            for region, outcome in zip(owner.regions, owner.outcomes, strict=True):
+                body = s.body[region] = []
+                for k in places:
+                    self.visit(outcome[k], region, body)
+
+    def needs(self, v: int) -> list[int]:
+        """What has to be there before, from the same region or outside."""
+        s = self.s
+        if s.op[v] != Op.result:
+            return list(s.operands(v))
+        owner, places = s.program.owners[s.a[v]], s.changing[s.a[v]]
+        first = owner.predicates if isinstance(owner, Branches) else [owner.initial[k] for k in places]
+        return [x for x in (*first, *self.captured[owner.index]) if x >= 0]
+
+    def visit(self, root: int, region: int, body: list) -> None:
+        s, done, same = self.s, self.done, self.s.is_uniform
+        if root < 0:
+            return
+        home = s.program.region
+        stack = [(root, False)]
+        while stack:
+            v, ready = stack.pop()
+            if done[v] and not ready:
+                continue
+            if same[v]:
+                done[v] = True
+                self.read[v] = None
+                continue
+            if s.op[v] in (Op.input, Op.carry) or home[v] != region:
+                continue  # there already
+            if not ready:
+                stack.append((v, True))
+                needed = self.needs(v)
+                stack.extend((x, False) for x in reversed(needed) if not done[x])
+                continue
+            if done[v]:
+                continue
+            done[v] = True
+            if s.op[v] == Op.result:
+                if s.a[v] not in self.begun:
+                    self.begun.add(s.a[v])
+                    owner = s.program.owners[s.a[v]]
+                    self.inner(owner)
+                    body.append(owner)
+            else:
+                body.append(v)
+
+
+__all__ = ["NONE", "Guard", "Schedule", "Store", "schedule"]

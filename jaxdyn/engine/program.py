@@ -1,0 +1,513 @@
+"""The scalar program that every lane runs: integers in lists, built with folding and sharing.
+
+A value is an integer: an operation's place if it is not negative, a constant's otherwise. Operations have up to three
+operands, and every one is *pure*, so that equal ones are shared and the order is free: `order.py` chooses it. Where
+a value stands is decided by its operands: in the innermost *region* (a loop's body, a branch) that one of them
+belongs to. What a loop's body computes from values outside thus leaves the loop by itself.
+
+Folding assumes of numbers what no robot contradicts: 0 x is 0, also for x that is infinite or NaN, and zeros have no
+sign. All else is exact: two programs that differ by folding alone give the same bits.
+"""
+
+import dataclasses
+import enum
+import struct
+
+import numpy as np
+
+
+class Type(enum.IntEnum):
+    """Types of values, with their NumPy names."""
+
+    bool_ = 0
+    int32 = 1
+    int64 = 2
+    float32 = 3
+    float64 = 4
+    uint32 = 5
+    uint64 = 6
+
+    @property
+    def dtype(self) -> np.dtype:
+        return _DTYPES[self]
+
+    @property
+    def floating(self) -> bool:
+        return self in (Type.float32, Type.float64)
+
+    @property
+    def bytes(self) -> int:
+        return _DTYPES[self].itemsize
+
+
+_DTYPES = {t: np.dtype(t.name.rstrip("_")) for t in Type}
+TYPES = {d: t for t, d in _DTYPES.items()}
+
+
+class Op(enum.IntEnum):
+    """Operations; `a`, `b`, `c` are their operands.
+
+    Comparisons are false where a number is NaN, `ne` is true. `max_` and `min_` are NaN where one operand is. `rint` rounds
+    halves to even. `shr` fills with the sign of signed integers. `bits` reads a float's bits as an integer or back.
+    `fma` is a b + c, rounded once; `fms` a b − c; `fnma` c − a b. `not_`, `and_`, `or_`, `xor` also act on the bits of integers.
+    """
+
+    input = 0  # operand a, row b
+    carry = 1  # loop a, place b
+    result = 2  # loop or branches a, place b
+    add = 3
+    sub = 4
+    mul = 5
+    div = 6
+    neg = 7
+    sqrt = 8
+    abs_ = 9
+    rint = 10
+    floor = 11
+    max_ = 12
+    min_ = 13
+    lt = 14
+    le = 15
+    eq = 16
+    ne = 17
+    and_ = 18
+    or_ = 19
+    xor = 20
+    not_ = 21
+    select = 22  # b where a, else c
+    convert = 23
+    bits = 24
+    shl = 25
+    shr = 26
+    fma = 27
+    fms = 28
+    fnma = 29
+
+
+NONE = -(1 << 40)
+_INDEXED = (Op.input, Op.carry, Op.result)
+
+
+class Unsupported(Exception):
+    """A primitive, or a use of one, that scalar programs do not have."""
+
+
+class TooLarge(Exception):
+    """The program has more operations than anybody would wait for."""
+
+
+@dataclasses.dataclass
+class Region:
+    """Where values stand: the whole program (0), a loop's body, or a branch. `owner` is the `Loop` or `Branches`."""
+
+    parent: int
+    owner: "Loop | Branches | None" = None
+
+
+@dataclasses.dataclass
+class Loop:
+    """``while cond: carries = nexts``, lane by lane: a lane that is done keeps its values."""
+
+    index: int
+    parent: int
+    region: int
+    initial: list[int]
+    carries: list[int]
+    condition: int = NONE
+    nexts: list[int] = dataclasses.field(default_factory=list)
+    results: list[int] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Branches:
+    """The values of the branch whose predicate holds; the last branch has none and serves all other lanes."""
+
+    index: int
+    parent: int
+    predicates: list[int]
+    regions: list[int]
+    outcomes: list[list[int]] = dataclasses.field(default_factory=list)
+    results: list[int] = dataclasses.field(default_factory=list)
+
+
+class Program:
+    """Operations under construction. Methods named as operations return the value, folded and shared.
+
+    `limit`: most operations before `TooLarge` is raised.
+    """
+
+    def __init__(self, limit: int = 1 << 62):
+        self.limit = limit
+        self.op: list[int] = []
+        self.a: list[int] = []
+        self.b: list[int] = []
+        self.c: list[int] = []
+        self.type: list[int] = []
+        self.region: list[int] = []
+        self.constants: list = []
+        self.constant_types: list[int] = []
+        self.regions = [Region(-1)]
+        self.owners: list[Loop | Branches] = []
+        self.outputs: list[list[int]] = []
+        #: places of operands and outputs: (rows, type, whether all lanes share it)
+        self.inputs: list[tuple[int, Type, bool]] = []
+        self.output_types: list[Type] = []
+        self._constant: dict[bytes, int] = {}
+        self._shared: list[dict] = [{}]
+        self._floors = [0]
+        self._here = [0]
+        self.true, self.false = self.constant(True, Type.bool_), self.constant(False, Type.bool_)
+
+    # what is known of values
+
+    def type_of(self, x: int) -> int:
+        return self.type[x] if x >= 0 else self.constant_types[-1 - x]
+
+    def value(self, x: int):
+        """The number of a constant, None otherwise."""
+        return self.constants[-1 - x] if x < 0 else None
+
+    def constant(self, value, t: int) -> int:
+        value = _DTYPES[t].type(value)
+        if t >= 3 and t <= 4 and value == 0:
+            value = abs(value)  # zeros have no sign
+        key = bytes([t]) + value.tobytes()
+        found = self._constant.get(key)
+        if found is None:
+            self.constants.append(value)
+            self.constant_types.append(t)
+            found = self._constant[key] = -len(self.constants)
+        return found
+
+    # making operations
+
+    def new(self, op: int, t: int, a: int, b: int = NONE, c: int = NONE, region: int = 0) -> int:
+        if len(self.op) >= self.limit:
+            raise TooLarge
+        self.op.append(op)
+        self.a.append(a)
+        self.b.append(b)
+        self.c.append(c)
+        self.type.append(t)
+        self.region.append(region)
+        return len(self.op) - 1
+
+    def emit(self, op: int, t: int, a: int, b: int = NONE, c: int = NONE) -> int:
+        """The operation without folding, shared with an equal one."""
+        key = (op, t, a, b, c)
+        for table in self._shared:
+            found = table.get(key)
+            if found is not None:
+                return found
+        where, region = self._floors[-1], self.region
+        if a >= 0 and region[a] > where:
+            where = region[a]
+        if b >= 0 and region[b] > where:
+            where = region[b]
+        if c >= 0 and region[c] > where:
+            where = region[c]
+        found = self._shared[-1][key] = self.new(op, t, a, b, c, where)
+        return found
+
+    def input(self, operand: int, row: int, t: int) -> int:
+        key = (Op.input, t, operand, row, NONE)
+        found = self._shared[0].get(key)
+        if found is None:
+            found = self._shared[0][key] = self.new(Op.input, t, operand, row)
+        return found
+
+    # regions
+
+    def _open(self, owner) -> int:
+        self.regions.append(Region(self.here, owner))
+        return len(self.regions) - 1
+
+    @property
+    def here(self) -> int:
+        """The region in which code is being made."""
+        return self._here[-1]
+
+    def loop(self, initial: list[int]) -> Loop:
+        """Begin a loop; `close` ends it."""
+        loop = Loop(len(self.owners), self.here, 0, list(initial), [])
+        loop.region = self._open(loop)
+        self.owners.append(loop)
+        for k, x in enumerate(initial):
+            loop.carries.append(self.new(Op.carry, self.type_of(x), loop.index, k, region=loop.region))
+        self._here.append(loop.region)
+        return loop
+
+    def close(self, loop: Loop, condition: int, nexts: list[int]) -> list[int]:
+        """The loop's values after its end."""
+        self._here.pop()
+        loop.condition, loop.nexts = condition, list(nexts)
+        loop.results = [
+            self.new(Op.result, self.type_of(x), loop.index, k, region=loop.parent)
+            for k, x in enumerate(loop.initial)
+        ]
+        return loop.results
+
+    def branches(self, predicates: list[int]) -> Branches:
+        """Begin branches: one for every predicate and one for the rest; each is made between `enter` and `leave`."""
+        made = Branches(len(self.owners), self.here, list(predicates), [])
+        self.owners.append(made)
+        return made
+
+    def enter(self, branches: Branches) -> None:
+        region = self._open(branches)
+        branches.regions.append(region)
+        self._here.append(region)
+        self._floors.append(region)
+        self._shared.append({})
+
+    def leave(self, branches: Branches, outcome: list[int]) -> None:
+        self._here.pop()
+        self._floors.pop()
+        self._shared.pop()
+        branches.outcomes.append(list(outcome))
+
+    def join(self, branches: Branches) -> list[int]:
+        """The values of whichever branch holds."""
+        for k, same in enumerate(zip(*branches.outcomes, strict=True)):
+            if len(set(same)) == 1:
+                branches.results.append(same[0])
+            else:
+                t = self.type_of(same[0])
+                branches.results.append(self.new(Op.result, t, branches.index, k, region=branches.parent))
+        return branches.results
+
+    # arithmetic; `t` is the type of the operands
+
+    def _fold(self, op: int, t: int, x: int, y: int = NONE) -> int:
+        p = self.value(x)
+        q = self.value(y) if y != NONE else None
+        return self.constant(_FOLD[op](p, q), Type.bool_ if Op.lt <= op <= Op.ne else t)
+
+    def neg(self, x: int) -> int:
+        if x < 0:
+            return self._fold(Op.neg, self.type_of(x), x)
+        op = self.op[x]
+        if op == Op.neg:
+            return self.a[x]
+        if op == Op.sub:
+            return self.emit(Op.sub, self.type[x], self.b[x], self.a[x])
+        return self.emit(Op.neg, self.type[x], x)
+
+    def add(self, x: int, y: int) -> int:
+        if x < 0 or y < 0:
+            if x < 0 and y < 0:
+                return self._fold(Op.add, self.type_of(x), x, y)
+            if x < 0 and self.constants[-1 - x] == 0:
+                return y
+            if y < 0 and self.constants[-1 - y] == 0:
+                return x
+        if y >= 0 and self.op[y] == Op.neg:
+            return self.sub(x, self.a[y])
+        if x >= 0 and self.op[x] == Op.neg:
+            return self.sub(y, self.a[x])
+        if y < x:
+            x, y = y, x
+        return self.emit(Op.add, self.type_of(x), x, y)
+
+    def sub(self, x: int, y: int) -> int:
+        if x < 0 or y < 0:
+            if x < 0 and y < 0:
+                return self._fold(Op.sub, self.type_of(x), x, y)
+            if x < 0 and self.constants[-1 - x] == 0:
+                return self.neg(y)
+            if y < 0 and self.constants[-1 - y] == 0:
+                return x
+        if y >= 0 and self.op[y] == Op.neg:
+            return self.add(x, self.a[y])
+        if x >= 0 and self.op[x] == Op.neg:
+            return self.neg(self.add(self.a[x], y))
+        return self.emit(Op.sub, self.type_of(x), x, y)
+
+    def mul(self, x: int, y: int) -> int:
+        if x < 0 or y < 0:
+            if x < 0 and y < 0:
+                return self._fold(Op.mul, self.type_of(x), x, y)
+            if y < 0:
+                x, y = y, x
+            value = self.constants[-1 - x]
+            if value == 0:
+                return x
+            if value == 1:
+                return y
+            if value == -1:
+                return self.neg(y)
+        if x >= 0 and self.op[x] == Op.neg:
+            return self.neg(self.mul(self.a[x], y))
+        if y >= 0 and self.op[y] == Op.neg:
+            return self.neg(self.mul(x, self.a[y]))
+        if y < x:
+            x, y = y, x
+        return self.emit(Op.mul, self.type_of(x), x, y)
+
+    def div(self, x: int, y: int) -> int:
+        if x < 0 and y < 0:
+            return self._fold(Op.div, self.type_of(x), x, y)
+        t = self.type_of(x)
+        if x < 0 and self.constants[-1 - x] == 0:
+            return x
+        if y < 0 and t in (Type.float32, Type.float64):
+            value = self.constants[-1 - y]
+            if np.isfinite(value) and abs(np.frexp(value)[0]) == 0.5 and np.isfinite(1 / value):
+                return self.mul(x, self.constant(1 / value, t))  # exact
+        if x >= 0 and self.op[x] == Op.neg:
+            return self.neg(self.div(self.a[x], y))
+        if y >= 0 and self.op[y] == Op.neg:
+            return self.neg(self.div(x, self.a[y]))
+        return self.emit(Op.div, t, x, y)
+
+    def fma(self, x: int, y: int, z: int) -> int:
+        """x y + z, rounded once."""
+        if (z < 0 and self.constants[-1 - z] == 0) or any(k < 0 and self.constants[-1 - k] == 0 for k in (x, y)):
+            return self.add(self.mul(x, y), z)
+        return self.emit(Op.fma, self.type_of(z), x, y, z)
+
+    def _unary(self, op: int, x: int) -> int:
+        return self._fold(op, self.type_of(x), x) if x < 0 else self.emit(op, self.type[x], x)
+
+    def sqrt(self, x: int) -> int:
+        return self._unary(Op.sqrt, x)
+
+    def abs_(self, x: int) -> int:
+        if x >= 0 and self.op[x] in (Op.neg, Op.abs_):
+            return self.abs_(self.a[x])
+        return self._unary(Op.abs_, x)
+
+    def rint(self, x: int) -> int:
+        return self._unary(Op.rint, x)
+
+    def floor(self, x: int) -> int:
+        return self._unary(Op.floor, x)
+
+    def _pair(self, op: int, x: int, y: int, result: int | None = None, symmetric: bool = False) -> int:
+        t = self.type_of(x)
+        if x < 0 and y < 0:
+            return self._fold(op, t, x, y)
+        if symmetric and y < x:
+            x, y = y, x
+        return self.emit(op, t if result is None else result, x, y)
+
+    def max_(self, x: int, y: int) -> int:
+        return x if x == y else self._pair(Op.max_, x, y, None, True)
+
+    def min_(self, x: int, y: int) -> int:
+        return x if x == y else self._pair(Op.min_, x, y, None, True)
+
+    def lt(self, x: int, y: int) -> int:
+        return self._pair(Op.lt, x, y, Type.bool_)
+
+    def le(self, x: int, y: int) -> int:
+        return self._pair(Op.le, x, y, Type.bool_)
+
+    def eq(self, x: int, y: int) -> int:
+        return self._pair(Op.eq, x, y, Type.bool_, True)
+
+    def ne(self, x: int, y: int) -> int:
+        return self._pair(Op.ne, x, y, Type.bool_, True)
+
+    def not_(self, x: int) -> int:
+        if x >= 0 and self.op[x] == Op.not_:
+            return self.a[x]
+        return self._unary(Op.not_, x)
+
+    def and_(self, x: int, y: int) -> int:
+        if x == y:
+            return x
+        if self.type_of(x) == Type.bool_:
+            if x < 0:
+                return y if x == self.true else x
+            if y < 0:
+                return x if y == self.true else y
+        return self._pair(Op.and_, x, y, None, True)
+
+    def or_(self, x: int, y: int) -> int:
+        if x == y:
+            return x
+        if self.type_of(x) == Type.bool_:
+            if x < 0:
+                return y if x == self.false else x
+            if y < 0:
+                return x if y == self.false else y
+        return self._pair(Op.or_, x, y, None, True)
+
+    def xor(self, x: int, y: int) -> int:
+        return self._pair(Op.xor, x, y, None, True)
+
+    def shl(self, x: int, y: int) -> int:
+        return self._pair(Op.shl, x, y)
+
+    def shr(self, x: int, y: int) -> int:
+        return self._pair(Op.shr, x, y)
+
+    def select(self, p: int, x: int, y: int) -> int:
+        """x where p, else y."""
+        if p < 0:
+            return x if p == self.true else y
+        if x == y:
+            return x
+        if self.op[p] == Op.not_:
+            return self.select(self.a[p], y, x)
+        t = self.type_of(x)
+        if t == Type.bool_:
+            if x < 0:
+                return self.or_(p, y) if x == self.true else self.and_(self.not_(p), y)
+            if y < 0:
+                return self.and_(p, x) if y == self.false else self.or_(self.not_(p), x)
+        return self.emit(Op.select, t, p, x, y)
+
+    def convert(self, x: int, t: int) -> int:
+        """x as another type; a float becomes an integer towards zero, any number but zero becomes True."""
+        if self.type_of(x) == t:
+            return x
+        if x < 0:
+            return self.constant(_DTYPES[t].type(self.constants[-1 - x]), t)
+        if t == Type.bool_:
+            return self.ne(x, self.constant(0, self.type[x]))
+        return self.emit(Op.convert, t, x)
+
+    def bits(self, x: int, t: int) -> int:
+        """The bits of x read as another type of the same size."""
+        if x < 0:
+            return self.constant(np.asarray(self.constants[-1 - x]).view(_DTYPES[t])[()], t)
+        return self.emit(Op.bits, t, x)
+
+    def key(self) -> bytes:
+        """What a program is, as bytes: equal programs have equal ones."""
+        head = repr((self.inputs, self.output_types, self.outputs, [r.parent for r in self.regions], self.owners))
+        numbers = np.asarray([self.op, self.a, self.b, self.c, self.type, self.region], np.int64).tobytes()
+        constants = b"".join(struct.pack("B", t) + v.tobytes() for t, v in zip(self.constant_types, self.constants, strict=True))
+        return b"\0".join([head.encode(), numbers, constants])
+
+
+_FOLD = {
+    Op.add: lambda x, y: x + y,
+    Op.sub: lambda x, y: x - y,
+    Op.mul: lambda x, y: x * y,
+    Op.div: lambda x, y: x / y if x.dtype.kind == "f" else _quotient(x, y),
+    Op.neg: lambda x, _: -x,
+    Op.sqrt: lambda x, _: np.sqrt(x),
+    Op.abs_: lambda x, _: abs(x),
+    Op.rint: lambda x, _: np.rint(x),
+    Op.floor: lambda x, _: np.floor(x),
+    Op.max_: lambda x, y: np.maximum(x, y),
+    Op.min_: lambda x, y: np.minimum(x, y),
+    Op.lt: lambda x, y: x < y,
+    Op.le: lambda x, y: x <= y,
+    Op.eq: lambda x, y: x == y,
+    Op.ne: lambda x, y: x != y,
+    Op.and_: lambda x, y: x & y,
+    Op.or_: lambda x, y: x | y,
+    Op.xor: lambda x, y: x ^ y,
+    Op.not_: lambda x, _: ~x,
+    Op.shl: lambda x, y: x << y,
+    Op.shr: lambda x, y: x >> y,
+}
+
+
+def _quotient(x, y):
+    """Integers divide towards zero; by zero they give -1, as XLA has it."""
+    return -1 if y == 0 else int(abs(int(x)) // abs(int(y))) * (1 if (x < 0) == (y < 0) else -1)

@@ -1,0 +1,228 @@
+"""From a jaxpr over lanes to the scalar program of one lane.
+
+The jaxpr is that of a core at a single lane. Its arrays become arrays of values (`program.py`), so that whatever only
+moves numbers (slices, reshapes, gathers with known indices) costs nothing, and sums over lanes are of one. A `while`
+stays a loop, in which every lane has its own condition. What the rules do not know raises `Unsupported`.
+"""
+
+from collections.abc import Sequence
+
+import jax
+import numpy as np
+from jax.extend import core as jex
+
+from .patterns import ANY
+from .program import TYPES, Op, Program, Type, Unsupported
+from .rules import RULES, each
+from .structure import STRUCTURE
+
+#: branches with at most so many equations are all computed and chosen from
+FEW = 30
+#: iterations that are written out rather than counted
+SHORT = 3
+
+
+def scalarise(closed, shared: Sequence[bool], known: Sequence[bytes | None], limit: int) -> Program:
+    """The program of a closed jaxpr. `shared`: the operands that are the same for all lanes; `known`: a byte for every
+    number of an operand that tells whether it is 0, 1 or -1; `limit`: most operations.
+
+    **Raises** `Unsupported` for a primitive or type without a rule, `TooLarge`.
+    """
+    program = Program(limit)
+    args = []
+    for k, (v, same, pattern) in enumerate(zip(closed.jaxpr.invars, shared, known, strict=True)):
+        t = type_of(v.aval)
+        size = int(np.prod(v.aval.shape))
+        program.inputs.append((size, t, same))
+        args.append(_operand(program, k, size, t, pattern).reshape(v.aval.shape))
+    with np.errstate(all="ignore"):
+        outs = _closed(program, closed, args)
+    for x, v in zip(outs, closed.jaxpr.outvars, strict=True):
+        program.outputs.append(x.ravel().tolist())
+        program.output_types.append(type_of(v.aval))
+    return program
+
+
+def _operand(program, k, size, t, pattern):
+    if pattern is None:
+        return np.array([program.input(k, row, t) for row in range(size)], np.int64)
+    sure = [program.constant(x, t) for x in (0, 1, -1)]
+    return np.array([program.input(k, i, t) if p == ANY else sure[p] for i, p in enumerate(pattern)], np.int64)
+
+
+def type_of(aval) -> Type:
+    found = TYPES.get(np.dtype(aval.dtype) if aval.dtype != jax.dtypes.float0 else np.dtype(bool))
+    if found is None:
+        raise Unsupported(f"numbers of type {aval.dtype}")
+    return found
+
+
+def constants(program: Program, x) -> np.ndarray:
+    x = np.asarray(x)
+    if x.dtype == jax.dtypes.float0:
+        x = np.zeros(x.shape, bool)
+    if x.dtype not in TYPES:
+        raise Unsupported(f"numbers of type {x.dtype}")
+    t = TYPES[x.dtype]
+    return np.array([program.constant(v, t) for v in x.ravel()], np.int64).reshape(x.shape)
+
+
+def run(program: Program, jaxpr, consts: Sequence[np.ndarray], args: Sequence[np.ndarray]) -> list[np.ndarray]:
+    """The jaxpr's outputs as arrays of values."""
+    env: dict = {}
+    literals: dict = {}
+
+    def read(v):
+        if isinstance(v, jex.Literal):
+            key = id(v)
+            if key not in literals:
+                literals[key] = constants(program, np.asarray(v.val, v.aval.dtype))
+            return literals[key]
+        return env[v]
+
+    env.update(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+    for eqn in jaxpr.eqns:
+        name = eqn.primitive.name
+        xs = [read(v) for v in eqn.invars]
+        if name in STRUCTURE:
+            out = STRUCTURE[name](program, eqn, *xs)
+        elif name in RULES:
+            out = RULES[name](program, eqn, *xs)
+        elif name in CONTROL:
+            out = CONTROL[name](program, eqn, *xs)
+        else:
+            raise Unsupported(f"`{name}`")
+        outs = out if eqn.primitive.multiple_results else [out]
+        for v, o in zip(eqn.outvars, outs, strict=True):
+            if o.shape != v.aval.shape:
+                raise AssertionError(f"`{name}` gives {o.shape}, not {v.aval.shape}")
+            env[v] = o
+    return [read(v) for v in jaxpr.outvars]
+
+
+def _closed(program, closed, args):
+    return run(program, closed.jaxpr, [constants(program, c) for c in closed.consts], args)
+
+
+def _call(program, eqn, *xs):
+    inner = next(eqn.params[k] for k in ("jaxpr", "call_jaxpr", "fun_jaxpr") if k in eqn.params)
+    return _closed(program, inner, xs) if hasattr(inner, "consts") else run(program, inner, [], xs)
+
+
+def _lanes(program, eqn, *xs):
+    """A core within a core is part of it."""
+    shapes = tuple((v.aval.shape[:-1], v.aval.dtype) for v in eqn.invars)
+    closed = eqn.params["core"].traced(eqn.params["used"], shapes)
+    return _closed(program, closed, xs)
+
+
+def _flat(arrays: Sequence[np.ndarray]) -> list[int]:
+    return [x for a in arrays for x in a.ravel().tolist()]
+
+
+def _unflat(values: Sequence[int], like) -> list[np.ndarray]:
+    out, k = [], 0
+    for shape in like:
+        size = int(np.prod(shape))
+        out.append(np.array(values[k : k + size], np.int64).reshape(shape))
+        k += size
+    return out
+
+
+def _while(program, eqn, *xs):
+    nc, nb = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
+    cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
+    return _loop(
+        program,
+        xs[nc + nb :],
+        lambda at: _closed(program, cond, [*xs[:nc], *at])[0].item(),
+        lambda at: _closed(program, body, [*xs[nc : nc + nb], *at]),
+    )
+
+
+def _loop(program, initial, condition, body):
+    shapes = [x.shape for x in initial]
+    start = _flat(initial)
+    loop = program.loop(start)
+    holds = condition(_unflat(loop.carries, shapes))
+    # a lane that is in the body has its conditions fulfilled
+    sure = _conjuncts(program, holds)
+    at = [program.true if c in sure else c for c in loop.carries]
+    nexts = _flat(body(_unflat(at, shapes)))
+    return _unflat(program.close(loop, holds, nexts), shapes)
+
+
+def _conjuncts(program, x) -> set[int]:
+    if x >= 0 and program.op[x] == Op.and_:
+        return _conjuncts(program, program.a[x]) | _conjuncts(program, program.b[x])
+    return {x}
+
+
+def _scan(program, eqn, *xs):
+    p = eqn.params
+    length, nc, ns = p["length"], p["num_consts"], p["num_carry"]
+    consts, carry, rows = xs[:nc], list(xs[nc : nc + ns]), xs[nc + ns :]
+    ys = len(eqn.outvars) - ns
+    if not rows and not ys and length > SHORT:
+        count = constants(program, np.int32(length))
+        one = program.constant(1, Type.int32)
+        outs = _loop(
+            program,
+            [count, *carry],
+            lambda at: program.lt(program.constant(0, Type.int32), at[0].item()),
+            lambda at: [each(lambda c: program.sub(c, one), at[0]), *_closed(program, p["jaxpr"], [*consts, *at[1:]])],
+        )
+        return outs[1:]
+    made: list = [None] * length
+    for k in reversed(range(length)) if p["reverse"] else range(length):
+        outs = _closed(program, p["jaxpr"], [*consts, *carry, *(r[k] for r in rows)])
+        carry, made[k] = outs[:ns], outs[ns:]
+    stacked = [
+        np.stack([m[j] for m in made]) if length else np.zeros(eqn.outvars[ns + j].aval.shape, np.int64)
+        for j in range(ys)
+    ]
+    return [*carry, *stacked]
+
+
+def _equations(jaxpr) -> int:
+    inner = [eqn.params[k] for eqn in jaxpr.eqns for k in ("jaxpr", "call_jaxpr") if k in eqn.params]
+    loops = any(e.primitive.name in ("while", "scan", "cond", "jaxdyn") for e in jaxpr.eqns)
+    return (FEW + 1 if loops else 0) + len(jaxpr.eqns) + sum(_equations(getattr(j, "jaxpr", j)) for j in inner)
+
+
+def _cond(program, eqn, index, *xs):
+    branches = eqn.params["branches"]
+    index = index.item()
+    if index < 0:
+        at = int(np.clip(int(program.value(index)), 0, len(branches) - 1))
+        return _closed(program, branches[at], xs)
+    t = program.type_of(index)
+    if t == Type.bool_:
+        order, predicates = [1, 0], [index]
+    else:
+        order = list(range(len(branches)))
+        predicates = [program.le(index, program.constant(k, t)) for k in order[:-1]]
+    shapes = [v.aval.shape for v in eqn.outvars]
+    if sum(_equations(b.jaxpr) for b in branches) <= FEW:
+        outs = [_flat(_closed(program, branches[k], xs)) for k in order]
+        chosen = outs[-1]
+        for p, other in zip(reversed(predicates), reversed(outs[:-1]), strict=True):
+            chosen = [program.select(p, a, b) for a, b in zip(other, chosen, strict=True)]
+        return _unflat(chosen, shapes)
+    made = program.branches(predicates)
+    for k in order:
+        program.enter(made)
+        program.leave(made, _flat(_closed(program, branches[k], xs)))
+    return _unflat(program.join(made), shapes)
+
+
+CONTROL = {
+    **dict.fromkeys(
+        ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2"), _call
+    ),
+    "jaxdyn": _lanes,
+    "while": _while,
+    "scan": _scan,
+    "cond": _cond,
+}
