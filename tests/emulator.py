@@ -2,23 +2,24 @@
 
 import numpy as np
 
-from jaxdyn.engine.program import Loop, Op, Program, Type
+from jaxdyn.engine.program import NONE, Loop, Op, Program, Type
 
 
-def run(program: Program, inputs: list) -> list[np.ndarray]:
-    """Outputs as arrays (rows, lanes), from operands that are arrays (rows, lanes)."""
+def run(program: Program, inputs: list, schedule=None) -> list[np.ndarray]:
+    """Outputs as arrays (rows, lanes), from operands that are arrays (rows, lanes); with the fused operations of a
+    `Schedule` of the program, if one is given."""
     inputs = [np.asarray(x) for x in inputs]
     lanes = max((x.shape[-1] for x in inputs), default=1)
     with np.errstate(all="ignore"):
-        found = _Run(program, inputs, lanes)
+        found = _Run(program, schedule or program, inputs, lanes)
         found.region(0, np.ones(lanes, bool))
         rows = [[np.broadcast_to(found.use(x), lanes) for x in out] for out in program.outputs]
     return [np.array(r, t.dtype).reshape(-1, lanes) for r, t in zip(rows, program.output_types, strict=True)]
 
 
 class _Run:
-    def __init__(self, program: Program, inputs: list[np.ndarray], lanes: int):
-        self.program, self.inputs, self.lanes = program, inputs, lanes
+    def __init__(self, program: Program, code, inputs: list[np.ndarray], lanes: int):
+        self.program, self.code, self.inputs, self.lanes = program, code, inputs, lanes
         self.values: dict[int, np.ndarray] = {}
         self.places: dict[int, list[int]] = {}
         for v, region in enumerate(program.region):
@@ -29,9 +30,9 @@ class _Run:
 
     def region(self, region: int, mask: np.ndarray) -> None:
         """Compute all values of a region; those of loops and branches where the first of them is met."""
-        p, done = self.program, set()
+        p, code, done = self.program, self.code, set()
         for v in self.places.get(region, ()):
-            op = p.op[v]
+            op = code.op[v]
             if op == Op.input:
                 self.values[v] = self.inputs[p.a[v]][p.b[v]]
             elif op == Op.result:
@@ -40,7 +41,7 @@ class _Run:
                     owner = p.owners[p.a[v]]
                     (self.loop if isinstance(owner, Loop) else self.branches)(owner, mask)
             elif op != Op.carry:
-                operands = [self.use(x) for x in (p.a[v], p.b[v], p.c[v]) if x >= -len(p.constants)]
+                operands = [self.use(x) for x in (code.a[v], code.b[v], code.c[v]) if x != NONE]
                 self.values[v] = operation(Op(op), Type(p.type[v]), *operands)
 
     def loop(self, loop: Loop, mask: np.ndarray) -> None:
@@ -88,36 +89,20 @@ def operation(op: Op, t: Type, x, y=None, z=None):
     return fma(-x if op == Op.fnma else x, y, z)
 
 
-_PLAIN = {
-    Op.add: np.add,
-    Op.sub: np.subtract,
-    Op.mul: np.multiply,
-    Op.neg: np.negative,
-    Op.sqrt: np.sqrt,
-    Op.abs_: np.abs,
-    Op.rint: np.rint,
-    Op.floor: np.floor,
-    Op.max_: np.maximum,
-    Op.min_: np.minimum,
-    Op.lt: np.less,
-    Op.le: np.less_equal,
-    Op.eq: np.equal,
-    Op.ne: np.not_equal,
-    Op.and_: np.bitwise_and,
-    Op.or_: np.bitwise_or,
-    Op.xor: np.bitwise_xor,
-    Op.not_: np.invert,
-    Op.shl: np.left_shift,
-    Op.shr: np.right_shift,
-}
+_NAMES = (
+    "add:add sub:subtract mul:multiply neg:negative sqrt:sqrt abs_:abs rint:rint floor:floor max_:maximum min_:minimum "
+    "lt:less le:less_equal eq:equal ne:not_equal and_:bitwise_and or_:bitwise_or xor:bitwise_xor not_:invert "
+    "shl:left_shift shr:right_shift"
+)
+_PLAIN = {Op[ours]: getattr(np, theirs) for ours, theirs in (pair.split(":") for pair in _NAMES.split())}
 
 
 def _quotient(x, y):
     """Integers divided towards zero; by zero -1."""
     safe = np.where(y == 0, 1, y)
-    floor = np.floor_divide(x, safe)
-    up = (floor * safe != x) & ((np.less(x, 0)) != (np.less(safe, 0)))
-    return np.where(y == 0, -1, floor + up).astype(np.asarray(x).dtype)
+    down = np.floor_divide(x, safe)
+    up = (down * safe != x) & (down < 0)
+    return np.where(y == 0, -1, down + up).astype(np.asarray(x).dtype)
 
 
 def _convert(x: np.ndarray, t: Type):
@@ -138,8 +123,7 @@ def fma(x, y, z):
     product = x * y
     if t == np.float32:
         return _odd(*_two_sum(product, z)).astype(t)
-    error = _two_product(x, y, product)
-    u, v = _two_sum(z, error)
+    u, v = _two_sum(z, _lost(x, y, product))
     s, r = _two_sum(product, u)
     found = _odd(*_two_sum(s, _odd(*_two_sum(r, v))))
     return np.where(np.isfinite(product) & np.isfinite(z), found, product + z).astype(t)
@@ -151,7 +135,7 @@ def _two_sum(a, b):
     return s, (a - (s - c)) + (b - c)
 
 
-def _two_product(x, y, product):
+def _lost(x, y, product):
     """What the product's rounding lost."""
     factor = np.longdouble(2**32 + 1)
 
@@ -166,9 +150,6 @@ def _two_product(x, y, product):
 
 def _odd(s, error):
     """s + error rounded to a number with an odd last bit, if it is not exact."""
-    if s.dtype == np.float64:
-        even = (s.view(np.int64) & 1) == 0
-    else:
-        even = (np.ascontiguousarray(s).view(np.uint8).reshape(*s.shape, -1)[..., 0] & 1) == 0
-    move = np.isfinite(s) & even & (error != 0)
+    last = np.ascontiguousarray(s).view(np.uint8).reshape(*s.shape, -1)[..., 0]
+    move = np.isfinite(s) & (last % 2 == 0) & (error != 0)
     return np.where(move, np.nextafter(s, np.where(error > 0, np.inf, -np.inf).astype(s.dtype)), s)

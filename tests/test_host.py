@@ -441,6 +441,37 @@ def test_a_child_goes_on_compiling():
     assert out.split() == ["0", "0", "0", "[1,", "1]"]
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_fork_waits_for_threads_that_are_inside_llvm():
+    """Ours and those of other packages: a lock that such a thread holds would never be released in the child."""
+    out = child(
+        """
+        import llvmlite.binding as llvm
+        def hold(*args):
+            with llvm.ffi.lib._lock:
+                time.sleep(0.5)
+            return b''
+        def ours():
+            with native._gate:
+                time.sleep(0.4)
+                hold()
+        host.target()
+        for inside in (ours, hold):
+            thread = threading.Thread(target=inside)
+            thread.start()
+            time.sleep(0.1)
+            pid = os.fork()
+            if pid == 0:
+                threading.Timer(10, os._exit, (3,)).start()
+                assert call(host.made(b'a', lambda: [constant(1), straight(9, 'k')], 'answer').address) == 1
+                os._exit(0)
+            print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+            thread.join()
+        """
+    )
+    assert out.split() == ["0", "0"]
+
+
 LOOP = """
 @go = internal global i32 1
 define i32 @forever() nounwind {

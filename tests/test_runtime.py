@@ -61,7 +61,7 @@ define internal F4 @splat(float %x) nounwind {
   ret F4 %all
 }
 
-define internal void @kernel(ptr %stage, ptr %uniform, ptr %arena) nounwind {
+define internal void @one(ptr %stage, ptr %uniform, ptr %arena) nounwind {
   %both = load <2 x float>, ptr %uniform
   %s0 = extractelement <2 x float> %both, i64 0
   %s1 = extractelement <2 x float> %both, i64 1
@@ -96,6 +96,20 @@ DOUBLES
   store I8 %r, ptr %r.p, align 1
   ret void
 }
+
+define internal void @kernel(ptr %stage, ptr %uniform, ptr %arena, i64 %vectors) nounwind {
+  br label %loop
+loop:
+  %v = phi i64 [ 0, %0 ], [ %next, %loop ]
+  %place = mul i64 %v, STAGE
+  %own = getelementptr i8, ptr %stage, i64 %place
+  call void @one(ptr %own, ptr %uniform, ptr %arena)
+  %next = add i64 %v, 1
+  %more = icmp ult i64 %next, %vectors
+  br i1 %more, label %loop, label %end
+end:
+  ret void
+}
 """
 FLOAT = """
   %aR.p = getelementptr I8, ptr %stage, i64 {at}
@@ -128,7 +142,7 @@ def program(size: int, width: int) -> str:
     stage = -(-58 * width // 64) * 64
     ends = runtime.descriptor("prologue", "kernel", width, BLOCK, inputs, outputs, stage, 8, 4 * width)
     return (
-        text.replace("<W x", f"<{width} x").replace("vWi1", f"v{width}i1")
+        text.replace("STAGE", str(stage)).replace("<W x", f"<{width} x").replace("vWi1", f"v{width}i1")
         + ends
         + runtime.handler(f"toy_{size}_{width}", size)
     )

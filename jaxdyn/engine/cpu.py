@@ -11,8 +11,10 @@ HANDLER = "jaxdyn_handler"
 STAGE = 1 << 17
 #: most vectors of a block
 VECTORS = 8
+#: vectors that go through a piece before the next one begins
+GROUP = int(__import__("os").environ.get("G", "4"))
 #: statements of a function, and of a module
-PIECE, MODULE = 4000, 8000
+PIECE, MODULE = int(__import__("os").environ.get("P", "4000")), 8000
 
 
 def lanes_of(s: Schedule, vector_bytes: int) -> int:
@@ -27,16 +29,18 @@ def modules(s: Schedule, vector_bytes: int, piece: int = PIECE) -> list[str]:
     layout, places = Layout(s, piece), llvm.places(s, lanes)
     declared: set[str] = set()
     pieces = [_piece(p, s, layout, places) for p in layout.pieces]
-    arguments = "ptr %stage, ptr %uniform, ptr %arena"
-    driver = llvm.Driver(layout, lanes, declared, arguments)
+    arena = _rounded(layout.size * lanes)
+    vectors = max(1, min(VECTORS, STAGE // places.stage))
+    group = min(vectors, GROUP)
+    driver = llvm.Driver(layout, lanes, group, places.stage, arena)
     driver.nodes(layout.nodes, None)
     bodies: list[tuple[int, str, set[str]]] = []
     for p, make in zip(layout.pieces, pieces, strict=True):
         text, needs = make(driver.around.get(p.index))
         bodies.append((len(p.statements), text, needs))
-    kernel = [f"define internal void @kernel({_arguments()}) nounwind {{", *driver.lines, "ret void", "}"]
     prologue = _prologue(s, places, declared)
-    main = [*prologue, *kernel, _descriptor(s, layout, places, bool(prologue)), runtime.handler(HANDLER, vector_bytes)]
+    described = _descriptor(s, places, bool(prologue), vectors, group * arena)
+    main = [*prologue, driver.text(), described, runtime.handler(HANDLER, vector_bytes)]
     groups: list[list[tuple[str, set[str]]]] = [[]]
     size = 0
     for n, text, needs in bodies:
@@ -88,23 +92,25 @@ def _prologue(s: Schedule, places, declared) -> list[str]:
     return [head, *code.lines, "ret void", "}"]
 
 
-def _descriptor(s: Schedule, layout: Layout, places, prologue: bool) -> str:
-    program, lanes = s.program, places.lanes
+def _rounded(n: int) -> int:
+    return max(64, -(-n // 64) * 64)
+
+
+def _descriptor(s: Schedule, places, prologue: bool, vectors: int, arena: int) -> str:
+    program = s.program
     inputs = [(rows, t.bytes, at) for (rows, t, _), at in zip(program.inputs, places.inputs, strict=True)]
     outputs = [
         (len(out), t.bytes, at)
         for out, t, at in zip(program.outputs, program.output_types, places.outputs, strict=True)
     ]
-    vectors = max(1, min(VECTORS, STAGE // places.stage))
-    arena = -(-layout.size * lanes // 64) * 64
     return runtime.descriptor(
         "prologue" if prologue else None,
         "kernel",
-        lanes,
+        places.lanes,
         vectors,
         inputs,
         outputs,
         places.stage,
         places.uniform_size,
-        max(arena, 64),
+        arena,
     )

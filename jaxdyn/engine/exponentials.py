@@ -1,4 +1,4 @@
-"""exp and its kin: a power of two times the exponential of a number up to log(2)/2, made of its hyperbolic sine and cosine."""
+"""exp and its kin: a power of two times exp of a number up to log(2)/2, made of hyperbolic sine and cosine."""
 
 import dataclasses
 
@@ -67,18 +67,10 @@ def _series(f: Floats, bits: int, main: int, tail: int) -> Parts:
     return Parts(f, bits, main, rest, (z, f.fma(z, f.horner(z, f.of(COSINE)), f.number(0.5))))
 
 
-def _scaled(e: Parts, fine: bool = False) -> int:
-    """exp, with the power of two as two factors: neither overflows before the product does, nor underflows.
-
-    `fine`: with little more than the last rounding's error.
-    """
+def _scaled(e: Parts) -> int:
+    """exp, with the power of two as two factors: neither overflows before the product does, nor underflows."""
     f, p = e.f, e.f.p
-    one = f.number(1)
-    if fine:
-        first = p.add(one, e.main)
-        value = p.add(first, p.add(p.add(p.sub(one, first), e.main), e.less_one()))
-    else:
-        value = p.add(one, p.add(e.main, e.less_one()))
+    value = p.add(f.number(1), p.add(e.main, e.less_one()))
     n = f.exponent(e.bits, 2 * f.format.bias)
     half = p.shr(n, f.integer(1))
     return p.mul(p.mul(value, f.power(half)), f.power(p.sub(n, half)))
@@ -124,13 +116,14 @@ def _halves(f: Floats, x: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     a = f.power(n)
     b = f.power(p.max_(p.sub(f.integer(2 * bias - 4), n), f.integer(0)))
     plus, minus = p.add(a, b), p.sub(a, b)
+    plus_lost, minus_lost = p.add(p.sub(a, plus), b), p.sub(p.sub(a, minus), b)
     more = p.mul(*e.more)
 
-    def half(a, b, more):
+    def half(a, b, lost):
         large = f.fma(a, e.main, b)
-        return large, p.add(more, p.mul(a, e.rest)), f.fma(a, e.main, p.sub(b, large))
+        return large, f.fma(b, more, p.mul(a, e.rest)), p.add(f.fma(a, e.main, p.sub(b, large)), lost)
 
-    return half(plus, minus, p.mul(minus, more)), half(minus, plus, p.mul(plus, more))
+    return half(plus, minus, minus_lost), half(minus, plus, plus_lost)
 
 
 def sinh(p: Program, x: int) -> int:
@@ -164,6 +157,6 @@ def _odd(f: Floats, x: int, size: int, value: int) -> int:
 
 def logistic(p: Program, x: int) -> int:
     f = Floats(p, x)
-    one = f.number(1)
-    e = _scaled(_parts(f, f.at_least(p.neg(p.abs_(x)), f.of(LEAST))), fine=True)
-    return p.div(p.select(p.lt(x, f.number(0)), e, one), p.add(one, e))
+    one, zero = f.number(1), f.number(0)
+    e = _scaled(_parts(f, f.at_least(p.neg(p.abs_(x)), f.of(LEAST))))
+    return f.ratio((p.select(p.lt(x, zero), e, one), zero), f.sum(one, e))

@@ -64,6 +64,13 @@ class Floats:
         s = self.p.add(x, y)
         return s, self.p.add(self.p.sub(x, s), y)
 
+    def any_sum(self, x: int, y: int) -> tuple[int, int]:
+        """The sum, and what its rounding lost."""
+        p = self.p
+        s = p.add(x, y)
+        part = p.sub(s, x)
+        return s, p.add(p.sub(x, p.sub(s, part)), p.sub(y, part))
+
     def ratio(self, x: tuple[int, int], y: tuple[int, int]) -> int:
         """The ratio of two numbers that are given with what their roundings lost."""
         inverse = self.p.div(self.number(1), y[0])
@@ -84,7 +91,9 @@ class Floats:
 
     def exponent(self, bits: int, offset: int) -> int:
         """The integer in the low bits (from `nearest`), and an offset, as an integer."""
-        return self.p.sub(bits, self.integer(int(self.type.dtype.type(self.magic).view(self.of((np.int32, np.int64)))) - offset))
+        return self.p.sub(
+            bits, self.integer(int(self.type.dtype.type(self.magic).view(self.of((np.int32, np.int64)))) - offset)
+        )
 
     def power(self, field: int) -> int:
         """2 to the power of an integer to which the bias was added; 0 where the sum is 0."""

@@ -62,7 +62,8 @@ def _window(p: Program, field: int, lead: int, choices: int, size: int) -> list[
     shift = p.and_(field, u(63))
     back = p.sub(u(63), shift)
     return [
-        p.or_(p.shl(a, shift), p.shr(p.shr(b, u(1)), back)) for a, b in zip(words[:size], words[1 : size + 1], strict=True)
+        p.or_(p.shl(a, shift), p.shr(p.shr(b, u(1)), back))
+        for a, b in zip(words[:size], words[1 : size + 1], strict=True)
     ]
 
 
@@ -88,17 +89,15 @@ def _product(p: Program, m: int, words: list[int]) -> tuple[int, int | None]:
 
 def _angle(p: Program, part: int, rest: int | None) -> list[int]:
     """[Both words as an angle, what its rounding lost], doubles."""
-    d = lambda value: p.constant(value, Type.float64)  # noqa: E731
+    whole = p.convert(part, Type.float64)
+    f = Floats(p, whole)
     if rest is None:
-        return [p.mul(p.convert(part, Type.float64), d(UNIT[0]))]
+        return [p.mul(whole, f.number(UNIT[0]))]
     # a number of 53 bits, and what is left of the first word with the second
     left = p.and_(part, p.constant(2**10 - 1, Type.int64))
     a = p.convert(p.sub(part, left), Type.float64)
-    b = p.fma(p.convert(rest, Type.float64), d(2.0**-64), p.convert(left, Type.float64))
-    big = p.add(a, b)
-    small = p.add(p.sub(a, big), b)
-    product = p.mul(big, d(UNIT[0]))
-    lost = p.fma(big, d(UNIT[0]), p.neg(product))
-    lost = p.fma(big, d(UNIT[1]), p.fma(small, d(UNIT[0]), lost))
-    r = p.add(product, lost)
-    return [r, p.add(p.sub(product, r), lost)]
+    b = f.fma(p.convert(rest, Type.float64), f.number(2.0**-64), p.convert(left, Type.float64))
+    big, small = f.sum(a, b)
+    product = p.mul(big, f.number(UNIT[0]))
+    lost = f.fma(big, f.number(UNIT[0]), p.neg(product))
+    return list(f.sum(product, f.fma(big, f.number(UNIT[1]), f.fma(small, f.number(UNIT[0]), lost))))

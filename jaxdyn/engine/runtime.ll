@@ -330,16 +330,7 @@ begin:                                                                  ; from h
   %one = zext i1 %partial to i64
   %vectors = add i64 %full, %one
   call void @carry(ptr %job, ptr %stage, i64 %first, i64 %full, i64 %rest, i64 0, i64 %inputs, i1 false)
-  br label %vector
-vector:
-  %v = phi i64 [ 0, %begin ], [ %v.next, %vector ]
-  %v.place = mul i64 %v, %stage_bytes
-  %v.stage = getelementptr i8, ptr %stage, i64 %v.place
-  call void %kernel(ptr %v.stage, ptr %uniform, ptr %arena)
-  %v.next = add i64 %v, 1
-  %v.more = icmp ult i64 %v.next, %vectors
-  br i1 %v.more, label %vector, label %finish
-finish:
+  call void %kernel(ptr %stage, ptr %uniform, ptr %arena, i64 %vectors)
   call void @carry(ptr %job, ptr %stage, i64 %first, i64 %full, i64 %rest, i64 %inputs, i64 %operands, i1 true)
   %before = atomicrmw add ptr %done.p, i64 1 release
   br label %take

@@ -5,9 +5,10 @@ and the descriptor to `jaxdyn_run_<vector bytes>`. `descriptor` and `handler` wr
 function known to LLVM, so that the program's object finds it when it is loaded.
 
 - ``prologue(ptr inputs, ptr uniform)`` runs once a call. ``inputs[k]`` points to the k-th operand's numbers.
-- ``kernel(ptr stage, ptr uniform, ptr arena)`` runs once a vector of lanes. Row r of an operand takes ``lanes * bytes``
-  bytes of the stage at ``offset + r * lanes * bytes``. All three pointers are multiples of 64; the arena is the
-  thread's own, and what it holds at the start is not defined. Lanes beyond the batch are copies of its last lane.
+- ``kernel(ptr stage, ptr uniform, ptr arena, i64 vectors)`` runs once a block of lanes, of so many vectors. The stage of
+  vector v begins at ``v * stage_bytes``; row r of an operand takes ``lanes * bytes`` bytes of it at
+  ``offset + r * lanes * bytes``. All three pointers are multiples of 64; the arena is the thread's own, and what it
+  holds at the start is not defined. Lanes beyond the batch are copies of its last lane.
 
 Both run with denormals kept, whatever the calling thread does.
 """

@@ -64,12 +64,15 @@ def _reduction(p: Program, x: int, tail: bool) -> list[int]:
     n, bits = f.nearest(x, RIGHTS)
     first, second, third = (f.number(-part) for part in f.of(RIGHT))
     # the first difference is exact; what is left in the end is at least 1e-9 (1e-19) of a right angle
-    a = f.fma(n, first, x)
-    b = f.fma(n, second, a)
-    r = f.fma(n, third, b)
-    usual = [r, bits]
+    r = f.fma(n, first, x)
     if tail:
-        usual.append(f.fma(n, third, p.add(f.fma(n, second, p.sub(a, b)), p.sub(b, r))))
+        product = p.mul(n, second)
+        near, lost = f.any_sum(r, product)
+        lost = p.add(lost, f.fma(n, second, p.neg(product)))
+        r, lost = f.sum(near, f.fma(n, third, lost))
+        usual = [r, bits, lost]
+    else:
+        usual = [f.fma(n, third, f.fma(n, second, r)), bits]
     large = p.lt(f.number(f.of(LARGE)), p.abs_(x))
     if large < 0:
         return huge(p, x, tail) if large == p.true else usual
