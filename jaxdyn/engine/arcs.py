@@ -97,25 +97,29 @@ def atan2(p: Program, y: int, x: int) -> int:
     return f.signed(angle, f.sign(y))
 
 
-def _arc(f: Floats, size: int) -> tuple[int, int]:
-    """(whether x > 1/2, asin x or else that of half its complement) for x that is not negative."""
+def _arc(f: Floats, size: int) -> tuple[int, int, int, int]:
+    """(whether x > 1/2; asin x, or else that of half its complement; its sine; their difference) for x of no sign."""
     p = f.p
     half = f.number(0.5)
     large = p.lt(half, size)
     z = p.select(large, p.mul(p.sub(f.number(1), size), half), p.mul(size, size))
     s = p.select(large, p.sqrt(z), size)
-    return large, f.fma(p.mul(z, s), f.horner(z, f.of(SINE)), s)
+    cube, more = p.mul(z, s), f.horner(z, f.of(SINE))
+    return large, f.fma(cube, more, s), s, p.mul(cube, more)
 
 
 def asin(p: Program, x: int) -> int:
     f = Floats(p, x)
-    large, angle = _arc(f, p.abs_(x))
-    return f.signed(p.select(large, _less(f, RIGHT, p.add(angle, angle)), angle), f.sign(x))
+    large, angle, s, more = _arc(f, p.abs_(x))
+    first, second = (f.number(c) for c in f.of(RIGHT))
+    main, lost = f.sum(first, p.neg(p.add(s, s)))
+    steep = p.add(main, p.add(lost, p.sub(second, p.add(more, more))))
+    return f.signed(p.select(large, steep, angle), f.sign(x))
 
 
 def acos(p: Program, x: int) -> int:
     f = Floats(p, x)
-    large, angle = _arc(f, p.abs_(x))
+    large, angle, *_ = _arc(f, p.abs_(x))
     double = p.add(angle, angle)
     behind = p.select(p.lt(x, f.number(0)), _less(f, STRAIGHT, double), double)
     return p.select(large, behind, _less(f, RIGHT, f.signed(angle, f.sign(x))))

@@ -12,14 +12,14 @@ STAGE = 1 << 17
 #: most vectors of a block
 VECTORS = 8
 #: vectors that go through a piece before the next one begins
-GROUP = int(__import__("os").environ.get("G", "4"))
+GROUP = int(__import__("os").environ.get("G", "2"))
 #: statements of a function, and of a module
-PIECE, MODULE = int(__import__("os").environ.get("P", "4000")), 8000
+PIECE, MODULE = int(__import__("os").environ.get("P", "1500")), 8000
 
 
 def lanes_of(s: Schedule, vector_bytes: int) -> int:
-    """Lanes of a vector: as many of the widest float as its bytes hold."""
-    types = [s.program.type_of(v) for v in range(len(s.op))] + s.program.output_types
+    """Lanes of a vector: as many of the widest float that goes in or out as its bytes hold."""
+    types = [t for _, t, _ in s.program.inputs] + s.program.output_types
     return max(1, vector_bytes // (8 if Type.float64 in types else 4))
 
 

@@ -20,7 +20,7 @@ def cbrt(p: Program, x: int) -> int:
     small = lambda value: p.constant(value, Type.int32)  # noqa: E731
     k = p.shr(p.mul(p.add(n, small(1 + 3 * 2048 - bias)), small(21846)), small(16))
     k = p.convert(p.sub(k, small(2048)), f.format.integer)
-    m = f.float(p.sub(field, p.shl(p.mul(k, f.integer(3)), f.integer(fraction))))
+    m = f.from_bits(p.sub(field, p.shl(p.mul(k, f.integer(3)), f.integer(fraction))))
     y = f.horner(m, INVERSE_ROOT)
     for _ in range(f.of((2, 3))):
         rest = f.fma(p.neg(p.mul(m, p.mul(y, y))), y, f.number(1))
@@ -70,8 +70,8 @@ def nextafter(p: Program, x: int, y: int) -> int:
     bits = f.bits(x)
     # larger bits are further from zero
     away = p.xor(p.lt(x, y), p.lt(x, zero))
-    moved = f.float(p.add(bits, p.select(away, f.integer(1), f.integer(-1))))
-    least = f.float(p.or_(f.sign(y), f.integer(1)))
+    moved = f.from_bits(p.add(bits, p.select(away, f.integer(1), f.integer(-1))))
+    least = f.from_bits(p.or_(f.sign(y), f.integer(1)))
     moved = p.select(p.eq(x, zero), least, moved)
     moved = p.select(p.eq(x, y), y, moved)
     return p.select(p.and_(p.eq(x, x), p.eq(y, y)), moved, p.add(x, y))

@@ -136,8 +136,8 @@ def sinh(p: Program, x: int) -> int:
 
 def cosh(p: Program, x: int) -> int:
     f = Floats(p, x)
-    _, (*parts, _) = _halves(f, f.at_most(p.abs_(x), f.of((89.5, 710.6))))
-    half = p.add(*parts)
+    _, (large, small, lost) = _halves(f, f.at_most(p.abs_(x), f.of((89.5, 710.6))))
+    half = p.add(large, p.add(small, lost))
     return p.add(half, half)
 
 

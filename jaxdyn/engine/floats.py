@@ -56,7 +56,7 @@ class Floats:
     def bits(self, x: int) -> int:
         return self.p.bits(x, self.format.integer)
 
-    def float(self, bits: int) -> int:
+    def from_bits(self, bits: int) -> int:
         return self.p.bits(bits, self.type)
 
     def sum(self, x: int, y: int) -> tuple[int, int]:
@@ -97,7 +97,7 @@ class Floats:
 
     def power(self, field: int) -> int:
         """2 to the power of an integer to which the bias was added; 0 where the sum is 0."""
-        return self.float(self.p.shl(field, self.integer(self.format.fraction)))
+        return self.from_bits(self.p.shl(field, self.integer(self.format.fraction)))
 
     def sign(self, x: int) -> int:
         """The sign bit, alone."""
@@ -105,7 +105,7 @@ class Floats:
 
     def signed(self, x: int, sign: int) -> int:
         """x, negated where the sign bit is set."""
-        return self.float(self.p.xor(self.bits(x), sign))
+        return self.from_bits(self.p.xor(self.bits(x), sign))
 
     def negative(self, x: int) -> int:
         """Whether the sign bit is set."""

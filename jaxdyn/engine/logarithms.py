@@ -38,7 +38,7 @@ def _split(f: Floats, x: int) -> tuple[int, int]:
     p = f.p
     root = f.integer(f.of((0x3F3504F3, 0x3FE6A09E667F3BCD)))
     n = p.shr(p.sub(f.bits(x), root), f.integer(f.format.fraction))
-    return n, f.float(p.sub(f.bits(x), p.shl(n, f.integer(f.format.fraction))))
+    return n, f.from_bits(p.sub(f.bits(x), p.shl(n, f.integer(f.format.fraction))))
 
 
 def _normal(f: Floats, x: int) -> tuple[int, int]:
@@ -81,12 +81,14 @@ def log(p: Program, x: int) -> int:
     return _special(f, x, _log(f, p.add(_number(f, n), before), p.sub(m, f.number(1))))
 
 
-def log1p(p: Program, x: int) -> int:
+def log1p(p: Program, x: int, low: int | None = None) -> int:
+    """log(1 + x + low); `low` is what rounding x has lost."""
     f = Floats(p, x)
     one = f.number(1)
     u = p.add(x, one)
     less = p.sub(u, one)
     lost = p.add(p.sub(one, p.sub(u, less)), p.sub(x, less))
+    lost = lost if low is None else p.add(lost, low)
     n, m = _split(f, u)
     # where the power is not a number anymore what was lost is nothing
     back = f.power(p.max_(p.sub(f.integer(f.format.bias), n), f.integer(0)))
@@ -99,29 +101,41 @@ def asinh(p: Program, x: int) -> int:
     one, size = f.number(1), p.abs_(x)
     square = p.mul(size, size)
     arm = p.add(one, p.sqrt(p.add(square, one)))
-    value = _large(f, size, p.add(size, p.div(square, arm)))
+    value = _large(f, size, f.sum(size, p.div(square, arm)))
     return f.signed(value, f.sign(x))
 
 
 def acosh(p: Program, x: int) -> int:
     f = Floats(p, x)
     t = p.sub(x, f.number(1))
-    value = _large(f, x, p.add(t, p.sqrt(f.fma(t, t, p.add(t, t)))))
+    double = p.add(t, t)
+    square = f.fma(t, t, double)
+    root = p.sqrt(square)
+    # what the root and its square lost
+    rest = p.add(f.fma(p.neg(root), root, square), f.fma(t, t, p.sub(double, square)))
+    rest = p.select(p.eq(root, f.number(0)), root, p.div(rest, p.add(root, root)))
+    main, low = f.sum(root, t)
+    value = _large(f, x, (main, p.add(low, rest)))
     return p.select(p.lt(x, f.number(1)), f.number(float("nan")), value)
 
 
-def _large(f: Floats, x: int, y: int) -> int:
+def _large(f: Floats, x: int, y: tuple[int, int]) -> int:
     """log(1 + y), or log(2 x) where x is so large that it is the same and y may have overflown."""
-    p = f.p
+    p, zero = f.p, f.number(0)
     large = p.lt(f.number(f.of((2.0**30, 2.0**60))), x)
-    value = log1p(p, p.select(large, x, y))
-    return p.add(value, p.select(large, f.number(f.of(LOG2)[0]), f.number(0)))
+    value = log1p(p, p.select(large, x, y[0]), p.select(large, zero, y[1]))
+    return p.add(value, p.select(large, f.number(f.of(LOG2)[0]), zero))
 
 
 def atanh(p: Program, x: int) -> int:
     f = Floats(p, x)
-    size = p.abs_(x)
-    value = log1p(p, p.div(p.add(size, size), p.sub(f.number(1), size)))
+    size, one = p.abs_(x), f.number(1)
+    double, (rest, lost) = p.add(size, size), f.sum(one, p.neg(size))
+    ratio = p.div(double, rest)
+    # what the ratio lost, divided by 1 - x: times 1 + ratio / 2
+    back = p.neg(ratio)
+    low = f.fma(back, lost, f.fma(back, rest, double))
+    value = log1p(p, ratio, f.fma(low, p.mul(ratio, f.number(0.5)), low))
     return f.signed(p.mul(value, f.number(0.5)), f.sign(x))
 
 

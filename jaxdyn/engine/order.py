@@ -171,8 +171,8 @@ def _uniform(s: Schedule, live: list[bool]) -> None:
             same[v] = inputs[s.a[v]][2]
         elif s.op[v] not in _LEAVES:
             same[v] = all(same[x] for x in s.operands(v))
-            if same[v]:
-                s.uniform.append(v)
+        if same[v]:
+            s.uniform.append(v)
 
 
 class _Order:
