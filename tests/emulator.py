@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from jaxdyn.engine.program import NONE, Loop, Op, Program, Type
+from jaxdyn.engine.ops import NONE, Loop, Op, Type
+from jaxdyn.engine.program import Program
 
 
 def run(program: Program, inputs: list, schedule=None) -> list[np.ndarray]:
@@ -59,8 +60,7 @@ class _Run:
     def branches(self, owner, mask: np.ndarray) -> None:
         rest, found = mask, None
         for k, region in enumerate(owner.regions):
-            last = k == len(owner.predicates)
-            here = rest if last else rest & self.use(owner.predicates[k])
+            here = rest & self.use(owner.predicates[k]) if k < len(owner.predicates) else rest
             rest = rest & ~here
             if here.any() or found is None:
                 self.region(region, here)
@@ -84,9 +84,7 @@ def operation(op: Op, t: Type, x, y=None, z=None):
         return _convert(np.asarray(x), t)
     if op == Op.bits:
         return np.ascontiguousarray(x).view(t.dtype).reshape(np.shape(x))
-    if op == Op.fms:
-        return fma(x, y, -z)
-    return fma(-x if op == Op.fnma else x, y, z)
+    return fma(-x if op == Op.fnma else x, y, -z if op == Op.fms else z)
 
 
 _NAMES = (
@@ -137,12 +135,10 @@ def _two_sum(a, b):
 
 def _lost(x, y, product):
     """What the product's rounding lost."""
-    factor = np.longdouble(2**32 + 1)
 
     def halves(v):
-        c = factor * v
-        h = c - (c - v)
-        return h, v - h
+        c = np.longdouble(2**32 + 1) * v
+        return c - (c - v), v - (c - (c - v))
 
     (a, b), (c, d) = halves(x), halves(y)
     return b * d - (((product - a * c) - b * c) - a * d)

@@ -13,7 +13,7 @@ from jax.scipy.linalg import solve_triangular
 
 from ..dynamics.crba import mass_matrix
 from ..dynamics.jacobians import jacobian_of
-from ..engine.lanes import widen
+from ..engine.core import widen
 from ..kinematics import rows as rw
 from ..model.links import links, split_q
 from ..tree.plan import levels

@@ -9,7 +9,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike
 
-from ..engine.lanes import Function, call, laned, widen
+from ..engine.core import Function, widen
+from ..engine.lanes import call, laned
 from ..kinematics import rows as rw
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype, rows_of
 from ..model.constraints import Constraint

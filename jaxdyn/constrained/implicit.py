@@ -21,7 +21,7 @@ import jax
 import jax.numpy as jnp
 
 from ..dynamics.rnea import body_wrenches, forces_up, inertial_force, passive, resting_force
-from ..engine.lanes import Core, Function, Tangent, bind, widen
+from ..engine.core import Core, Function, Tangent, bind, widen
 from ..kinematics import rows as rw
 from ..kinematics.forward import sweep
 from ..tree.field import Field

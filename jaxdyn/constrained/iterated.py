@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..engine.lanes import widen
+from ..engine.core import widen
 from ..kinematics import rows as rw
 from .base import Solver
 from .damped import System, automatic_weight, uniform

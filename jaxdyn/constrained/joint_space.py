@@ -11,7 +11,7 @@ from jaxtyping import Array
 from ..dynamics.crba import mass_matrix_of
 from ..dynamics.jacobians import jacobian_of
 from ..dynamics.rnea import forces_up
-from ..engine.lanes import widen
+from ..engine.core import widen
 from ..kinematics import rows as rw
 from ..model.links import join_v, split_v
 from ..tree.fronts import Front, Pattern, SparseFactor, factorise_sparse, fronts

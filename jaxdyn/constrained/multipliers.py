@@ -4,7 +4,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..engine.lanes import widen
+from ..engine.core import widen
 from ..model.links import split_v
 from ..tree.field import Field
 from ..tree.sweep import each

@@ -18,8 +18,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.core import widen
 from ..engine.kernel import kernel
-from ..engine.lanes import widen
 from ..kinematics import rows as rw
 from ..model.links import inertia_times, join_v, split_v
 from ..tree.field import Field

@@ -2,8 +2,8 @@
 
 from . import llvm, runtime
 from .layout import Layout
+from .ops import Op, Type
 from .order import Schedule
-from .program import Op, Type
 
 #: name of the function that XLA calls
 HANDLER = "jaxdyn_handler"
@@ -12,9 +12,9 @@ STAGE = 1 << 17
 #: most vectors of a block
 VECTORS = 8
 #: vectors that go through a piece before the next one begins
-GROUP = int(__import__("os").environ.get("G", "2"))
+GROUP = 4
 #: statements of a function, and of a module
-PIECE, MODULE = int(__import__("os").environ.get("P", "1500")), 8000
+PIECE, MODULE = 1000, 8000
 
 
 def lanes_of(s: Schedule, vector_bytes: int) -> int:

@@ -1,7 +1,8 @@
 """cbrt, remainders and neighbours: what needs iterations, or the order of the bits."""
 
 from .floats import Floats
-from .program import Program, Type
+from .ops import Type
+from .program import Program
 
 #: x to the power -1/3 between 1/2 and 4, within 0.3 %, in powers of x
 INVERSE_ROOT = (1.7952596, -1.5035204, 1.0272192, -0.3891735, 0.07450666, -0.0056203287)

@@ -6,7 +6,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from .program import Program, Type
+from .ops import Type
+from .program import Program
 
 
 @dataclasses.dataclass(frozen=True)

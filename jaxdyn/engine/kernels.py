@@ -1,17 +1,19 @@
 """Which compiler makes a core's program, and the call of its kernel."""
 
-import dataclasses
+import contextlib
+import contextvars
 import functools
 import logging
 import os
 
-import jax
-import jax.numpy as jnp
+import numpy as np
 from jax.interpreters import mlir
 
 from . import cpu, host, runtime
+from .calls import Target, call
+from .ops import TooLarge, Unsupported
 from .order import schedule
-from .program import TooLarge, Unsupported
+from .program import Program
 from .scalarise import scalarise
 
 #: operations beyond which "auto" leaves a program to XLA
@@ -19,19 +21,6 @@ LIMIT = 400_000
 
 CHOICES = ("auto", "kernel", "xla")
 log = logging.getLogger("jaxdyn")
-
-
-@dataclasses.dataclass(frozen=True)
-class Target:
-    """A kernel that XLA can call.
-
-    **Fields:** `name`, under which it is registered; `shared`, the operands that are the same for all lanes; `outputs`,
-    shapes (without lanes) and dtypes.
-    """
-
-    name: str
-    shared: tuple[bool, ...]
-    outputs: tuple
 
 
 def default() -> str:
@@ -43,7 +32,7 @@ def default() -> str:
 
 
 def choice(compiler: str) -> str:
-    """"kernel" or "xla". Raises `RuntimeError` if kernels are asked for and cannot be made."""
+    """ "kernel" or "xla". Raises `RuntimeError` if kernels are asked for and cannot be made."""
     if compiler == "auto":
         compiler = default()
     reason = host.unavailable() if compiler != "xla" else None
@@ -52,32 +41,62 @@ def choice(compiler: str) -> str:
     return "xla" if reason else "kernel" if compiler == "auto" else compiler
 
 
+#: what has been lowered since somebody began to watch
+_watched: contextvars.ContextVar[list | None] = contextvars.ContextVar("watched", default=None)
+
+
+@contextlib.contextmanager
+def watching():
+    """A list that fills with (core, used, shapes and dtypes, shared) of the programs that are lowered in the context."""
+    found: list = []
+    token = _watched.set(found)
+    try:
+        yield found
+    finally:
+        _watched.reset(token)
+
+
 def target(core, used, operands: tuple) -> Target | None:
     """The kernel of a core for operands of these shapes and dtypes, None where XLA's path is taken."""
     if choice(core.compiler) == "xla":
         return None
-    lanes = max((shape[-1] for shape, _ in operands), default=1)
+    if any(shape[-1] == 0 for shape, _ in operands):
+        return None
     shared = tuple(k is not None and s[-1] == 1 for k, (s, _) in zip(core.known, operands, strict=True))
-    return _target(core, used, tuple((s[:-1], d) for s, d in operands), shared, lanes == 0)
+    avals = tuple((s[:-1], d) for s, d in operands)
+    watched = _watched.get()
+    if watched is not None:
+        watched.append((core, used, avals, shared))
+    try:
+        return _target(core, used, avals, shared)
+    except (Unsupported, TooLarge) as reason:
+        log.info("%s is left to XLA: %s", name_of(core), reason)
+        return None
+
+
+def program_of(core, used, avals, shared) -> Program:
+    """The scalar program of a core. Raises `Unsupported` or `TooLarge` where there is none."""
+    known = tuple(k if same else None for k, same in zip(core.known, shared, strict=True))
+    return scalarise(core.traced(used, avals), shared, known, LIMIT)
 
 
 @functools.lru_cache(maxsize=1024)
-def _target(core, used, avals, shared, empty) -> Target | None:
-    closed = core.traced(used, avals)
-    outputs = tuple((o.shape[:-1], o.dtype) for o in closed.out_avals)
-    if empty or not any(o.size for o in closed.out_avals):
+def _target(core, used, avals, shared) -> Target | None:
+    outputs = tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
+    if not any(np.prod(shape) for shape, _ in outputs):
         return None
-    known = tuple(k if same else None for k, same in zip(core.known, shared, strict=True))
-    try:
-        program = scalarise(closed, shared, known, LIMIT)
-    except (Unsupported, TooLarge) as reason:
-        log.info("%s is left to XLA: %s", name_of(core), reason or "too large")
-        return None
-    key = program.key()
-    made = host.target()
-    runtime.provide(made.vector_bytes, None)
-    name = host.program("lanes", key, lambda: cpu.modules(schedule(program), made.vector_bytes), cpu.HANDLER)
-    return Target(name, shared, outputs)
+    program = program_of(core, used, avals, shared)
+    kept = program.trim()
+    return Target(made(program).name, kept, shared, outputs)
+
+
+def made(program: Program) -> host.Made:
+    """The loaded kernel of a program, registered with XLA."""
+    width = host.target().vector_bytes
+    runtime.provide(width)
+    found = host.made(program.key(), lambda: cpu.modules(schedule(program), width), cpu.HANDLER)
+    host.register(found.name, found.address)
+    return found
 
 
 def name_of(core) -> str:
@@ -89,16 +108,6 @@ def name_of(core) -> str:
     return type(core).__name__ if fn is None else fn.__name__
 
 
-def _call(target: Target, *args):
-    lanes = max(a.shape[-1] for a in args)
-    wide = [
-        a if same or a.shape[-1] == lanes else jnp.broadcast_to(a, (*a.shape[:-1], lanes))
-        for a, same in zip(args, target.shared, strict=True)
-    ]
-    outs = [jax.ShapeDtypeStruct((*shape, lanes), dtype) for shape, dtype in target.outputs]
-    return jax.ffi.ffi_call(target.name, outs)(*wide)
-
-
 def lower(ctx, target: Target, operands):
     """The call of a kernel, as a lowering rule returns it."""
-    return mlir.lower_fun(functools.partial(_call, target), multiple_results=True)(ctx, *operands)
+    return mlir.lower_fun(functools.partial(call, target), multiple_results=True)(ctx, *operands)

@@ -4,201 +4,23 @@
 batch there (unbatched operands keep a lane axis of size 1, never a broadcast copy), so that code under a core
 sees ``(..., lanes)`` however deep the user nests `vmap`. On a CPU long batches run in tiles that fit the cache.
 
-A `Core` is static and hashable: an instance is a key of the compilation cache. Its derivatives are cores
-again, `Tangent` and `Pullback`, unless it defines its own (a linear solve does).
-
 Where the primitive is lowered, `kernels.py` makes one kernel of a core, or leaves it to XLA.
 """
 
-import abc
-import dataclasses
 import functools
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from . import kernels, patterns
+from .core import Core, Function, lanes_p, run
 
 #: lanes worked on at once on a CPU, by bytes of the widest float
 TILE = {4: 256, 8: 128}
-
-
-class Core(abc.ABC):
-    """A pure function of flat lists of lanes-last arrays. Subclasses are frozen dataclasses.
-
-    `used` tells which outputs somebody reads (None: all); a core may leave the others out of its work but
-    still returns an array of the right shape for each. `known`, one entry an operand, marks parameters: None for what is
-    none, else a byte a number (`scalarise.ZERO`, `ONE`, `MINUS`, `ANY`). `compiler` is "auto", "kernel" or "xla".
-    """
-
-    known: tuple[bytes | None, ...]
-    compiler: str
-
-    #: outputs of a core that knows its derivative by `tangents`, which reads them; 0: it is differentiated
-    implicit: ClassVar[int] = 0
-
-    @abc.abstractmethod
-    def run(self, args: tuple, used: tuple[bool, ...] | None) -> list:
-        """The outputs."""
-
-    def traced(self, used, avals: tuple):
-        """The closed jaxpr at one lane; `avals` are the operands' shapes without lanes, and dtypes."""
-        return _traced(self, used, avals)
-
-    def jvp(self, primals, tangents, outs, used):
-        """Tangents of the outputs `outs`; symbolic zeros are `None`."""
-        active = tuple(t is not None for t in tangents)
-        lifted = [t for t in tangents if t is not None]
-        return bind(Tangent(self, active), *primals, *outs[: self.implicit], *lifted, used=used)
-
-    def tangents(self, primals, tangents, outs, used) -> list:
-        """Tangents of the outputs of an `implicit` core, `None` where one has none: made by binding cores, which become
-        one program. None stands for a tangent that is zero."""
-        raise NotImplementedError
-
-    def transpose(self, args, undefined, cotangents, used):
-        """Cotangents of the operands marked in `undefined`, in which the core is linear; None elsewhere."""
-        raise NotImplementedError(f"{type(self).__name__} is not linear")
-
-
-@dataclasses.dataclass(frozen=True)
-class Function(Core):
-    """A function of pytrees of lanes-last arrays; `fn` must be a module-level function, `static` hashable."""
-
-    fn: Callable
-    static: tuple
-    tree: Any
-    known: tuple[bytes | None, ...]
-    compiler: str = "auto"
-
-    def run(self, args, used):
-        return jax.tree.leaves(self.fn(*self.static, *jax.tree.unflatten(self.tree, args)))
-
-
-class _Derivative(Core):
-    """What `Tangent` and `Pullback` share. Operands are the primals of `core`, its outputs if it is implicit, and what the
-    derivative is linear in."""
-
-    core: Core
-    active: tuple[bool, ...]
-
-    @property
-    def given(self) -> int:
-        """Operands before those in which it is linear."""
-        return len(self.active) + self.core.implicit
-
-    @property
-    def compiler(self):
-        return self.core.compiler
-
-    def place(self) -> list[int]:
-        return [k for k, a in enumerate(self.active) if a]
-
-    def at(self, args, lanes: int) -> tuple:
-        """The primals of active operands, all with so many lanes."""
-        return tuple(widen(args[k], lanes) for k in self.place())
-
-    def filled(self, xs, others) -> list:
-        """`others` with the active ones replaced by `xs`."""
-        full = list(others)
-        for k, x in zip(self.place(), xs, strict=True):
-            full[k] = x
-        return full
-
-    def linear(self, args, used) -> Callable:
-        """The active tangents to those of the outputs, for an implicit core."""
-        n = len(self.active)
-        outs = args[n : self.given]
-
-        def tangents(*xs):
-            found = self.core.tangents(args[:n], self.filled(xs, [None] * n), outs, used)
-            return [jnp.zeros_like(o) if t is None else t for o, t in zip(outs, found, strict=True)]
-
-        return tangents
-
-    def primal(self, args, used) -> Callable:
-        """The active operands to the outputs."""
-        n = len(self.active)
-        return lambda *xs: self.core.run(tuple(self.filled(xs, args[:n])), used)
-
-
-@dataclasses.dataclass(frozen=True)
-class Tangent(_Derivative):
-    """Forward derivative of `core`, linear in the tangents of the active operands."""
-
-    core: Core
-    active: tuple[bool, ...]
-
-    @property
-    def known(self):
-        return self.core.known + (None,) * (self.core.implicit + sum(self.active))
-
-    def run(self, args, used):
-        # a tangent may have more lanes than its primal
-        lanes = max(x.shape[-1] for x in args)
-        tangents = tuple(widen(t, lanes) for t in args[self.given :])
-        if self.core.implicit:
-            return self.linear(args, used)(*tangents)
-        out = jax.jvp(self.primal(args, used), self.at(args, lanes), tangents)[1]
-        return [jnp.zeros(t.shape, jnp.float32) if t.dtype == jax.dtypes.float0 else t for t in out]
-
-    def transpose(self, args, undefined, cotangents, used):
-        n = self.given
-        wanted = iter(undefined[n:])
-        active = tuple(a and next(wanted) for a in self.active)
-        seen = tuple(c is not None for c in cotangents)
-        back = Pullback(self.core, active, seen)
-        outs = iter(bind(back, *args[:n], *[c for c in cotangents if c is not None]))
-        return [None] * n + [next(outs) if u else None for u in undefined[n:]]
-
-
-@dataclasses.dataclass(frozen=True)
-class Pullback(_Derivative):
-    """Reverse derivative of `core`, linear in the cotangents of the outputs in `seen`."""
-
-    core: Core
-    active: tuple[bool, ...]
-    seen: tuple[bool, ...]
-
-    @property
-    def known(self):
-        return self.core.known + (None,) * (self.core.implicit + sum(self.seen))
-
-    def run(self, args, used):
-        lanes = max(x.shape[-1] for x in args)
-        f = self.linear(args, self.seen) if self.core.implicit else self.primal(args, self.seen)
-        select = lambda *xs: [widen(o, lanes) for o, s in zip(f(*xs), self.seen, strict=True) if s]  # noqa: E731
-        cotangents = [widen(c, lanes) for c in args[self.given :]]
-        at = self.at(args, lanes)
-        if self.core.implicit:
-            return list(jax.linear_transpose(select, *at)(cotangents))
-        return list(jax.vjp(select, *at)[1](cotangents))
-
-    def transpose(self, args, undefined, cotangents, used):
-        n = self.given
-        seen = [k for k, s in enumerate(self.seen) if s]
-        read = [p for p, c in zip(self.place(), cotangents, strict=True) if c is not None]
-        active = tuple(k in read for k in range(len(self.active)))
-        outs = bind(Tangent(self.core, active), *args[:n], *[c for c in cotangents if c is not None])
-        return [None] * n + [outs[k] if u else None for k, u in zip(seen, undefined[n:], strict=True)]
-
-
-def widen(x, lanes: int):
-    """`x` with at least that many lanes: a single one is repeated."""
-    return jnp.broadcast_to(x, (*x.shape[:-1], lanes)) if x.shape[-1] < lanes else x
-
-
-def _run(core: Core, used, args):
-    """The core's outputs, all with the common number of lanes."""
-    lanes = max((a.shape[-1] for a in args), default=1)
-    with jax.numpy_rank_promotion("allow"):
-        outs = core.run(tuple(args), used)
-    return [widen(o, lanes) for o in outs]
 
 
 def _tiled(core: Core, used, args):
@@ -206,7 +28,7 @@ def _tiled(core: Core, used, args):
     lanes = max((a.shape[-1] for a in args), default=1)
     width = TILE[8 if any(a.dtype.itemsize == 8 for a in args) else 4]
     if lanes <= width + width // 2:
-        return _run(core, used, args)
+        return run(core, used, args)
     tiles = -(-lanes // width)
     pad = tiles * width - lanes
 
@@ -218,16 +40,10 @@ def _tiled(core: Core, used, args):
 
     def one(parts):
         parts = iter(parts)
-        return _run(core, used, [next(parts) if a.shape[-1] == lanes else a for a in args])
+        return run(core, used, [next(parts) if a.shape[-1] == lanes else a for a in args])
 
     outs = jax.lax.map(one, wide)
     return [jnp.moveaxis(o, 0, -2).reshape(*o.shape[1:-1], tiles * width)[..., :lanes] for o in outs]
-
-
-@functools.lru_cache(maxsize=1024)
-def _traced(core: Core, used, avals: tuple):
-    args = [jax.ShapeDtypeStruct((*shape, 1), dtype) for shape, dtype in avals]
-    return jax.make_jaxpr(lambda *a: _run(core, used, a))(*args)
 
 
 def shapes(core: Core, used, avals: tuple) -> tuple:
@@ -238,10 +54,6 @@ def shapes(core: Core, used, avals: tuple) -> tuple:
 def key_of(avals) -> tuple:
     """Operands' shapes without lanes, and dtypes."""
     return tuple((a.shape[:-1], a.dtype) for a in avals)
-
-
-lanes_p = Primitive("jaxdyn")
-lanes_p.multiple_results = True
 
 
 @functools.lru_cache(maxsize=4096)
@@ -272,7 +84,7 @@ def _lowering(run):
     return mlir.lower_fun(lambda *args, core, used: _jitted(run, core, used)(*args), multiple_results=True)
 
 
-_on_xla, _tiled_on_xla = _lowering(_run), _lowering(_tiled)
+_on_xla, _tiled_on_xla = _lowering(run), _lowering(_tiled)
 
 
 def _lower_cpu(ctx, *operands, core, used):
@@ -289,17 +101,18 @@ mlir.register_lowering(lanes_p, _lower_cpu, platform="cpu")
 
 def _batch(args, dims, *, core, used):
     size = next(a.shape[d] for a, d in zip(args, dims, strict=True) if d is not None)
-    moved = [a if d is None else jnp.moveaxis(a, d, -1) for a, d in zip(args, dims, strict=True)]
-    lanes = max(a.shape[-1 if d is None else -2] for a, d in zip(moved, dims, strict=True))
+    # the outer batch comes first among the lanes, as it does in memory
+    moved = [a if d is None else jnp.moveaxis(a, d, -2) for a, d in zip(args, dims, strict=True)]
+    lanes = max(a.shape[-1] for a in moved)
     flat = []
     for a, d in zip(moved, dims, strict=True):
         if d is not None:
-            a = jnp.broadcast_to(a, (*a.shape[:-2], lanes, size)).reshape(*a.shape[:-2], lanes * size)
+            a = jnp.broadcast_to(a, (*a.shape[:-1], lanes)).reshape(*a.shape[:-2], size * lanes)
         elif a.shape[-1] > 1:  # lanes of another batch: one copy per member of this one
-            a = jnp.broadcast_to(a[..., None], (*a.shape, size)).reshape(*a.shape[:-1], a.shape[-1] * size)
+            a = jnp.broadcast_to(a[..., None, :], (*a.shape[:-1], size, lanes)).reshape(*a.shape[:-1], size * lanes)
         flat.append(a)
     outs = lanes_p.bind(*flat, core=core, used=used)
-    return [o.reshape(*o.shape[:-1], lanes, size) for o in outs], [o.ndim for o in outs]
+    return [o.reshape(*o.shape[:-1], size, lanes) for o in outs], [o.ndim - 1 for o in outs]
 
 
 def _jvp(primals, tangents, *, core, used):
@@ -342,11 +155,6 @@ batching.primitive_batchers[lanes_p] = _batch
 ad.primitive_jvps[lanes_p] = _jvp
 ad.primitive_transposes[lanes_p] = _transpose
 pe.dce_rules[lanes_p] = _dce
-
-
-def bind(core: Core, *args, used=None) -> list:
-    """Bind the primitive to flat operands that already carry lanes."""
-    return lanes_p.bind(*args, core=core, used=used)
 
 
 #: what marks a class whose leaves are parameters: the same for all lanes unless somebody maps over them

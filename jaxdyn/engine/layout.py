@@ -8,9 +8,8 @@ cut into pieces of `longest` statements, since compilers take more than proporti
 
 import dataclasses
 
+from .ops import Branches, Loop, Op, Type
 from .order import Guard, Schedule, Store
-from .program import Branches, Loop, Op, Type
-
 
 #: statements that a detour has at most
 DETOUR = 100
@@ -133,9 +132,7 @@ class Layout:
         return node
 
     def _choice(self, branches: Branches) -> Choice:
-        cases = [
-            self._nodes(self.s.body[region], [Outcome(branches, k)]) for k, region in enumerate(branches.regions)
-        ]
+        cases = [self._nodes(self.s.body[region], [Outcome(branches, k)]) for k, region in enumerate(branches.regions)]
         return Choice(branches, cases)
 
     # slots

@@ -9,8 +9,8 @@ import dataclasses
 import numpy as np
 
 from .layout import Advance, Begin, Choice, Choose, Layout, Outcome, Piece
+from .ops import Branches, Op, Type
 from .order import Guard, Schedule, Store
-from .program import Branches, Op, Type
 
 NAMES = {
     Type.bool_: "i1",
@@ -342,7 +342,9 @@ class Lanes(Code):
         for k, old in zip(places, usual, strict=True):
             ty = self.type(s.program.type[branches.results[k]])
             new = self.use(branches.outcomes[0][k])
-            found.append((branches.results[k], ty, old, self.line(f"select {self.type(0)} {mask}, {ty} {new}, {ty} {old}")))
+            found.append(
+                (branches.results[k], ty, old, self.line(f"select {self.type(0)} {mask}, {ty} {new}, {ty} {old}"))
+            )
         self.lines += [f"br label %past{n}", f"past{n}:"]
         self.names = before
         for v, ty, old, new in found:

@@ -2,7 +2,8 @@
 
 from .exponentials import LOG2, exp
 from .floats import Floats
-from .program import Program, Type
+from .ops import Type
+from .program import Program
 
 #: (log((1 + s) / (1 - s)) / s - 2) / s², in powers of s²
 SERIES = (

@@ -8,7 +8,8 @@ from collections.abc import Callable
 
 from . import arcs, divisions, exponentials, logarithms, trigonometry
 from .floats import Floats
-from .program import Program, Type
+from .ops import Type
+from .program import Program
 
 
 def square(p: Program, x: int) -> int:

@@ -8,7 +8,8 @@ the outputs, which leaves few values alive at once.
 
 import dataclasses
 
-from .program import NONE, Branches, Loop, Op, Program, Type
+from .ops import Branches, Loop, Op, Type
+from .program import Program
 
 _LEAVES = (Op.input, Op.carry, Op.result)
 
@@ -35,8 +36,7 @@ class Schedule:
 
     **Fields:** `program`; `uniform`, operations made once a call, in order; `read`, those of them (and shared inputs) that
     lanes read; `body`, the statements of every region: values, `Loop`s, `Branches`, `Guard`s, `Store`s; `changing`, by
-    loop or branches, the places of results that are read; `op`, `a`, `b`, `c` of every value after fusing;
-    `alive`, the most values alive at once.
+    loop or branches, the places of results that are read; `op`, `a`, `b`, `c` of every value after fusing.
     """
 
     program: Program
@@ -184,6 +184,10 @@ class _Order:
         self.begun: set[int] = set()
         self.read: dict[int, None] = {}
         self.captured = self._captures()
+        self.depth = [0] * len(s.op)
+        for v, alive in enumerate(live):
+            if alive:
+                self.depth[v] = 1 + max((self.depth[x] for x in s.operands(v)), default=0)
 
     def _captures(self) -> dict[int, list[int]]:
         """By loop or branches, the values from outside that its regions read."""
@@ -268,7 +272,8 @@ class _Order:
                 continue  # there already
             if not ready:
                 stack.append((v, True))
-                needed = self.needs(v)
+                # what takes longest first: the short rest then waits for less time
+                needed = sorted(self.needs(v), key=lambda x: -self.depth[x])
                 stack.extend((x, False) for x in reversed(needed) if not done[x])
                 continue
             if done[v]:
@@ -284,4 +289,28 @@ class _Order:
                 body.append(v)
 
 
-__all__ = ["NONE", "Guard", "Schedule", "Store", "schedule"]
+def alive(s: Schedule) -> int:
+    """The most values that lanes keep at once, in the order of the schedule."""
+    line: list[int] = []
+
+    def walk(region: int) -> None:
+        for st in s.body[region]:
+            if isinstance(st, int):
+                line.append(st)
+            elif isinstance(st, Loop):
+                walk(st.region)
+            elif isinstance(st, Branches):
+                for inner in st.regions:
+                    walk(inner)
+
+    walk(0)
+    last = {x: k for k, v in enumerate(line) for x in s.operands(v)}
+    ends = [0] * (len(line) + 1)
+    most = now = 0
+    for k, v in enumerate(line):
+        now += v in last
+        if v in last:
+            ends[last[v]] += 1
+        most = max(most, now)
+        now -= ends[k]
+    return most

@@ -9,125 +9,11 @@ Folding assumes of numbers what no robot contradicts: 0 x is 0, also for x that 
 sign. All else is exact: two programs that differ by folding alone give the same bits.
 """
 
-import dataclasses
-import enum
 import struct
 
 import numpy as np
 
-
-class Type(enum.IntEnum):
-    """Types of values, with their NumPy names."""
-
-    bool_ = 0
-    int32 = 1
-    int64 = 2
-    float32 = 3
-    float64 = 4
-    uint32 = 5
-    uint64 = 6
-
-    @property
-    def dtype(self) -> np.dtype:
-        return _DTYPES[self]
-
-    @property
-    def floating(self) -> bool:
-        return self in (Type.float32, Type.float64)
-
-    @property
-    def bytes(self) -> int:
-        return _DTYPES[self].itemsize
-
-
-_DTYPES = {t: np.dtype(t.name.rstrip("_")) for t in Type}
-TYPES = {d: t for t, d in _DTYPES.items()}
-
-
-class Op(enum.IntEnum):
-    """Operations; `a`, `b`, `c` are their operands.
-
-    Comparisons are false where a number is NaN, `ne` is true. `max_` and `min_` are NaN where one operand is. `rint` rounds
-    halves to even. `shr` fills with the sign of signed integers. `bits` reads a float's bits as an integer or back.
-    `fma` is a b + c, rounded once; `fms` a b − c; `fnma` c − a b. `not_`, `and_`, `or_`, `xor` also act on the bits of integers.
-    """
-
-    input = 0  # operand a, row b
-    carry = 1  # loop a, place b
-    result = 2  # loop or branches a, place b
-    add = 3
-    sub = 4
-    mul = 5
-    div = 6
-    neg = 7
-    sqrt = 8
-    abs_ = 9
-    rint = 10
-    floor = 11
-    max_ = 12
-    min_ = 13
-    lt = 14
-    le = 15
-    eq = 16
-    ne = 17
-    and_ = 18
-    or_ = 19
-    xor = 20
-    not_ = 21
-    select = 22  # b where a, else c
-    convert = 23
-    bits = 24
-    shl = 25
-    shr = 26
-    fma = 27
-    fms = 28
-    fnma = 29
-
-
-NONE = -(1 << 40)
-_INDEXED = (Op.input, Op.carry, Op.result)
-
-
-class Unsupported(Exception):
-    """A primitive, or a use of one, that scalar programs do not have."""
-
-
-class TooLarge(Exception):
-    """The program has more operations than anybody would wait for."""
-
-
-@dataclasses.dataclass
-class Region:
-    """Where values stand: the whole program (0), a loop's body, or a branch. `owner` is the `Loop` or `Branches`."""
-
-    parent: int
-    owner: "Loop | Branches | None" = None
-
-
-@dataclasses.dataclass
-class Loop:
-    """``while cond: carries = nexts``, lane by lane: a lane that is done keeps its values."""
-
-    index: int
-    parent: int
-    region: int
-    initial: list[int]
-    carries: list[int]
-    condition: int = NONE
-    nexts: list[int] = dataclasses.field(default_factory=list)
-    results: list[int] = dataclasses.field(default_factory=list)
-
-
-@dataclasses.dataclass
-class Branches:
-    """The values of the branch whose predicate holds; the last branch has none and serves all other lanes."""
-
-    index: int
-    parent: int
-    predicates: list[int]
-    regions: list[int]
-    outcomes: list[list[int]] = dataclasses.field(default_factory=list)
-    results: list[int] = dataclasses.field(default_factory=list)
+from .ops import DTYPES, NONE, Branches, Loop, Op, Region, TooLarge, Type
 
 
 class Program:
@@ -168,7 +54,7 @@ class Program:
         return self.constants[-1 - x] if x < 0 else None
 
     def constant(self, value, t: int) -> int:
-        value = _DTYPES[t].type(value)
+        value = DTYPES[t].type(value)
         if t >= 3 and t <= 4 and value == 0:
             value = abs(value)  # zeros have no sign
         key = bytes([t]) + value.tobytes()
@@ -183,7 +69,7 @@ class Program:
 
     def new(self, op: int, t: int, a: int, b: int = NONE, c: int = NONE, region: int = 0) -> int:
         if len(self.op) >= self.limit:
-            raise TooLarge
+            raise TooLarge(self.limit)
         self.op.append(op)
         self.a.append(a)
         self.b.append(b)
@@ -242,8 +128,7 @@ class Program:
         self._here.pop()
         loop.condition, loop.nexts = condition, list(nexts)
         loop.results = [
-            self.new(Op.result, self.type_of(x), loop.index, k, region=loop.parent)
-            for k, x in enumerate(loop.initial)
+            self.new(Op.result, self.type_of(x), loop.index, k, region=loop.parent) for k, x in enumerate(loop.initial)
         ]
         return loop.results
 
@@ -464,7 +349,7 @@ class Program:
         if self.type_of(x) == t:
             return x
         if x < 0:
-            return self.constant(_DTYPES[t].type(self.constants[-1 - x]), t)
+            return self.constant(DTYPES[t].type(self.constants[-1 - x]), t)
         if t == Type.bool_:
             return self.ne(x, self.constant(0, self.type[x]))
         return self.emit(Op.convert, t, x)
@@ -472,14 +357,26 @@ class Program:
     def bits(self, x: int, t: int) -> int:
         """The bits of x read as another type of the same size."""
         if x < 0:
-            return self.constant(np.asarray(self.constants[-1 - x]).view(_DTYPES[t])[()], t)
+            return self.constant(np.asarray(self.constants[-1 - x]).view(DTYPES[t])[()], t)
         return self.emit(Op.bits, t, x)
+
+    def trim(self) -> tuple[int, ...]:
+        """Which operands are read; the others are forgotten, and these numbered anew. So are outputs without numbers."""
+        read = tuple(sorted({a for o, a in zip(self.op, self.a, strict=True) if o == Op.input}))
+        place = {old: new for new, old in enumerate(read)}
+        self.a = [place[a] if o == Op.input else a for o, a in zip(self.op, self.a, strict=True)]
+        self.inputs = [self.inputs[k] for k in read]
+        kept = [k for k, out in enumerate(self.outputs) if out]
+        self.outputs, self.output_types = [self.outputs[k] for k in kept], [self.output_types[k] for k in kept]
+        return read
 
     def key(self) -> bytes:
         """What a program is, as bytes: equal programs have equal ones."""
         head = repr((self.inputs, self.output_types, self.outputs, [r.parent for r in self.regions], self.owners))
         numbers = np.asarray([self.op, self.a, self.b, self.c, self.type, self.region], np.int64).tobytes()
-        constants = b"".join(struct.pack("B", t) + v.tobytes() for t, v in zip(self.constant_types, self.constants, strict=True))
+        constants = b"".join(
+            struct.pack("B", t) + v.tobytes() for t, v in zip(self.constant_types, self.constants, strict=True)
+        )
         return b"\0".join([head.encode(), numbers, constants])
 
 

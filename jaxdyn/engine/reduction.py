@@ -5,7 +5,8 @@ are needed, chosen by the exponent. All is integer arithmetic modulo 2⁶⁴; nu
 """
 
 from .floats import Floats
-from .program import Program, Type
+from .ops import Type
+from .program import Program
 
 #: 2/π, its first bit worth 1/2
 BITS = int(

@@ -6,7 +6,8 @@ from collections.abc import Callable
 import numpy as np
 
 from .numerics import FUNCTIONS
-from .program import TYPES, Program, Type, Unsupported
+from .ops import TYPES, Type, Unsupported
+from .program import Program
 
 
 def each(f: Callable[..., int], *xs: np.ndarray) -> np.ndarray:

@@ -1,8 +1,8 @@
 ; What stands between XLA and a compiled program on a CPU: it finds the buffers of a call, cuts their lanes in blocks,
 ; spreads the blocks over XLA's thread pool, copies each block into a stage and back, and calls the program's kernel.
 ;
-; A template, filled in by runtime.py: @VECTOR@ and the like are replaced, and what stands between ";; each NAME" or
-; ";; on PROCESSOR" and ";; end" is written once a value of NAME, or only on that processor.
+; A template, filled in by runtime.py: @VECTOR@ and the like are replaced, and what stands between ";; on PROCESSOR" and
+; ";; end" is written only for that processor.
 ;
 ; Who waits for whom: blocks are handed out by a counter. The caller takes blocks too, and waits for blocks that somebody
 ; has begun, never for tasks, so a pool of one, a busy pool or none cannot deadlock. A task that starts late finds no
@@ -41,9 +41,12 @@
 ; A late task reads only fields 0 to 5, so nothing else has to outlive the call.
 %Job = type { i64, i64, i64, i64, i64, i64, i64, ptr, ptr, [0 x ptr] }
 
-declare ptr @malloc(i64)
-declare void @free(ptr)
-declare i32 @@YIELD@()
+; functions of the C library, under names of our own
+declare ptr @jaxdyn_malloc(i64)
+declare void @jaxdyn_free(ptr)
+declare i32 @jaxdyn_yield()
+declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
+declare i64 @llvm.ctlz.i64(i64, i1)
 declare i64 @llvm.cttz.i64(i64, i1)
 declare i64 @llvm.smin.i64(i64, i64)
 declare i64 @llvm.umin.i64(i64, i64)
@@ -116,104 +119,25 @@ define internal void @pause() nounwind {
 }
 ;; end
 
-; ---- copies between rows of lanes and a stage; they work in both directions ----
+; ---- copies between the buffers, where a lane's numbers follow each other, and a stage, where a row's do ----
 
-;; each PIECE
-; Whole vectors of a row: pieces of @PIECE@ bytes. All vectors of a row come before the next row, which in a long batch
-; lies on another page.
-define internal void @copy_@PIECE@(ptr noalias %to, i64 %to_row, i64 %to_step,
-                              ptr noalias %from, i64 %from_row, i64 %from_step, i64 %rows, i64 %vectors) nounwind {
+; Functions (ptr far, ptr near, i64 rows, i64 width, i64 lanes, i64 row) that copy a vector of an operand: `far` is its
+; first lane in the buffer, `near` its first row in the stage; `lanes` of the `width` lanes exist, and rows of the stage
+; are `row` bytes apart. A lane of the stage beyond them gets the numbers of the last one.
+; runtime.py writes them, since they are networks of shuffles; see there what stands where in the table.
+@COPIES@
+; Copies the operands first to last - 1 of a block between their buffers and the stage: `count` lanes from `begin` on.
+define internal void @carry(ptr %job, ptr %stage, i64 %begin, i64 %count, i64 %first, i64 %last, i64 %out) nounwind {
 entry:
-  br label %row
-row:
-  %r = phi i64 [ %rows, %entry ], [ %r.next, %row.end ]
-  %to.r = phi ptr [ %to, %entry ], [ %to.r.next, %row.end ]
-  %from.r = phi ptr [ %from, %entry ], [ %from.r.next, %row.end ]
-  br label %vector
-vector:
-  %v = phi i64 [ %vectors, %row ], [ %v.next, %vector ]
-  %to.v = phi ptr [ %to.r, %row ], [ %to.v.next, %vector ]
-  %from.v = phi ptr [ %from.r, %row ], [ %from.v.next, %vector ]
-  %piece = load <@PIECE@ x i8>, ptr %from.v, align 1
-  store <@PIECE@ x i8> %piece, ptr %to.v, align 1
-  %to.v.next = getelementptr i8, ptr %to.v, i64 %to_step
-  %from.v.next = getelementptr i8, ptr %from.v, i64 %from_step
-  %v.next = sub i64 %v, 1
-  %v.more = icmp ne i64 %v.next, 0
-  br i1 %v.more, label %vector, label %row.end
-row.end:
-  %to.r.next = getelementptr i8, ptr %to.r, i64 %to_row
-  %from.r.next = getelementptr i8, ptr %from.r, i64 %from_row
-  %r.next = sub i64 %r, 1
-  %r.more = icmp ne i64 %r.next, 0
-  br i1 %r.more, label %row, label %end
-end:
-  ret void
-}
-
-;; end
-@copies = private constant [@PIECE_COUNT@ x ptr] [@PIECE_COPIES@]
-
-;; each NUMBER
-; The last vector of a batch, numbers of @NUMBER@ bytes: `count` of them a row, then the last one `fill` times more.
-define internal void @tail_@NUMBER@(ptr noalias %to, i64 %to_row, ptr noalias %from, i64 %from_row, i64 %rows,
-                              i64 %count, i64 %fill) nounwind {
-entry:
-  %all = add i64 %count, %fill
-  br label %row
-row:
-  %r = phi i64 [ %rows, %entry ], [ %r.next, %row.end ]
-  %to.r = phi ptr [ %to, %entry ], [ %to.r.next, %row.end ]
-  %from.r = phi ptr [ %from, %entry ], [ %from.r.next, %row.end ]
-  br label %valid
-valid:
-  %i = phi i64 [ 0, %row ], [ %i.next, %valid ]
-  %from.i = getelementptr <@NUMBER@ x i8>, ptr %from.r, i64 %i
-  %to.i = getelementptr <@NUMBER@ x i8>, ptr %to.r, i64 %i
-  %number = load <@NUMBER@ x i8>, ptr %from.i, align 1
-  store <@NUMBER@ x i8> %number, ptr %to.i, align 1
-  %i.next = add i64 %i, 1
-  %i.more = icmp ult i64 %i.next, %count
-  br i1 %i.more, label %valid, label %filled
-filled:
-  %j = phi i64 [ %i.next, %valid ], [ %j.next, %again ]
-  %j.more = icmp ult i64 %j, %all
-  br i1 %j.more, label %again, label %row.end
-again:
-  %to.j = getelementptr <@NUMBER@ x i8>, ptr %to.r, i64 %j
-  store <@NUMBER@ x i8> %number, ptr %to.j, align 1
-  %j.next = add i64 %j, 1
-  br label %filled
-row.end:
-  %to.r.next = getelementptr i8, ptr %to.r, i64 %to_row
-  %from.r.next = getelementptr i8, ptr %from.r, i64 %from_row
-  %r.next = sub i64 %r, 1
-  %r.more = icmp ne i64 %r.next, 0
-  br i1 %r.more, label %row, label %end
-end:
-  ret void
-}
-
-;; end
-@tails = private constant [@NUMBER_COUNT@ x ptr] [@NUMBER_COPIES@]
-
-; Copies the operands first to last - 1 of a block between their buffers and the stage: `full` whole vectors from lane
-; `begin` on, and `rest` more lanes.
-define internal void @carry(ptr %job, ptr %stage, i64 %begin, i64 %full, i64 %rest, i64 %first, i64 %last,
-                            i1 %out) nounwind {
-entry:
-  %lanes.p = getelementptr %Job, ptr %job, i32 0, i32 4
-  %lanes = load i64, ptr %lanes.p
   %d.p = getelementptr %Job, ptr %job, i32 0, i32 7
   %d = load ptr, ptr %d.p
   %width.p = getelementptr %Descriptor, ptr %d, i32 0, i32 2
   %width = load i64, ptr %width.p
+  %width.log = call i64 @llvm.cttz.i64(i64 %width, i1 true)
   %operands.p = getelementptr %Descriptor, ptr %d, i32 0, i32 6
   %operands = load ptr, ptr %operands.p
   %stage_bytes.p = getelementptr %Descriptor, ptr %d, i32 0, i32 7
   %stage_bytes = load i64, ptr %stage_bytes.p
-  %missing = sub i64 %width, %rest
-  %fill = select i1 %out, i64 0, i64 %missing
   br label %head
 head:
   %k = phi i64 [ %first, %entry ], [ %k.next, %next ]
@@ -231,42 +155,39 @@ operand:
   %copied = and i1 %some, %wide
   br i1 %copied, label %place, label %next
 place:
-  %piece = mul i64 %width, %bytes
-  %row = mul i64 %lanes, %bytes
+  %lane = mul i64 %rows, %bytes
+  %row = mul i64 %width, %bytes
+  %far_step = mul i64 %width, %lane
+  %before = mul i64 %begin, %lane
   %data.p = getelementptr %Job, ptr %job, i32 0, i32 9, i64 %k
   %data = load ptr, ptr %data.p
-  %before = mul i64 %begin, %bytes
-  %outside = getelementptr i8, ptr %data, i64 %before
-  %inside = getelementptr i8, ptr %stage, i64 %offset
-  %to_row = select i1 %out, i64 %row, i64 %piece
-  %from_row = select i1 %out, i64 %piece, i64 %row
-  %whole = icmp ne i64 %full, 0
-  br i1 %whole, label %vectors, label %partial
-vectors:
-  %to = select i1 %out, ptr %outside, ptr %inside
-  %from = select i1 %out, ptr %inside, ptr %outside
-  %to_step = select i1 %out, i64 %piece, i64 %stage_bytes
-  %from_step = select i1 %out, i64 %stage_bytes, i64 %piece
-  %piece.log = call i64 @llvm.cttz.i64(i64 %piece, i1 true)
-  %copy.p = getelementptr ptr, ptr @copies, i64 %piece.log
-  %copy = load ptr, ptr %copy.p
-  call void %copy(ptr %to, i64 %to_row, i64 %to_step, ptr %from, i64 %from_row, i64 %from_step, i64 %rows, i64 %full)
-  br label %partial
-partial:
-  %left = icmp ne i64 %rest, 0
-  br i1 %left, label %tail, label %next
-tail:
-  %outside.done = mul i64 %full, %piece
-  %outside.tail = getelementptr i8, ptr %outside, i64 %outside.done
-  %inside.done = mul i64 %full, %stage_bytes
-  %inside.tail = getelementptr i8, ptr %inside, i64 %inside.done
-  %to.tail = select i1 %out, ptr %outside.tail, ptr %inside.tail
-  %from.tail = select i1 %out, ptr %inside.tail, ptr %outside.tail
+  %far = getelementptr i8, ptr %data, i64 %before
+  %near = getelementptr i8, ptr %stage, i64 %offset
+  %few = icmp ult i64 %rows, @FEW@
+  %rows.zeros = call i64 @llvm.ctlz.i64(i64 %rows, i1 true)
+  %rows.log = sub i64 63, %rows.zeros
+  %side = call i64 @llvm.umin.i64(i64 %width.log, i64 %rows.log)
   %bytes.log = call i64 @llvm.cttz.i64(i64 %bytes, i1 true)
-  %numbers.p = getelementptr ptr, ptr @tails, i64 %bytes.log
-  %numbers = load ptr, ptr %numbers.p
-  call void %numbers(ptr %to.tail, i64 %to_row, ptr %from.tail, i64 %from_row, i64 %rows, i64 %rest, i64 %fill)
-  br label %next
+  br label %vector
+vector:
+  %far.v = phi ptr [ %far, %place ], [ %far.next, %vector ]
+  %near.v = phi ptr [ %near, %place ], [ %near.next, %vector ]
+  %left = phi i64 [ %count, %place ], [ %left.next, %vector ]
+  %lanes = call i64 @llvm.umin.i64(i64 %left, i64 %width)
+  %full = icmp eq i64 %lanes, %width
+  %whole = and i1 %few, %full
+  %kind = select i1 %whole, i64 %rows, i64 0
+  %log = select i1 %whole, i64 %width.log, i64 %side
+  %size = call i64 @llvm.umin.i64(i64 %log, i64 @LARGEST@)
+  %copy.p = getelementptr [4 x [@FEW@ x [@TILES@ x [2 x ptr]]]], ptr @copies,
+            i64 0, i64 %bytes.log, i64 %kind, i64 %size, i64 %out
+  %copy = load ptr, ptr %copy.p
+  call void %copy(ptr %far.v, ptr %near.v, i64 %rows, i64 %width, i64 %lanes, i64 %row)
+  %far.next = getelementptr i8, ptr %far.v, i64 %far_step
+  %near.next = getelementptr i8, ptr %near.v, i64 %stage_bytes
+  %left.next = sub i64 %left, %lanes
+  %left.more = icmp ne i64 %left.next, 0
+  br i1 %left.more, label %vector, label %next
 next:
   %k.next = add i64 %k, 1
   br label %head
@@ -324,14 +245,12 @@ begin:                                                                  ; from h
   %first = mul i64 %block, %block_lanes
   %left = sub i64 %lanes, %first
   %count = call i64 @llvm.umin.i64(i64 %left, i64 %block_lanes)
-  %full = udiv i64 %count, %width
-  %rest = urem i64 %count, %width
-  %partial = icmp ne i64 %rest, 0
-  %one = zext i1 %partial to i64
-  %vectors = add i64 %full, %one
-  call void @carry(ptr %job, ptr %stage, i64 %first, i64 %full, i64 %rest, i64 0, i64 %inputs, i1 false)
+  %width.less = sub i64 %width, 1
+  %count.up = add i64 %count, %width.less
+  %vectors = udiv i64 %count.up, %width
+  call void @carry(ptr %job, ptr %stage, i64 %first, i64 %count, i64 0, i64 %inputs, i64 0)
   call void %kernel(ptr %stage, ptr %uniform, ptr %arena, i64 %vectors)
-  call void @carry(ptr %job, ptr %stage, i64 %first, i64 %full, i64 %rest, i64 %inputs, i64 %operands, i1 true)
+  call void @carry(ptr %job, ptr %stage, i64 %first, i64 %count, i64 %inputs, i64 %operands, i64 1)
   %before = atomicrmw add ptr %done.p, i64 1 release
   br label %take
 end:
@@ -345,7 +264,7 @@ define internal void @drop(ptr %job) nounwind {
   %last = icmp eq i64 %references, 1
   br i1 %last, label %gone, label %end
 gone:
-  call void @free(ptr %job)
+  call void @jaxdyn_free(ptr %job)
   br label %end
 end:
   ret void
@@ -362,14 +281,14 @@ entry:
 prepare:
   %size.p = getelementptr %Job, ptr %job, i32 0, i32 5
   %size = load i64, ptr %size.p
-  %memory = call ptr @malloc(i64 %size)
+  %memory = call ptr @jaxdyn_malloc(i64 %size)
   %none = icmp eq ptr %memory, null
   br i1 %none, label %end, label %able
 able:
   %control = call i64 @set_ieee()
   call void @work(ptr %job, ptr %memory)
   call void @restore(i64 %control)
-  call void @free(ptr %memory)
+  call void @jaxdyn_free(ptr %memory)
   br label %end
 end:
   call void @drop(ptr %job)
@@ -486,7 +405,7 @@ spin:
   %spins.next = add i64 %spins, 1
   br label %look
 sleep:
-  %ignored = call i32 @@YIELD@()
+  %ignored = call i32 @jaxdyn_yield()
   br label %look
 end:
   ret void
@@ -673,7 +592,7 @@ size:
   %job.used = add i64 %head.size, %uniform_bytes
   %job.size = add i64 %job.used, 64
 
-  %job = call ptr @malloc(i64 %job.size)
+  %job = call ptr @jaxdyn_malloc(i64 %job.size)
   %job.none = icmp eq ptr %job, null
   br i1 %job.none, label %poor, label %fill
 fill:
@@ -700,14 +619,14 @@ fill:
   %right = call i1 @gather(ptr %frame, ptr %d, ptr %job, i64 %lanes)
   br i1 %right, label %allocate, label %refuse
 refuse:
-  call void @free(ptr %job)
+  call void @jaxdyn_free(ptr %job)
   br label %wrong
 allocate:                                                               ; before anybody helps, so that failing is simple
-  %memory = call ptr @malloc(i64 %memory.size)
+  %memory = call ptr @jaxdyn_malloc(i64 %memory.size)
   %memory.none = icmp eq ptr %memory, null
   br i1 %memory.none, label %unable, label %start
 unable:
-  call void @free(ptr %job)
+  call void @jaxdyn_free(ptr %job)
   br label %poor
 poor:
   %exhausted = call ptr @fail(ptr %frame, ptr @no_memory, i32 8)        ; XLA_FFI_Error_Code_RESOURCE_EXHAUSTED
@@ -730,7 +649,7 @@ many:
 run:
   call void @work(ptr %job, ptr %memory)
   call void @restore(i64 %control)
-  call void @free(ptr %memory)
+  call void @jaxdyn_free(ptr %memory)
   call void @wait(ptr %job)
   call void @drop(ptr %job)
   ret ptr null

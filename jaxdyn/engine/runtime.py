@@ -1,28 +1,33 @@
-"""What runs a compiled program under XLA on a CPU: `runtime.ll`, compiled once a process and size of vector.
+"""What runs a compiled program under XLA on a CPU: `runtime.ll`, compiled once a size of vector.
 
 A program is an object file with a kernel, perhaps a prologue, a descriptor and a handler that passes XLA's call frame
 and the descriptor to `jaxdyn_run_<vector bytes>`. `descriptor` and `handler` write the last two; `provide` makes the
 function known to LLVM, so that the program's object finds it when it is loaded.
 
 - ``prologue(ptr inputs, ptr uniform)`` runs once a call. ``inputs[k]`` points to the k-th operand's numbers.
-- ``kernel(ptr stage, ptr uniform, ptr arena, i64 vectors)`` runs once a block of lanes, of so many vectors. The stage of
-  vector v begins at ``v * stage_bytes``; row r of an operand takes ``lanes * bytes`` bytes of it at
+- ``kernel(ptr stage, ptr uniform, ptr arena, i64 vectors)`` runs once a block of lanes, of so many vectors. The stage
+  of vector v begins at ``v * stage_bytes``; row r of an operand takes ``lanes * bytes`` bytes of it at
   ``offset + r * lanes * bytes``. All three pointers are multiples of 64; the arena is the thread's own, and what it
   holds at the start is not defined. Lanes beyond the batch are copies of its last lane.
 
 Both run with denormals kept, whatever the calling thread does.
+
+XLA's operands have the lanes leading, so that the numbers of a lane follow each other; in a stage those of a row do.
+What goes in and out is transposed, but for inputs shared by all lanes, which only the prologue sees.
 """
 
+import ctypes
 import functools
 import importlib.resources
+import itertools
 import re
-import threading
+import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import jax.ffi
-import llvmlite.binding as llvm
+
+from . import host, native
 
 #: rows, bytes of a number, offset of the first row in a vector's stage (-1: an input shared by all lanes)
 Operand = tuple[int, int, int]
@@ -33,7 +38,13 @@ NUMBERS = (1, 2, 4, 8)
 #: version of the interface that the structures in runtime.ll were written for, where jaxlib comes without its header
 VERSION = (0, 3)
 
-_lock = threading.Lock()
+#: sides of a tile that is transposed in registers, and its most bytes a side
+TILES, TILE_BYTES = (1, 2, 4, 8, 16), 64
+#: lanes that are prefetched ahead of a tile
+AHEAD = 16
+#: operands of fewer rows are taken apart vector by vector: tiles so small are slow
+FEW = 4
+
 _provided: set[str] = set()
 
 
@@ -88,62 +99,246 @@ def handler(name: str, vector_bytes: int) -> str:
     )
 
 
-def provide(vector_bytes: int, machine: Any = None) -> str:
-    """Returns the name of the function that handlers call, which objects loaded later will find.
-
-    `machine` is the llvmlite `TargetMachine` that compiles it (None: one for this computer). The caller keeps it.
-    """
-    if vector_bytes < 16 or vector_bytes & (vector_bytes - 1):
+def provide(vector_bytes: int) -> str:
+    """Returns the name of the function that handlers call, which objects loaded later will find."""
+    if vector_bytes < 4 or vector_bytes & (vector_bytes - 1):
         raise ValueError(f"{vector_bytes} bytes are no vector")
     name = f"jaxdyn_run_{vector_bytes}"
-    with _lock:
-        if name not in _provided:
-            llvm.initialize_native_target()
-            llvm.initialize_native_asmprinter()
-            machine = machine or host_machine()
-            module = llvm.parse_assembly(source(vector_bytes, machine.triple))
-            module.triple = machine.triple
-            module.data_layout = str(machine.target_data)
-            # as an object, because an engine would take the machine for its own
-            code = llvm.ObjectFileRef.from_data(machine.emit_object(module))
-            engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), host_machine())
-            engine.add_object_file(code)
-            engine.finalize_object()
-            llvm.add_symbol(name, engine.get_function_address(name))
-            engine.detach()  # never freed: a thread of XLA's may run it while the interpreter exits
-            _provided.add(name)
+    if name not in _provided:
+        llvm, triple = native.llvm(), host.target().triple
+        for given, address in library().items():
+            llvm.add_symbol(given, address)
+        key = repr((vector_bytes, triple, version())).encode()
+        llvm.add_symbol(name, host.made(key, lambda: [source(vector_bytes, triple)], name).address)
+        _provided.add(name)
     return name
 
 
-def host_machine():
-    """Returns a new TargetMachine for the processor that this process runs on."""
-    target = llvm.Target.from_default_triple()
-    features = llvm.get_host_cpu_features().flatten()
-    return target.create_target_machine(cpu=llvm.get_host_cpu_name(), features=features, opt=2, jit=True)
+@functools.cache
+def library() -> dict[str, int]:
+    """Returns the addresses of what `runtime.ll` uses of the C library."""
+    if sys.platform == "win32":
+        standard = ctypes.CDLL("ucrtbase")
+        found = standard.malloc, standard.free, ctypes.CDLL("kernel32").SwitchToThread
+    else:
+        standard = ctypes.CDLL(None)
+        found = standard.malloc, standard.free, standard.sched_yield
+    names = "jaxdyn_malloc", "jaxdyn_free", "jaxdyn_yield"
+    return {
+        name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in zip(names, found, strict=True)
+    }
 
 
 def source(vector_bytes: int, triple: str) -> str:
     """Returns `runtime.ll` filled in for a size of vector and a target."""
-    # a row of a vector's stage: at most a lane a byte, of 8 bytes each
-    pieces = [2**k for k in range((8 * vector_bytes).bit_length())]
-    lists = {"PIECE": ("copy", pieces), "NUMBER": ("tail", NUMBERS)}
     processor = {"x86_64": "x86", "amd64": "x86", "aarch64": "aarch64", "arm64": "aarch64"}
     here = processor.get(triple.split("-")[0], "other")
-
-    def section(match: re.Match) -> str:
-        kind, name, body = match.groups()
-        if kind == "on":
-            return body if name == here else ""
-        return "".join(body.replace(f"@{name}@", str(value)) for value in lists[name][1])
-
     text = importlib.resources.files(__package__).joinpath("runtime.ll").read_text()
-    text = re.sub(r"^;; (each|on) (\w+)\n(.*?)^;; end\n", section, text, flags=re.DOTALL | re.MULTILINE)
-    words = {"VECTOR": vector_bytes, "YIELD": "SwitchToThread" if "windows" in triple else "sched_yield"}
-    words |= dict(zip(("MAJOR", "MINOR"), version(), strict=True))
-    for name, (function, values) in lists.items():
-        words[f"{name}_COUNT"] = len(values)
-        words[f"{name}_COPIES"] = ", ".join(f"ptr @{function}_{value}" for value in values)
+    text = re.sub(
+        r"^;; on (\w+)\n(.*?)^;; end\n", lambda m: m[2] if m[1] == here else "", text, flags=re.DOTALL | re.MULTILINE
+    )
+    words = {"VECTOR": vector_bytes, "FEW": FEW, "TILES": len(TILES), "LARGEST": len(TILES) - 1}
+    words |= dict(zip(("MAJOR", "MINOR"), version(), strict=True)) | {"COPIES": copies(vector_bytes)}
     return re.sub(r"@(" + "|".join(words) + ")@", lambda m: str(words[m[1]]), text)
+
+
+# ---- copies between buffers and stage ----
+
+
+def copies(vector_bytes: int) -> str:
+    """Returns IR of the functions that copy a vector of an operand, and of the table of them, ``@copies``.
+
+    It is indexed by the logarithm of a number's bytes; by the rows of a whole vector of few rows, else 0; by the
+    logarithm of what the side of a tile may be; by 0 into the stage, 1 out of it.
+    """
+    functions: dict[str, str] = {}
+
+    def function(size: int, rows: int, side: int, out: bool) -> str:
+        # long registers are for floats; smaller tiles are not faster than single numbers
+        most, least = min(vector_bytes, TILE_BYTES if size >= 4 else 8 * size), min(16, 4 * size)
+        side = max((t for t in TILES if t <= side and least <= t * size <= most), default=1)
+        name = f"copy_{size}_{rows}_{side}_{'out' if out else 'in'}"
+        if name not in functions:
+            functions[name] = _Copy(size, side, out, rows).text(name)
+        return f"ptr @{name}"
+
+    def table(levels: Sequence[Sequence[int]], *chosen: int) -> str:
+        if not levels:
+            return function(*chosen)
+        parts = [table(levels[1:], *chosen, x) for x in levels[0]]
+        kind = "".join(f"[{len(level)} x " for level in levels[1:]) + "ptr" + "]" * len(levels[1:])
+        return f"[{len(parts)} x {kind}] [{', '.join(parts)}]"
+
+    all_of_them = table((NUMBERS, range(FEW), TILES, (0, 1)))
+    return "\n".join([*functions.values(), f"@copies = private constant {all_of_them}\n"])
+
+
+class _Copy:
+    """A function that copies a vector of an operand between its buffer and the stage.
+
+    Tiles of `side` lanes and as many rows are transposed in registers. The last rows of an operand are done in a tile
+    that overlaps the one before. With `few` rows, of which the operand has no more, a tile is all of its `side` lanes.
+    """
+
+    def __init__(self, size: int, side: int, out: bool, few: int = 0):
+        self.size, self.side, self.out, self.few = size, side, out, few
+        self.number = f"i{8 * size}"
+        self.lines: list[str] = []
+        self.count = itertools.count()
+
+    def text(self, name: str) -> str:
+        body = self.whole() if self.few else self.tiles()
+        limit = "%lanes" if self.out else "%width"
+        return f"""
+define internal void @{name}(ptr %far, ptr %near, i64 %rows, i64 %width, i64 %lanes, i64 %row) nounwind {{
+entry:
+  %last = sub i64 %lanes, 1
+  %end = sub i64 %rows, {self.side}
+  %lane = mul i64 %rows, {self.size}
+  br label %strip
+strip:
+  %l = phi i64 [ 0, %entry ], [ %l.next, %strip.end ]
+  %column = mul i64 %l, {self.size}
+  %near.l = getelementptr i8, ptr %near, i64 %column
+{body}
+strip.end:
+  %l.next = add i64 %l, {self.side}
+  %l.more = icmp ult i64 %l.next, {limit}
+  br i1 %l.more, label %strip, label %end.all
+end.all:
+  ret void
+}}
+"""
+
+    def tiles(self) -> str:
+        """The body of a strip of lanes. Lanes that do not exist are the last one again; it is written last."""
+        before = []
+        for i in range(self.side):
+            before += [
+                f"  %l.{i} = add i64 %l, {i}",
+                f"  %exists.{i} = call i64 @llvm.umin.i64(i64 %l.{i}, i64 %last)",
+                f"  %far.o.{i} = mul i64 %exists.{i}, %lane",
+                f"  %far.{i} = getelementptr i8, ptr %far, i64 %far.o.{i}",
+                f"  %near.o.{i} = mul i64 %row, {i}",
+                f"  %near.{i} = getelementptr i8, ptr %near.l, i64 %near.o.{i}",
+            ]
+        far = [(f"%far.{i}", "%far.r") for i in range(self.side)]
+        near = [(f"%near.{i}", "%near.r") for i in range(self.side)]
+        source, sink = (near, far) if self.out else (far, near)
+        for vector, (place, offset) in reversed(list(zip(self.transposed(source), sink, strict=True))):
+            self.store(vector, place, offset)
+        return "\n".join(
+            [
+                *before,
+                "  br label %tile",
+                "tile:",
+                "  %r = phi i64 [ 0, %strip ], [ %r.next, %tile ]",
+                f"  %far.r = mul i64 %r, {self.size}",
+                "  %near.r = mul i64 %r, %row",
+                *self.lines,
+                *self.ahead(),
+                f"  %r.up = add i64 %r, {self.side}",
+                "  %r.next = call i64 @llvm.smin.i64(i64 %r.up, i64 %end)",
+                "  %r.more = icmp slt i64 %r, %end",
+                "  br i1 %r.more, label %tile, label %strip.end",
+            ]
+        )
+
+    def ahead(self) -> list[str]:
+        """Prefetches of the same rows some lanes on, where processors do not foresee so many streams by themselves.
+
+        Long batches take half the time with them. What they name may lie beyond the buffer: they never fault.
+        """
+        if self.side * self.size < 32:
+            return []
+        lines = [f"  %ahead = mul i64 %lane, {AHEAD}", "  %ahead.r = add i64 %far.r, %ahead"]
+        for i in range(self.side):
+            lines.append(f"  %ahead.{i} = getelementptr i8, ptr %far.{i}, i64 %ahead.r")
+            lines.append(f"  call void @llvm.prefetch.p0(ptr %ahead.{i}, i32 {int(self.out)}, i32 3, i32 1)")
+        return lines
+
+    def whole(self) -> str:
+        """The body of a strip of lanes that all exist: their numbers are one stretch of as many vectors as rows."""
+        n, t = self.few, self.side
+        far = [("%far.l", str(k * t * self.size)) for k in range(n)]
+        near = [(f"%near.{k}", "0") for k in range(n)]
+        source, sink = (near, far) if self.out else (far, near)
+        vectors = [self.load(t, *place) for place in source]
+        for k, place in enumerate(sink):
+            numbers = range(k * t, k * t + t) if self.out else range(k, n * t, n)
+            wanted = [(x % n, x // n) if self.out else divmod(x, t) for x in numbers]
+            found = vectors[0]
+            for j in range(1, n):  # what vector j has, beside what is there already
+                mask = [(t + at if k == j else i if k < j else -1) for i, (k, at) in enumerate(wanted)]
+                if j == 1:
+                    mask = [at if k == 0 else m for m, (k, at) in zip(mask, wanted, strict=True)]
+                found = self.shuffle(t, found, vectors[j], mask)
+            self.store(found, *place)
+        before = ["  %far.o = mul i64 %l, %lane", "  %far.l = getelementptr i8, ptr %far, i64 %far.o"]
+        for k in range(n):
+            before += [f"  %near.o.{k} = mul i64 %row, {k}"]
+            before += [f"  %near.{k} = getelementptr i8, ptr %near.l, i64 %near.o.{k}"]
+        return "\n".join([*before, *self.lines, "  br label %strip.end"])
+
+    def transposed(self, source: list[tuple[str, str]]) -> list[str]:
+        """The vectors of the columns, given the places of the rows.
+
+        Processors shuffle best within chunks of 16 bytes, or whole chunks. So chunks change places first, until row
+        j of every group of rows lies beside row j of the others; then numbers within chunks. The longest registers
+        are filled from halves, since a load into a half costs no shuffle.
+        """
+        t = self.side
+        chunk = min(t, max(1, 16 // self.size))
+        parts = 2 if t * self.size == 64 and t > chunk else 1
+        columns: list[str] = []
+        placed: list[list[str]] = [[] for _ in range(chunk)]  # of rows j, j + chunk, ...: the vector of each chunk
+        for part in range(parts):
+            rows = [self.load(t // parts, *place, part * t // parts * self.size) for place in source]
+            for j in range(chunk):
+                mine = rows[j::chunk]
+                if parts == 2:  # row k and the row as many groups on in one register
+                    half = len(mine) // 2
+                    mine = [self.shuffle(t // 2, mine[k], mine[k + half], list(range(t))) for k in range(half)]
+                placed[j] += self.rounds(mine, chunk, t // parts)
+        for c in range(t // chunk):
+            columns += self.rounds([vectors[c] for vectors in placed], 1, chunk)
+        return columns
+
+    def rounds(self, vectors: list[str], unit: int, span: int) -> list[str]:
+        """Transpose units of numbers within spans of them: in every round the even and the odd units of two vectors."""
+        if len(vectors) == 1:
+            return vectors
+        halves = []
+        for odd in (0, 1):
+            mask = [
+                other + start + at + k
+                for start in range(0, self.side, span)
+                for other in (0, self.side)
+                for at in range(odd * unit, span, 2 * unit)
+                for k in range(unit)
+            ]
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            halves.append(self.rounds([self.shuffle(self.side, a, b, mask) for a, b in pairs], unit, span))
+        return [x for pair in zip(*halves, strict=True) for x in pair]
+
+    def new(self, value: str) -> str:
+        name = f"%x{next(self.count)}"
+        self.lines.append(f"  {name} = {value}")
+        return name
+
+    def shuffle(self, length: int, a: str, b: str, mask: list[int]) -> str:
+        kind = f"<{length} x {self.number}>"
+        numbers = ", ".join("i32 poison" if m < 0 else f"i32 {m}" for m in mask)
+        return self.new(f"shufflevector {kind} {a}, {kind} {b}, <{len(mask)} x i32> <{numbers}>")
+
+    def load(self, length: int, place: str, offset: str, more: int = 0) -> str:
+        at = self.new(f"getelementptr i8, ptr {place}, i64 {offset}")
+        at = self.new(f"getelementptr i8, ptr {at}, i64 {more}") if more else at
+        return self.new(f"load <{length} x {self.number}>, ptr {at}, align 1")
+
+    def store(self, vector: str, place: str, offset: str) -> None:
+        at = self.new(f"getelementptr i8, ptr {place}, i64 {offset}")
+        self.lines.append(f"  store <{self.side} x {self.number}> {vector}, ptr {at}, align 1")
 
 
 @functools.cache

@@ -11,8 +11,9 @@ import jax
 import numpy as np
 from jax.extend import core as jex
 
+from .ops import TYPES, Op, Type, Unsupported
 from .patterns import ANY
-from .program import TYPES, Op, Program, Type, Unsupported
+from .program import Program
 from .rules import RULES, each
 from .structure import STRUCTURE
 

@@ -5,7 +5,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .program import TYPES, Program, Unsupported
+from .ops import TYPES, Unsupported
+from .program import Program
 
 
 def _broadcast(p, eqn, x):

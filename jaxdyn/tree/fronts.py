@@ -20,8 +20,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..engine.core import widen
 from ..engine.kernel import kernel
-from ..engine.lanes import widen
 from . import panels
 from .field import Field
 from .multipliers import stack

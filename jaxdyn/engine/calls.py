@@ -1,0 +1,119 @@
+"""The call of a kernel in a program of XLA's: one primitive, sharded by lanes.
+
+Lanes lead in the operands' shapes, as the batch does where users have it, so that moving them there and back leaves no
+work. The call is told to the partitioner as parallel over its first axis: a batch sharded over devices stays where it is.
+"""
+
+import dataclasses
+import functools
+import string
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
+
+
+@dataclasses.dataclass(frozen=True)
+class Target:
+    """A kernel that XLA can call.
+
+    **Fields:** `name`, under which it is registered; `kept`, the operands that it reads; `shared`, by operand, whether it
+    is the same for all lanes; `outputs`, shapes (without lanes) and dtypes.
+    """
+
+    name: str
+    kept: tuple[int, ...]
+    shared: tuple[bool, ...]
+    outputs: tuple
+
+    @property
+    def made(self) -> list[int]:
+        """The outputs that have numbers."""
+        return [k for k, (shape, _) in enumerate(self.outputs) if np.prod(shape) > 0]
+
+
+kernel_p = Primitive("jaxdyn_kernel")
+kernel_p.multiple_results = True
+
+
+@kernel_p.def_abstract_eval
+def _abstract(*args, target: Target, lanes: int):
+    found = [target.outputs[k] for k in target.made]
+    return [jax.core.ShapedArray((lanes, int(np.prod(shape))), dtype) for shape, dtype in found]
+
+
+def call(target: Target, *args) -> list:
+    """The outputs of a kernel, lanes last as its operands."""
+    lanes = max(a.shape[-1] for a in args)
+    flat = []
+    for k in target.kept:
+        a = args[k]
+        if target.shared[k]:
+            flat.append(a.reshape(-1))
+        else:
+            a = jnp.broadcast_to(a, (*a.shape[:-1], lanes))
+            flat.append(jnp.moveaxis(a, -1, 0).reshape(lanes, -1))
+    outs = iter(kernel_p.bind(*flat, target=target, lanes=lanes))
+    made = set(target.made)
+    return [
+        jnp.moveaxis(next(outs).reshape(lanes, *shape), 0, -1) if k in made else jnp.zeros((*shape, lanes), dtype)
+        for k, (shape, dtype) in enumerate(target.outputs)
+    ]
+
+
+def _lower(ctx, *operands, target: Target, lanes: int):
+    _refuse_export(ctx)
+    _partitionable(target.name)
+    attributes = {
+        "mhlo.frontend_attributes": mlir.ir_attribute({"num_batch_dims": "1"}),
+        "sdy.sharding_rule": mlir.ir.Attribute.parse(_rule([a.shape for a in ctx.avals_in], [a.shape for a in ctx.avals_out])),
+    }
+    return jax.ffi.ffi_lowering(target.name, extra_attributes=attributes)(ctx, *operands)
+
+
+mlir.register_lowering(kernel_p, _lower)
+
+
+def _refuse_export(ctx) -> None:
+    if ctx.module_context.lowering_parameters.for_export:
+        raise ValueError(
+            "`jax.export`: the program calls kernels, which live in this process. "
+            'Export it with `model.with_compiler("xla")`, or set JAXDYN_COMPILER=xla.'
+        )
+
+
+@functools.cache
+def _partitionable(name: str) -> None:
+    jax.ffi.register_ffi_target_as_batch_partitionable(name)
+
+
+def _factors():
+    """Names of factors as Shardy wants them: i to z, then z_1 and on."""
+    yield from string.ascii_lowercase[8:]
+    n = 0
+    while True:
+        n += 1
+        yield f"z_{n}"
+
+
+def _rule(ins: list[tuple], outs: list[tuple]) -> str:
+    """Shardy's rule: the first axis of whatever has two is the lanes, which may be split; nothing else is."""
+    names = _factors()
+    lanes, sizes, alone = next(names), {}, []
+
+    def axes(shape) -> str:
+        own = next(names)
+        sizes[own] = shape[-1]
+        alone.append(own)
+        if len(shape) == 2:
+            sizes[lanes] = shape[0]
+        return f"[{lanes}, {own}]" if len(shape) == 2 else f"[{own}]"
+
+    left, right = [axes(s) for s in ins], [axes(s) for s in outs]
+    found = ", ".join(f"{k}={sizes[k]}" for k in [lanes, *alone])
+    return (
+        f"#sdy.op_sharding_rule<({', '.join(left)})->({', '.join(right)}) {{{found}}} "
+        f"need_replication={{{', '.join(alone)}}}, custom>"
+    )

@@ -1,0 +1,187 @@
+"""Programs on NVIDIA's GPUs: PTX kept on disk, loaded by the driver, registered with JAX for the platform "CUDA".
+
+The driver is asked for when the first program is lowered for a GPU, not before. It compiles PTX for whatever GPUs there
+are and keeps the result on disk itself. XLA calls a program's *handler*, compiled for the host, which launches the
+kernel on XLA's stream (`cuda.ll`).
+"""
+
+import ctypes
+import functools
+import importlib.resources
+import logging
+import threading
+import time
+
+from . import cache, host, ptx
+from .ops import Type
+from .order import schedule
+from .program import Program
+
+#: threads of a block. They share nothing, and small blocks spread a small batch over all of a GPU's processors.
+THREADS = 64
+#: the oldest driver that has libraries of kernels for all devices, as the driver counts
+DRIVER = 12000
+#: the oldest GPU that the PTX is for
+CAPABILITY = (7, 0)
+
+_HANDLER = "jaxdyn_handler"
+_LAUNCH = "jaxdyn_launch"
+_log = logging.getLogger(__name__)
+_lock = threading.RLock()
+_made: dict[str, host.Made] = {}
+
+
+def unavailable() -> str | None:
+    """Returns why programs cannot run on a GPU here, in plain words; None if they can."""
+    return host.unavailable() or _unavailable()
+
+
+@functools.cache
+def _unavailable() -> str | None:
+    try:
+        ptx.target()
+        driver()
+    except (OSError, RuntimeError) as error:
+        return str(error)
+    return None
+
+
+def program(key: bytes, made: Program) -> str:
+    """Returns the name under which XLA can call a program for the platform "CUDA": a hash of its content.
+
+    `key` is the program's `key()`. Wide operands and outputs lie in memory as (rows, lanes), shared ones as (rows,);
+    what shape they have besides is free.
+
+    **Raises** `Unsupported` for more operands than a kernel can have, `RuntimeError` where the driver refuses.
+    """
+    name = host.name_of(key, ptx.KERNEL, ptx.target())
+    with _lock:
+        found = _made.setdefault(name, host.Made(name))
+    with found.lock:
+        if not found.address:
+            text = _text(found, made)
+            start = time.perf_counter()
+            kernel = driver().load(text)
+            _log.debug("%s: the driver took %.2f s", name, time.perf_counter() - start)
+            modules = [handler(made, driver().launch, kernel)]
+            address = host.load(host.compile_ir(modules, host.target()), _HANDLER)
+            host.register(name, address, "CUDA")
+            found.address = address
+    return name
+
+
+def _text(found: host.Made, made: Program) -> bytes:
+    """The program's PTX, from disk if it is there."""
+    objects = cache.get(found.name)
+    if objects is None:
+        source = ptx.text(schedule(made))
+        start = time.perf_counter()
+        objects = [ptx.assembled(source).encode()]
+        found.seconds = time.perf_counter() - start
+        cache.put(found.name, objects)
+    found.size = len(objects[0])
+    return objects[0]
+
+
+def handler(made: Program, launch: int, kernel: int) -> str:
+    """Returns LLVM's text of the function that XLA calls: `cuda.ll` with what it has to know of the program."""
+    operands = [(rows, int(shared)) for rows, _, shared in made.inputs]
+    operands += [(len(rows), 0) for rows in made.outputs]
+    listed = ", ".join(f"{{ i64, i64 }} {{ i64 {rows}, i64 {shared} }}" for rows, shared in operands)
+    address = "ptr inttoptr (i64 {} to ptr)".format
+    values = [address(launch), address(kernel), f"i32 {THREADS}", f"i64 {len(made.inputs)}", f"i64 {len(made.outputs)}"]
+    values.append("ptr @operands")
+    kinds = ", ".join(v.split()[0] for v in values)
+    return (
+        f"@operands = internal constant [{len(operands)} x {{ i64, i64 }}] [{listed}]\n"
+        f"@descriptor = internal constant {{ {kinds} }} {{ {', '.join(values)} }}\n"
+        f"define ptr @{_HANDLER}(ptr %frame) nounwind {{\n"
+        f"  %error = tail call ptr {address(_launcher()).removeprefix('ptr ')}(ptr %frame, ptr @descriptor)\n"
+        "  ret ptr %error\n}\n"
+    )
+
+
+def _launcher() -> int:
+    """The address of what all handlers call."""
+    from . import runtime
+
+    text = importlib.resources.files(__package__).joinpath("cuda.ll").read_text()
+    for word, value in zip(("@MAJOR@", "@MINOR@"), runtime.version(), strict=True):
+        text = text.replace(word, str(value))
+    return host.made(text.encode(), lambda: [text], _LAUNCH).address
+
+
+class Driver:
+    """CUDA's driver.
+
+    **Fields:** `launch`, the address of `cuLaunchKernel`.
+
+    **Raises** `RuntimeError` if it cannot be used, with the reason.
+    """
+
+    def __init__(self, library):
+        self.library = library
+        self.libraries: list[ctypes.c_void_p] = []
+        self.call("cuInit", 0)
+        version = ctypes.c_int()
+        self.call("cuDriverGetVersion", ctypes.byref(version))
+        if version.value < DRIVER:
+            have, want = (f"{v // 1000}.{v % 1000 // 10}" for v in (version.value, DRIVER))
+            raise RuntimeError(f"the driver is for CUDA {have}; {want} is the oldest that loads kernels for all devices")
+        for device in self.devices():
+            found = tuple(self.attribute(device, k) for k in (75, 76))  # COMPUTE_CAPABILITY_MAJOR, _MINOR
+            if found < CAPABILITY:
+                raise RuntimeError(f"a GPU of compute capability {found[0]}.{found[1]}; {CAPABILITY[0]}.0 is the oldest")
+        self.launch: int = ctypes.cast(library.cuLaunchKernel, ctypes.c_void_p).value or 0
+
+    def call(self, name: str, *args) -> None:
+        status = getattr(self.library, name)(*args)
+        if status:
+            text = ctypes.c_char_p()
+            self.library.cuGetErrorName(status, ctypes.byref(text))
+            raise RuntimeError(f"`{name}` of CUDA's driver failed: {(text.value or b'error').decode()} ({status})")
+
+    def devices(self) -> list[ctypes.c_int]:
+        count = ctypes.c_int()
+        self.call("cuDeviceGetCount", ctypes.byref(count))
+        found = [ctypes.c_int() for _ in range(count.value)]
+        for k, device in enumerate(found):
+            self.call("cuDeviceGet", ctypes.byref(device), k)
+        return found
+
+    def attribute(self, device, which: int) -> int:
+        value = ctypes.c_int()
+        self.call("cuDeviceGetAttribute", ctypes.byref(value), which, device)
+        return value.value
+
+    def load(self, text: bytes) -> int:
+        """Returns a handle of the kernel in PTX, good on all devices and for as long as the process lives."""
+        library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
+        nothing = (None, None, 0)  # keys, values and number of options
+        self.call("cuLibraryLoadData", ctypes.byref(library), ctypes.c_char_p(text), *nothing, *nothing)
+        self.call("cuLibraryGetKernel", ctypes.byref(kernel), library, ptx.KERNEL.encode())
+        for device in self.devices():
+            self._prepare(device, kernel)
+        return kernel.value or 0
+
+    def _prepare(self, device, kernel) -> None:
+        """Have a kernel compiled for a device that is in use: at the first launch it would hold up a graph's capture."""
+        flags, active = ctypes.c_uint(), ctypes.c_int()
+        self.call("cuDevicePrimaryCtxGetState", device, ctypes.byref(flags), ctypes.byref(active))
+        if not active.value:
+            return
+        before, context, function = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.c_void_p()
+        self.call("cuCtxGetCurrent", ctypes.byref(before))
+        self.call("cuDevicePrimaryCtxRetain", ctypes.byref(context), device)
+        try:
+            self.call("cuCtxSetCurrent", context)
+            self.call("cuKernelGetFunction", ctypes.byref(function), kernel)
+        finally:
+            self.call("cuCtxSetCurrent", before)
+            self.call("cuDevicePrimaryCtxRelease_v2", device)
+
+
+@functools.cache
+def driver() -> Driver:
+    """Returns the driver. OSError or RuntimeError: there is none that can be used."""
+    return Driver(ctypes.CDLL("libcuda.so.1"))

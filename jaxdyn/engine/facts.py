@@ -1,0 +1,37 @@
+"""What programs cost, for `jaxdyn info`."""
+
+import dataclasses
+
+from .kernels import made, name_of, program_of
+from .ops import TooLarge, Unsupported
+from .order import alive, schedule
+
+
+@dataclasses.dataclass(frozen=True)
+class Facts:
+    """A core's program.
+
+    **Fields:** `core`, what it computes; `path`, "kernel", or why XLA has it; `operations` of a lane and, once a call, of
+    all (`shared`); `alive`, the most values kept at once; `bytes` of code; `seconds` that LLVM took, 0 from the cache.
+    """
+
+    core: str
+    path: str
+    operations: int = 0
+    shared: int = 0
+    alive: int = 0
+    bytes: int = 0
+    seconds: float = 0.0
+
+
+def facts(core, used, avals, shared) -> Facts:
+    """The facts of something that `kernels.watching` saw."""
+    try:
+        program = program_of(core, used, avals, shared)
+    except (Unsupported, TooLarge) as reason:
+        return Facts(name_of(core), f"XLA: {reason}")
+    program.trim()
+    found = made(program)
+    s = schedule(program)
+    count = sum(isinstance(st, int) for body in s.body.values() for st in body)
+    return Facts(name_of(core), "kernel", count, len(s.uniform), alive(s), found.size, found.seconds)

@@ -1,0 +1,122 @@
+"""The words of scalar programs: types, operations, loops and branches."""
+
+import dataclasses
+import enum
+
+import numpy as np
+
+
+class Type(enum.IntEnum):
+    """Types of values, with their NumPy names."""
+
+    bool_ = 0
+    int32 = 1
+    int64 = 2
+    float32 = 3
+    float64 = 4
+    uint32 = 5
+    uint64 = 6
+
+    @property
+    def dtype(self) -> np.dtype:
+        return DTYPES[self]
+
+    @property
+    def floating(self) -> bool:
+        return self in (Type.float32, Type.float64)
+
+    @property
+    def bytes(self) -> int:
+        return DTYPES[self].itemsize
+
+
+DTYPES = {t: np.dtype(t.name.rstrip("_")) for t in Type}
+TYPES = {d: t for t, d in DTYPES.items()}
+
+
+class Op(enum.IntEnum):
+    """Operations; `a`, `b`, `c` are their operands.
+
+    Comparisons are false where a number is NaN, `ne` is true. `max_` and `min_` are NaN where one operand is. `rint` rounds
+    halves to even. `shr` fills with the sign of signed integers. `bits` reads a float's bits as an integer or back.
+    `fma` is a b + c, rounded once; `fms` a b − c; `fnma` c − a b. `not_`, `and_`, `or_`, `xor` also act on the bits of integers.
+    """
+
+    input = 0  # operand a, row b
+    carry = 1  # loop a, place b
+    result = 2  # loop or branches a, place b
+    add = 3
+    sub = 4
+    mul = 5
+    div = 6
+    neg = 7
+    sqrt = 8
+    abs_ = 9
+    rint = 10
+    floor = 11
+    max_ = 12
+    min_ = 13
+    lt = 14
+    le = 15
+    eq = 16
+    ne = 17
+    and_ = 18
+    or_ = 19
+    xor = 20
+    not_ = 21
+    select = 22  # b where a, else c
+    convert = 23
+    bits = 24
+    shl = 25
+    shr = 26
+    fma = 27
+    fms = 28
+    fnma = 29
+
+
+NONE = -(1 << 40)
+
+
+class Unsupported(Exception):
+    """A primitive, or a use of one, that scalar programs do not have."""
+
+
+class TooLarge(Exception):
+    """The program has more operations than anybody would wait for."""
+
+    def __init__(self, limit: int):
+        super().__init__(f"more than {limit:,} operations")
+
+
+@dataclasses.dataclass
+class Region:
+    """Where values stand: the whole program (0), a loop's body, or a branch. `owner` is the `Loop` or `Branches`."""
+
+    parent: int
+    owner: "Loop | Branches | None" = None
+
+
+@dataclasses.dataclass
+class Loop:
+    """``while cond: carries = nexts``, lane by lane: a lane that is done keeps its values."""
+
+    index: int
+    parent: int
+    region: int
+    initial: list[int]
+    carries: list[int]
+    condition: int = NONE
+    nexts: list[int] = dataclasses.field(default_factory=list)
+    results: list[int] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass
+class Branches:
+    """The values of the branch whose predicate holds; the last branch has none and serves all other lanes."""
+
+    index: int
+    parent: int
+    predicates: list[int]
+    regions: list[int]
+    outcomes: list[list[int]] = dataclasses.field(default_factory=list)
+    results: list[int] = dataclasses.field(default_factory=list)

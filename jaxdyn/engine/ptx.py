@@ -1,0 +1,259 @@
+"""A schedule as a kernel for NVIDIA's GPUs: one thread a lane, one function, LLVM's text and then PTX.
+
+A thread has its own conditions, so loops and branches are basic blocks, and what crosses them are LLVM's own values:
+there are no masks and no arena. Row r of an operand has its lanes side by side, element (r, lane) at r * lanes + lane, so
+that the threads of a warp read one stretch of memory. Every thread computes the uniform values that it reads: there are
+few, they cost no memory, and a launch ahead of the kernel would take longer than they do.
+
+Operations are the ones that a CPU gets (`llvm.Code`), and no pass runs before LLVM's code generation, so each becomes one
+instruction that rounds as IEEE 754 says: the bits are those of the CPU.
+"""
+
+import functools
+import threading
+
+from . import host, native
+from .llvm import NAMES, Code
+from .ops import Branches, Loop, Op, Type, Unsupported
+from .order import Guard, Schedule, Store
+
+#: the kernel's name in PTX
+KERNEL = "jaxdyn"
+TRIPLE = "nvptx64-nvidia-cuda"
+#: the oldest GPUs that the code is for, and the version of PTX that drivers of CUDA 11 and later read
+PROCESSOR, FEATURES = "sm_70", "+ptx70"
+#: operands whose addresses fit into the 4 kB of a kernel's parameters, beside the number of lanes
+OPERANDS = 511
+
+_INDEX = "llvm.nvvm.read.ptx.sreg"
+_lock = threading.Lock()
+
+
+def text(s: Schedule) -> str:
+    """Returns LLVM's text of the kernel. Its parameters are the operands' and outputs' addresses and the number of lanes.
+
+    **Raises** `Unsupported` for more operands than a kernel can have.
+    """
+    program = s.program
+    operands = len(program.inputs) + len(program.outputs)
+    if operands > OPERANDS:
+        raise Unsupported(f"{operands} operands; a kernel for GPUs has at most {OPERANDS}")
+    declared = {f"declare i32 @{_INDEX}.{name}.x()" for name in ("ctaid", "ntid", "tid")}
+    code = Thread(s, declared)
+    code.statements(0)
+    parameters = ", ".join(f"ptr addrspace(1) noalias %p{k}" for k in range(operands))
+    return "\n".join(
+        [
+            f'target triple = "{TRIPLE}"',
+            *sorted(declared),
+            f"define ptx_kernel void @{KERNEL}({parameters}{', ' if operands else ''}i32 %lanes) nounwind {{",
+            *_head(s),
+            *code.lines,
+            "br label %end",
+            "end:",
+            "ret void",
+            "}",
+            "!0 = !{}",
+            "",
+        ]
+    )
+
+
+def _head(s: Schedule) -> list[str]:
+    """Which lane the thread has, and where that lane's numbers begin. Threads beyond the last lane do nothing."""
+    program = s.program
+    wide = [(rows, t.bytes) for rows, t, shared in program.inputs if not shared]
+    lines = [
+        f"%block = call i32 @{_INDEX}.ctaid.x()",
+        f"%threads = call i32 @{_INDEX}.ntid.x()",
+        f"%thread = call i32 @{_INDEX}.tid.x()",
+        "%first = mul i32 %block, %threads",
+        "%lane = add i32 %first, %thread",
+        "%inside = icmp ult i32 %lane, %lanes",
+        "br i1 %inside, label %begin, label %end",
+        "begin:",
+        "%lane.wide = zext i32 %lane to i64",
+        "%lanes.wide = zext i32 %lanes to i64",
+    ]
+    wide = [(k, t) for k, (_, t, shared) in enumerate(program.inputs) if not shared]
+    wide += [(len(program.inputs) + k, t) for k, t in enumerate(program.output_types)]
+    for size in sorted({t.bytes for _, t in wide}):
+        lines.append(f"%offset{size} = mul i64 %lane.wide, {size}")
+    lines += [f"%o{k} = getelementptr i8, ptr addrspace(1) %p{k}, i64 %offset{t.bytes}" for k, t in wide]
+    return lines
+
+
+class Thread(Code):
+    """What one thread does with its lane."""
+
+    def __init__(self, s: Schedule, declared: set[str]):
+        super().__init__(s, 1, declared)
+        self.block = "begin"
+
+    # operands and outputs
+
+    def address(self, operand: int, row: int, t: Type, shared: bool) -> str:
+        if shared:
+            return self.line(f"getelementptr i8, ptr addrspace(1) %p{operand}, i64 {row * t.bytes}")
+        if row == 0:
+            return f"%o{operand}"
+        offset = self.line(f"mul nuw nsw i64 %lanes.wide, {row * t.bytes}")
+        return self.line(f"getelementptr i8, ptr addrspace(1) %o{operand}, i64 {offset}")
+
+    def load(self, x: int) -> str:
+        """An operand's number, or a uniform value with all that it comes from."""
+        s = self.s
+        todo = [x]
+        while s.op[x] != Op.input and todo:
+            v = todo[-1]
+            assert s.is_uniform[v], f"operation {v} is read before it is made"
+            missing = [y for y in s.operands(v) if y not in self.names and s.op[y] != Op.input]
+            if missing:
+                todo += missing
+            else:
+                todo.pop()
+                if v not in self.names:
+                    self.operation(v)
+        if s.op[x] != Op.input:
+            return self.names[x]
+        _, t, shared = s.program.inputs[s.a[x]]
+        place = self.address(s.a[x], s.b[x], t, shared)
+        kind = "i8" if t == Type.bool_ else NAMES[t]
+        # nobody writes to operands meanwhile: the load may pass stores of outputs
+        found = self.line(f"load {kind}, ptr addrspace(1) {place}, align {t.bytes}, !invariant.load !0")
+        return self.line(f"trunc i8 {found} to i1") if t == Type.bool_ else found
+
+    def store(self, st: Store) -> None:
+        t = self.s.program.output_types[st.output]
+        name, kind = self.use(st.value), NAMES[t]
+        if t == Type.bool_:
+            name, kind = self.line(f"zext i1 {name} to i8"), "i8"
+        place = self.address(len(self.s.program.inputs) + st.output, st.row, t, False)
+        self.lines.append(f"store {kind} {name}, ptr addrspace(1) {place}, align {t.bytes}")
+
+    # control
+
+    def label(self, name: str) -> None:
+        self.lines.append(f"{name}:")
+        self.block = name
+
+    def forget(self, count: int) -> None:
+        """Forget all names but the first ones: what a block made is not there where another way leads."""
+        while len(self.names) > count:
+            self.names.popitem()
+
+    def statements(self, region: int) -> None:
+        for st in self.s.body[region]:
+            self.statement(st)
+
+    def statement(self, st) -> None:
+        if isinstance(st, int):
+            self.operation(st)
+        elif isinstance(st, Store):
+            self.store(st)
+        elif isinstance(st, Loop):
+            self.loop(st)
+        else:
+            self.branches(st)
+
+    def loop(self, loop: Loop) -> None:
+        s, places = self.s, self.s.changing[loop.index]
+        for x in self.reads(loop.region):
+            if x >= 0 and s.is_uniform[x]:
+                self.use(x)  # once, not once an iteration
+        first, before = [self.use(loop.initial[k]) for k in places], self.block
+        self.count += 1
+        head, body, end = (f"{name}{self.count}" for name in ("head", "body", "end"))
+        self.lines.append(f"br label %{head}")
+        self.label(head)
+        at = len(self.lines)
+        for k in places:
+            self.names[loop.carries[k]] = self.line("")
+        known = 0
+        for st in s.body[loop.region]:
+            if not isinstance(st, Guard):
+                self.statement(st)
+                continue
+            self.lines.append(f"br i1 {self.use(loop.condition)}, label %{body}, label %{end}")
+            known = len(self.names)
+            self.label(body)
+        for k, old, line in zip(places, first, range(at, at + len(places)), strict=True):
+            new = self.use(loop.nexts[k])
+            kind = NAMES[s.program.type_of(loop.initial[k])]
+            self.lines[line] += f"phi {kind} [ {old}, %{before} ], [ {new}, %@@{end}@@ ]"
+        for line in range(at, at + len(places)):  # loading the last value may have begun no block, but is done now
+            self.lines[line] = self.lines[line].replace(f"@@{end}@@", self.block)
+        self.lines.append(f"br label %{head}")
+        self.forget(known)
+        self.label(end)
+        for k in places:
+            self.names[loop.results[k]] = self.names[loop.carries[k]]
+
+    def branches(self, branches: Branches) -> None:
+        s, places = self.s, self.s.changing[branches.index]
+        holds = [self.use(x) for x in branches.predicates]
+        self.count += 1
+        n, known = self.count, len(self.names)
+        ways: list[list[str]] = [[] for _ in places]
+        for k, (region, outcome) in enumerate(zip(branches.regions, branches.outcomes, strict=True)):
+            if k < len(holds):
+                self.lines.append(f"br i1 {holds[k]}, label %case{n}.{k}, label %other{n}.{k}")
+                self.label(f"case{n}.{k}")
+            self.statements(region)
+            for way, x in zip(ways, [self.use(outcome[j]) for j in places], strict=True):
+                way.append(f"[ {x}, %{self.block} ]")
+            self.lines.append(f"br label %join{n}")
+            self.forget(known)
+            if k < len(holds):
+                self.label(f"other{n}.{k}")
+        self.label(f"join{n}")
+        for way, j in zip(ways, places, strict=True):
+            v = branches.results[j]
+            self.names[v] = self.line(f"phi {NAMES[s.program.type[v]]} {', '.join(way)}")
+
+    def reads(self, region: int) -> list[int]:
+        """What a region reads, those within it included."""
+        s, found = self.s, []
+        for st in s.body[region]:
+            if isinstance(st, int):
+                found += s.operands(st)
+            elif isinstance(st, Guard):
+                found += [st.loop.condition, *(st.loop.nexts[k] for k in s.changing[st.loop.index])]
+            elif isinstance(st, Loop):
+                found += [*(st.initial[k] for k in s.changing[st.index]), *self.reads(st.region)]
+            elif isinstance(st, Branches):
+                found += [*st.predicates, *(o[k] for o in st.outcomes for k in s.changing[st.index])]
+                for inner in st.regions:
+                    found += self.reads(inner)
+        return found
+
+
+@functools.cache
+def target() -> host.Target:
+    """Returns the GPU to compile for, as `host.name_of` takes it. RuntimeError: LLVM was built without it."""
+    binding = _llvm()
+    return host.Target(TRIPLE, PROCESSOR, FEATURES, 0, ".".join(map(str, binding.llvm_version_info)))
+
+
+def _llvm():
+    """Returns llvmlite's `binding`, ready to write PTX."""
+    binding = native.llvm()
+    with _lock:
+        binding.initialize_all_targets()
+        binding.initialize_all_asmprinters()
+        binding.Target.from_triple(TRIPLE)
+    return binding
+
+
+def assembled(source: str) -> str:
+    """Returns the PTX of a kernel's text. RuntimeError: LLVM does not accept it."""
+    binding, aim = _llvm(), target()
+    machine = binding.Target.from_triple(TRIPLE).create_target_machine(cpu=aim.cpu, features=aim.features, opt=2)
+    context = binding.create_context()
+    module = binding.parse_assembly(source, context)
+    try:
+        module.verify()
+        return machine.emit_assembly(module)
+    finally:
+        module.close()
+        context.close()
