@@ -44,14 +44,15 @@ def _abstract(*args, target: Target, lanes: int):
     return [jax.core.ShapedArray((lanes, int(np.prod(shape))), dtype) for shape, dtype in found]
 
 
-def call(target: Target, *args) -> list:
-    """The outputs of a kernel, lanes last as its operands."""
+def call(target: Target, devices: int, *args) -> list:
+    """The outputs of a kernel, lanes last as its operands, in a program for so many devices."""
     lanes = max(a.shape[-1] for a in args)
     flat = []
     for k in target.kept:
         a = args[k]
         if target.shared[k]:
-            flat.append(a.reshape(-1))
+            # the partitioner splits the first axis of every operand: a copy for each device
+            flat.append(jnp.broadcast_to(a.reshape(1, -1), (devices, a.size)))
         else:
             a = jnp.broadcast_to(a, (*a.shape[:-1], lanes))
             flat.append(jnp.moveaxis(a, -1, 0).reshape(lanes, -1))
@@ -66,9 +67,11 @@ def call(target: Target, *args) -> list:
 def _lower(ctx, *operands, target: Target, lanes: int):
     _refuse_export(ctx)
     _partitionable(target.name)
+    wide = [not target.shared[k] for k in target.kept]
+    rule = _rule([a.shape for a in ctx.avals_in], [a.shape for a in ctx.avals_out], wide)
     attributes = {
         "mhlo.frontend_attributes": mlir.ir_attribute({"num_batch_dims": "1"}),
-        "sdy.sharding_rule": mlir.ir.Attribute.parse(_rule([a.shape for a in ctx.avals_in], [a.shape for a in ctx.avals_out])),
+        "sdy.sharding_rule": mlir.ir.Attribute.parse(rule),
     }
     return jax.ffi.ffi_lowering(target.name, extra_attributes=attributes)(ctx, *operands)
 
@@ -98,20 +101,21 @@ def _factors():
         yield f"z_{n}"
 
 
-def _rule(ins: list[tuple], outs: list[tuple]) -> str:
-    """Shardy's rule: the first axis of whatever has two is the lanes, which may be split; nothing else is."""
+def _rule(ins: list[tuple], outs: list[tuple], wide: list[bool]) -> str:
+    """Shardy's rule: the first axis of wide operands and of outputs is the lanes, which may be split; nothing else is."""
     names = _factors()
     lanes, sizes, alone = next(names), {}, []
 
-    def axes(shape) -> str:
-        own = next(names)
-        sizes[own] = shape[-1]
-        alone.append(own)
-        if len(shape) == 2:
+    def axes(shape, is_wide) -> str:
+        own = [next(names) for _ in range(1 if is_wide else 2)]
+        sizes.update(zip(reversed(own), reversed(shape), strict=False))
+        alone.extend(own)
+        if is_wide:
             sizes[lanes] = shape[0]
-        return f"[{lanes}, {own}]" if len(shape) == 2 else f"[{own}]"
+        return f"[{', '.join([lanes, *own] if is_wide else own)}]"
 
-    left, right = [axes(s) for s in ins], [axes(s) for s in outs]
+    left = [axes(s, w) for s, w in zip(ins, wide, strict=True)]
+    right = [axes(s, True) for s in outs]
     found = ", ".join(f"{k}={sizes[k]}" for k in [lanes, *alone])
     return (
         f"#sdy.op_sharding_rule<({', '.join(left)})->({', '.join(right)}) {{{found}}} "

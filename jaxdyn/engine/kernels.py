@@ -110,4 +110,5 @@ def name_of(core) -> str:
 
 def lower(ctx, target: Target, operands):
     """The call of a kernel, as a lowering rule returns it."""
-    return mlir.lower_fun(functools.partial(call, target), multiple_results=True)(ctx, *operands)
+    devices = getattr(ctx.module_context.axis_context, "num_devices", 1)
+    return mlir.lower_fun(functools.partial(call, target, devices), multiple_results=True)(ctx, *operands)

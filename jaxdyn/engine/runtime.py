@@ -249,7 +249,7 @@ end.all:
 
         Long batches take half the time with them. What they name may lie beyond the buffer: they never fault.
         """
-        if self.side * self.size < 32:
+        if self.side * self.size < 16:
             return []
         lines = [f"  %ahead = mul i64 %lane, {AHEAD}", "  %ahead.r = add i64 %far.r, %ahead"]
         for i in range(self.side):
