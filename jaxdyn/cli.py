@@ -62,9 +62,12 @@ def _model_of(args) -> Model:
 
 
 def _info(args) -> int:
-    from .report import describe
+    from .report import describe, programs
 
-    print(describe(_model_of(args)))
+    model = _model_of(args)
+    print(describe(model))
+    if model.nb:
+        print("\n" + programs(model))
     return OK
 
 

@@ -13,11 +13,14 @@ from .constrained.forward_dynamics import Result, forward_dynamics
 from .constrained.lcaba import ABA, LCABA
 from .dynamics.constraint_terms import constraint_jacobian, constraint_residual, constraint_slices
 from .dynamics.energy import center_of_mass
-from .dynamics.inverse import mass_matrix
+from .dynamics.inverse import inverse_dynamics, mass_matrix
+from .engine import kernels
+from .engine.facts import facts
 from .kinematics.assemble import assemble
 from .kinematics.manifold import integrate
 from .model.model import Model
 from .model.state import State
+from .simulate.step import step
 
 #: singular values below this share of the largest count as zero; up to the second they are doubtful
 ZERO, DOUBTFUL = 1e-9, 1e-3
@@ -89,6 +92,30 @@ def describe(model: Model) -> str:
     if model.frame_names:
         out += ["", "frames: " + ", ".join(model.frame_names)]
     return "\n".join(out)
+
+
+def programs(model: Model) -> str:
+    """What the main programs of a robot cost and who compiles them, as text."""
+    state = State(model.neutral(), jnp.zeros(model.nv, model.gravity.dtype))
+    accelerate = lambda v: forward_dynamics(model, State(state.q, v), v).acceleration  # noqa: E731
+    calls = {
+        "forward dynamics": accelerate,
+        "its gradient": jax.grad(lambda v: accelerate(v).sum()),
+        "inverse dynamics": lambda v: inverse_dynamics(model, State(state.q, v), v),
+        "mass matrix": lambda v: mass_matrix(model, integrate(model, state.q, v, 1.0)),
+        "step": lambda v: step(model, State(state.q, v), v, 1e-3),
+    }
+    rows = [("program", "core", "operations", "once a call", "live values", "code", "LLVM", "path")]
+    for name, f in calls.items():
+        with kernels.watching() as seen:
+            jax.jit(f).lower(state.v)
+        if not seen:
+            rows.append((name, "", "", "", "", "", "", "xla"))
+        for entry in dict.fromkeys(seen):
+            x = facts(*entry)
+            count = (str(x.operations), str(x.shared), str(x.alive), f"{x.bytes / 1024:.0f} kB", f"{x.seconds:.2f} s")
+            rows.append((name, x.core, *(count if x.path == "kernel" else [""] * 5), x.path))
+    return "programs, operations of a lane (0 s: from the cache)\n" + _table(rows)
 
 
 class _Findings:
