@@ -16,6 +16,8 @@ os.environ["XLA_FLAGS"] = f"{before or ''} {FLAGS}"
 import jax  # noqa: E402 - after the environment that it reads
 import pytest  # noqa: E402
 
+from jaxdyn.engine import kernels  # noqa: E402
+
 jax.config.update("jax_disable_most_optimizations", True)
 jax.devices()  # reads the flags
 if before is None:
@@ -33,11 +35,15 @@ def pytest_configure(config):
 
 
 @pytest.fixture(autouse=True)
-def few_programs():
-    """Every compiled program takes some hundred of the 65,530 memory maps that Linux grants a process, and XLA aborts
-    when they run out: programs are forgotten before."""
+def small_processes():
+    """What JAX and the engine keep of functions traced so far is forgotten before a process grows large, or before
+    XLA's programs, some hundred memory maps each, use up the 65,530 that Linux grants a process."""
     yield
-    maps = Path("/proc/self/maps")
-    if maps.exists() and maps.read_bytes().count(b"\n") > 20_000:
+    maps, pages = Path("/proc/self/maps"), Path("/proc/self/statm")
+    if not maps.exists():
+        return
+    many = maps.read_bytes().count(b"\n") > 20_000
+    if many or int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > 1.6e9:
+        kernels.forget()
         jax.clear_caches()
         gc.collect()

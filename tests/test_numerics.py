@@ -8,10 +8,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from jaxdyn.engine import cpu, host, runtime
+from jaxdyn.engine import host, kernels
 from jaxdyn.engine.numerics import FUNCTIONS
-from jaxdyn.engine.order import schedule
 from jaxdyn.engine.ops import TYPES, Type
+from jaxdyn.engine.order import schedule
 from jaxdyn.engine.program import Program
 
 DTYPES = (np.float32, np.float64)
@@ -71,12 +71,9 @@ def made(names, dtype, operands: int) -> Program:
 
 
 def compiled(p: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
-    target = host.target()
-    runtime.provide(target.vector_bytes, None)
-    name = host.program("test", p.key(), lambda: cpu.modules(schedule(p), target.vector_bytes), cpu.HANDLER)
-    outs = [jax.ShapeDtypeStruct((1, inputs[0].shape[-1]), t.dtype) for t in p.output_types]
-    found = jax.jit(jax.ffi.ffi_call(name, outs))(*(jnp.asarray(x)[None] for x in inputs))
-    return [np.asarray(x)[0] for x in found]
+    outs = [jax.ShapeDtypeStruct((inputs[0].shape[-1], 1), t.dtype) for t in p.output_types]
+    found = jax.jit(jax.ffi.ffi_call(kernels.made(p).name, outs))(*(jnp.asarray(x)[:, None] for x in inputs))
+    return [np.asarray(x)[:, 0] for x in found]
 
 
 def evaluated(names, dtype, *inputs) -> dict[str, np.ndarray]:

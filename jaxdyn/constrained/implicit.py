@@ -160,7 +160,8 @@ def _zeros(operand, other):
 
 
 def function_of(fn, tree, known, compiler, *more) -> Function:
-    """A differentiable core of (model, constraints, q, ...), of which `tree` and `known` tell, and of further operands."""
+    """A differentiable core of (model, constraints, q, ...), of which `tree` and `known` tell, and of further
+    operands."""
     base = jax.tree.unflatten(tree, [0] * tree.num_leaves)
     whole = jax.tree.structure((*base, *more))
     return Function(fn, (), whole, known + (None,) * (whole.num_leaves - tree.num_leaves), compiler)

@@ -1,7 +1,8 @@
 """The call of a kernel in a program of XLA's: one primitive, sharded by lanes.
 
 Lanes lead in the operands' shapes, as the batch does where users have it, so that moving them there and back leaves no
-work. The call is told to the partitioner as parallel over its first axis: a batch sharded over devices stays where it is.
+work. The call is told to the partitioner as parallel over its first axis: a batch sharded over devices stays where it
+is.
 """
 
 import dataclasses
@@ -19,19 +20,16 @@ from jax.interpreters import mlir
 class Target:
     """A kernel that XLA can call.
 
-    **Fields:** `name`, under which it is registered; `kept`, the operands that it reads; `shared`, by operand, whether it
-    is the same for all lanes; `outputs`, shapes (without lanes) and dtypes.
+    **Fields:** `name`, under which it is registered; `kept`, the operands that it reads; `made`, the outputs that it
+    makes (zeros stand for the others, which nobody reads); `shared`, by operand, whether it is the same for all lanes;
+    `outputs`, shapes (without lanes) and dtypes.
     """
 
     name: str
     kept: tuple[int, ...]
+    made: tuple[int, ...]
     shared: tuple[bool, ...]
     outputs: tuple
-
-    @property
-    def made(self) -> list[int]:
-        """The outputs that have numbers."""
-        return [k for k, (shape, _) in enumerate(self.outputs) if np.prod(shape) > 0]
 
 
 kernel_p = Primitive("jaxdyn_kernel")
@@ -64,7 +62,7 @@ def call(target: Target, devices: int, *args) -> list:
     ]
 
 
-def _lower(ctx, *operands, target: Target, lanes: int):
+def _lower(ctx, *operands, target: Target, lanes: int, layouts=None):
     _refuse_export(ctx)
     _partitionable(target.name)
     wide = [not target.shared[k] for k in target.kept]
@@ -73,10 +71,19 @@ def _lower(ctx, *operands, target: Target, lanes: int):
         "mhlo.frontend_attributes": mlir.ir_attribute({"num_batch_dims": "1"}),
         "sdy.sharding_rule": mlir.ir.Attribute.parse(rule),
     }
-    return jax.ffi.ffi_lowering(target.name, extra_attributes=attributes)(ctx, *operands)
+    ins, outs = layouts or (None, None)
+    lowering = jax.ffi.ffi_lowering(target.name, operand_layouts=ins, result_layouts=outs, extra_attributes=attributes)
+    return lowering(ctx, *operands)
+
+
+def _lower_cuda(ctx, *operands, target: Target, lanes: int):
+    """On a GPU neighbouring threads read neighbouring lanes: these are fastest in memory."""
+    layouts = [(1, 0) if target.shared[k] else (0, 1) for k in target.kept]  # minor to major
+    return _lower(ctx, *operands, target=target, lanes=lanes, layouts=(layouts, [(0, 1)] * len(ctx.avals_out)))
 
 
 mlir.register_lowering(kernel_p, _lower)
+mlir.register_lowering(kernel_p, _lower_cuda, platform="cuda")
 
 
 def _refuse_export(ctx) -> None:
@@ -102,7 +109,8 @@ def _factors():
 
 
 def _rule(ins: list[tuple], outs: list[tuple], wide: list[bool]) -> str:
-    """Shardy's rule: the first axis of wide operands and of outputs is the lanes, which may be split; nothing else is."""
+    """Shardy's rule: the first axis of wide operands and of outputs is the lanes, which may be split; nothing else
+    is."""
     names = _factors()
     lanes, sizes, alone = next(names), {}, []
 

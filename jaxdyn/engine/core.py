@@ -1,8 +1,8 @@
 """Cores: what a batched program computes, and its derivatives.
 
-A `Core` is static and hashable: an instance is a key of the compilation cache. Its derivatives are cores again, `Tangent`
-and `Pullback`. Those of an *implicit* core, such as a linear solve, come from its own rule, and what that rule binds
-becomes one program.
+A `Core` is static and hashable: an instance is a key of the compilation cache. Its derivatives are cores again,
+`Tangent` and `Pullback`. Those of an *implicit* core, such as a linear solve, come from its own rule, and what that
+rule binds becomes one program.
 """
 
 import abc
@@ -28,8 +28,8 @@ class Core(abc.ABC):
     """A pure function of flat lists of lanes-last arrays. Subclasses are frozen dataclasses.
 
     `used` tells which outputs somebody reads (None: all); a core may leave the others out of its work but
-    still returns an array of the right shape for each. `known`, one entry an operand, marks parameters: None for what is
-    none, else a byte a number (see `patterns.py`). `compiler` is "auto", "kernel" or "xla".
+    still returns an array of the right shape for each. `known`, one entry an operand, marks parameters: None for what
+    is none, else a byte a number (see `patterns.py`). `compiler` is "auto", "kernel" or "xla".
     """
 
     known: tuple[bytes | None, ...]
@@ -44,7 +44,7 @@ class Core(abc.ABC):
 
     def traced(self, used, avals: tuple):
         """The closed jaxpr at one lane; `avals` are the operands' shapes without lanes, and dtypes."""
-        return _traced(self, used, avals)
+        return traces(self, used, avals)
 
     def jvp(self, primals, tangents, outs, used):
         """Tangents of the outputs `outs`; symbolic zeros are `None`."""
@@ -77,8 +77,8 @@ class Function(Core):
 
 
 class _Derivative(Core):
-    """What `Tangent` and `Pullback` share. Operands are the primals of `core`, its outputs if it is implicit, and what the
-    derivative is linear in."""
+    """What `Tangent` and `Pullback` share. Operands are the primals of `core`, its outputs if it is implicit, and what
+    the derivative is linear in."""
 
     core: Core
     active: tuple[bool, ...]
@@ -197,7 +197,8 @@ def run(core: Core, used, args):
     return [widen(o, lanes) for o in outs]
 
 
-@functools.lru_cache(maxsize=1024)
-def _traced(core: Core, used, avals: tuple):
+@functools.lru_cache(maxsize=256)
+def traces(core: Core, used, avals: tuple):
+    """See `Core.traced`."""
     args = [jax.ShapeDtypeStruct((*shape, 1), dtype) for shape, dtype in avals]
     return jax.make_jaxpr(lambda *a: run(core, used, a))(*args)

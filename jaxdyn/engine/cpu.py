@@ -1,6 +1,6 @@
 """A schedule as LLVM modules for a CPU: prologue, pieces, kernel, and what XLA calls."""
 
-from . import llvm, runtime
+from . import pieces, runtime
 from .layout import Layout
 from .ops import Op, Type
 from .order import Schedule
@@ -23,19 +23,19 @@ def lanes_of(s: Schedule, vector_bytes: int) -> int:
     return max(1, vector_bytes // (8 if Type.float64 in types else 4))
 
 
-def modules(s: Schedule, vector_bytes: int, piece: int = PIECE) -> list[str]:
-    """LLVM IR of all modules of the program."""
+def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[str]:
+    """LLVM IR of all modules of the program; `fused_apart` for processors without multiply-adds."""
     lanes = lanes_of(s, vector_bytes)
-    layout, places = Layout(s, piece), llvm.places(s, lanes)
+    layout, places = Layout(s, PIECE), pieces.places(s, lanes)
     declared: set[str] = set()
-    pieces = [_piece(p, s, layout, places) for p in layout.pieces]
+    makers = [_piece(p, s, layout, places, fused_apart) for p in layout.pieces]
     arena = _rounded(layout.size * lanes)
     vectors = max(1, min(VECTORS, STAGE // places.stage))
     group = min(vectors, GROUP)
-    driver = llvm.Driver(layout, lanes, group, places.stage, arena)
+    driver = pieces.Driver(layout, lanes, group, places.stage, arena)
     driver.nodes(layout.nodes, None)
     bodies: list[tuple[int, str, set[str]]] = []
-    for p, make in zip(layout.pieces, pieces, strict=True):
+    for p, make in zip(layout.pieces, makers, strict=True):
         text, needs = make(driver.around.get(p.index))
         bodies.append((len(p.statements), text, needs))
     prologue = _prologue(s, places, declared)
@@ -67,10 +67,11 @@ def _arguments() -> str:
     return "ptr noalias %stage, ptr noalias %uniform, ptr noalias %arena"
 
 
-def _piece(piece, s, layout, places):
+def _piece(piece, s, layout, places, fused_apart):
     def make(around):
         declared: set[str] = set()
-        code = llvm.Lanes(s, layout, places, declared)
+        code = pieces.Lanes(s, layout, places, declared)
+        code.fused_apart = fused_apart
         code.piece(piece, around)
         head = f"define @@LINKAGE@@ void @piece{piece.index}({_arguments()}) nounwind noinline {{"
         return "\n".join([head, *code.lines, "ret void", "}"]), declared
@@ -81,7 +82,7 @@ def _piece(piece, s, layout, places):
 def _prologue(s: Schedule, places, declared) -> list[str]:
     if not s.read:
         return []
-    code = llvm.Prologue(s, 1, declared)
+    code = pieces.Prologue(s, 1, declared)
     wanted = set(s.read)
     for v in s.uniform:
         if s.op[v] != Op.input:

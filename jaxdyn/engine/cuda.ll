@@ -28,8 +28,8 @@
 declare i32 @snprintf(ptr, i64, ptr, ...)
 
 @wrong = private constant [55 x i8] c"jaxdyn: an operand has not the shape compiled for here\00"
-@many = private constant [54 x i8] c"jaxdyn: a kernel for GPUs has at most 2147483647 lanes\00"
-@failed = private constant [66 x i8] c"jaxdyn: the kernel could not be launched: error %d of CUDA's driver\00"
+@many = private constant [55 x i8] c"jaxdyn: a kernel for GPUs has at most 2147483647 lanes\00"
+@failed = private constant [68 x i8] c"jaxdyn: the kernel could not be launched: error %d of CUDA's driver\00"
 
 ; Returns an error of XLA's with a copy of the message.
 define internal ptr @fail(ptr %frame, ptr %message, i32 %code) nounwind {
@@ -194,7 +194,10 @@ operand:
   %own = select i1 %is_shared, i64 1, i64 %lanes
   %expected = mul i64 %rows, %own
   %elements = call i64 @elements(ptr %buffer)
-  %fits = icmp eq i64 %elements, %expected
+  %exact = icmp eq i64 %elements, %expected
+  %larger = icmp ugt i64 %elements, %expected
+  %copies = and i1 %is_shared, %larger                                  ; copies for other devices may follow
+  %fits = or i1 %exact, %copies
   %right.next = and i1 %right, %fits
   %k.next = add i64 %k, 1
   br label %head

@@ -8,16 +8,14 @@ kernel on XLA's stream (`cuda.ll`).
 import ctypes
 import functools
 import importlib.resources
-import logging
 import threading
 import time
 
 from . import cache, host, ptx
-from .ops import Type
 from .order import schedule
 from .program import Program
 
-#: threads of a block. They share nothing, and small blocks spread a small batch over all of a GPU's processors.
+#: threads of a block. None waits for another, and small blocks spread a small batch over all processors of a GPU.
 THREADS = 64
 #: the oldest driver that has libraries of kernels for all devices, as the driver counts
 DRIVER = 12000
@@ -26,7 +24,6 @@ CAPABILITY = (7, 0)
 
 _HANDLER = "jaxdyn_handler"
 _LAUNCH = "jaxdyn_launch"
-_log = logging.getLogger(__name__)
 _lock = threading.RLock()
 _made: dict[str, host.Made] = {}
 
@@ -46,50 +43,52 @@ def _unavailable() -> str | None:
     return None
 
 
-def program(key: bytes, made: Program) -> str:
-    """Returns the name under which XLA can call a program for the platform "CUDA": a hash of its content.
+def made(program: Program) -> host.Made:
+    """Returns a program that is loaded and registered with JAX for the platform "CUDA" under `Made.name`, a hash.
 
-    `key` is the program's `key()`. Wide operands and outputs lie in memory as (rows, lanes), shared ones as (rows,);
-    what shape they have besides is free.
+    Wide operands and outputs lie in memory as (rows, lanes), shared ones as (rows,); what shape they have besides is
+    free. `Made.size` counts bytes of PTX, `Made.seconds` those of LLVM and of the driver.
 
     **Raises** `Unsupported` for more operands than a kernel can have, `RuntimeError` where the driver refuses.
     """
-    name = host.name_of(key, ptx.KERNEL, ptx.target())
+    name = host.name_of(program.key(), ptx.KERNEL, ptx.target())
     with _lock:
         found = _made.setdefault(name, host.Made(name))
     with found.lock:
         if not found.address:
-            text = _text(found, made)
             start = time.perf_counter()
+            text = _text(name, program)
             kernel = driver().load(text)
-            _log.debug("%s: the driver took %.2f s", name, time.perf_counter() - start)
-            modules = [handler(made, driver().launch, kernel)]
+            found.size, found.seconds = len(text), time.perf_counter() - start
+            modules = [handler(program, driver().launch, kernel)]
             address = host.load(host.compile_ir(modules, host.target()), _HANDLER)
             host.register(name, address, "CUDA")
             found.address = address
-    return name
+    return found
 
 
-def _text(found: host.Made, made: Program) -> bytes:
+def _text(name: str, program: Program) -> bytes:
     """The program's PTX, from disk if it is there."""
-    objects = cache.get(found.name)
+    objects = cache.get(name)
     if objects is None:
-        source = ptx.text(schedule(made))
-        start = time.perf_counter()
-        objects = [ptx.assembled(source).encode()]
-        found.seconds = time.perf_counter() - start
-        cache.put(found.name, objects)
-    found.size = len(objects[0])
+        objects = [ptx.assembled(ptx.text(schedule(program))).encode()]
+        cache.put(name, objects)
     return objects[0]
 
 
-def handler(made: Program, launch: int, kernel: int) -> str:
+def handler(program: Program, launch: int, kernel: int) -> str:
     """Returns LLVM's text of the function that XLA calls: `cuda.ll` with what it has to know of the program."""
-    operands = [(rows, int(shared)) for rows, _, shared in made.inputs]
-    operands += [(len(rows), 0) for rows in made.outputs]
+    operands = [(rows, int(shared)) for rows, _, shared in program.inputs]
+    operands += [(len(rows), 0) for rows in program.outputs]
     listed = ", ".join(f"{{ i64, i64 }} {{ i64 {rows}, i64 {shared} }}" for rows, shared in operands)
     address = "ptr inttoptr (i64 {} to ptr)".format
-    values = [address(launch), address(kernel), f"i32 {THREADS}", f"i64 {len(made.inputs)}", f"i64 {len(made.outputs)}"]
+    values = [
+        address(launch),
+        address(kernel),
+        f"i32 {THREADS}",
+        f"i64 {len(program.inputs)}",
+        f"i64 {len(program.outputs)}",
+    ]
     values.append("ptr @operands")
     kinds = ", ".join(v.split()[0] for v in values)
     return (
@@ -127,11 +126,11 @@ class Driver:
         self.call("cuDriverGetVersion", ctypes.byref(version))
         if version.value < DRIVER:
             have, want = (f"{v // 1000}.{v % 1000 // 10}" for v in (version.value, DRIVER))
-            raise RuntimeError(f"the driver is for CUDA {have}; {want} is the oldest that loads kernels for all devices")
+            raise RuntimeError(f"the driver is for CUDA {have}; {want} is the oldest that will do")
         for device in self.devices():
             found = tuple(self.attribute(device, k) for k in (75, 76))  # COMPUTE_CAPABILITY_MAJOR, _MINOR
             if found < CAPABILITY:
-                raise RuntimeError(f"a GPU of compute capability {found[0]}.{found[1]}; {CAPABILITY[0]}.0 is the oldest")
+                raise RuntimeError("a GPU has compute capability {}.{}; {}.{} is the least".format(*found, *CAPABILITY))
         self.launch: int = ctypes.cast(library.cuLaunchKernel, ctypes.c_void_p).value or 0
 
     def call(self, name: str, *args) -> None:
@@ -165,7 +164,7 @@ class Driver:
         return kernel.value or 0
 
     def _prepare(self, device, kernel) -> None:
-        """Have a kernel compiled for a device that is in use: at the first launch it would hold up a graph's capture."""
+        """Have a kernel compiled now for a device that is in use: a graph's capture must not wait for it."""
         flags, active = ctypes.c_uint(), ctypes.c_int()
         self.call("cuDevicePrimaryCtxGetState", device, ctypes.byref(flags), ctypes.byref(active))
         if not active.value:

@@ -4,15 +4,16 @@ import dataclasses
 
 from .kernels import made, name_of, program_of
 from .ops import TooLarge, Unsupported
-from .order import alive, schedule
+from .order import alive, schedule, trim
 
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
     """A core's program.
 
-    **Fields:** `core`, what it computes; `path`, "kernel", or why XLA has it; `operations` of a lane and, once a call, of
-    all (`shared`); `alive`, the most values kept at once; `bytes` of code; `seconds` that LLVM took, 0 from the cache.
+    **Fields:** `core`, what it computes; `path`, "kernel", or why XLA has it; `operations` of a lane and, once a call,
+    of all (`shared`); `alive`, the most values kept at once; `bytes` of code; `seconds` that LLVM took, 0 from the
+    cache.
     """
 
     core: str
@@ -30,7 +31,7 @@ def facts(core, used, avals, shared) -> Facts:
         program = program_of(core, used, avals, shared)
     except (Unsupported, TooLarge) as reason:
         return Facts(name_of(core), f"XLA: {reason}")
-    program.trim()
+    trim(program, used)
     found = made(program)
     s = schedule(program)
     count = sum(isinstance(st, int) for body in s.body.values() for st in body)

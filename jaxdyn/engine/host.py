@@ -46,6 +46,12 @@ class Target:
     vector_bytes: int
     llvm: str
 
+    @property
+    def fused(self) -> bool:
+        """Whether it surely has multiply-adds."""
+        x86 = self.triple.startswith(("x86_64", "i"))
+        return not x86 or "+fma" in self.features or self.cpu in ("x86-64-v3", "x86-64-v4") or self.vector_bytes > 16
+
 
 def unavailable() -> str | None:
     """Returns why programs cannot be compiled here, in plain words; None if they can."""

@@ -9,10 +9,11 @@ import os
 import numpy as np
 from jax.interpreters import mlir
 
-from . import cpu, host, runtime
+from . import cpu, cuda, host, runtime
 from .calls import Target, call
+from .core import traces
 from .ops import TooLarge, Unsupported
-from .order import schedule
+from .order import schedule, trim
 from .program import Program
 from .scalarise import scalarise
 
@@ -31,11 +32,15 @@ def default() -> str:
     return found
 
 
-def choice(compiler: str) -> str:
+def choice(compiler: str, platform: str = "cpu") -> str:
     """ "kernel" or "xla". Raises `RuntimeError` if kernels are asked for and cannot be made."""
     if compiler == "auto":
         compiler = default()
-    reason = host.unavailable() if compiler != "xla" else None
+    if compiler == "auto" and platform != "cpu":
+        return "xla"
+    reason = None
+    if compiler != "xla":
+        reason = host.unavailable() or (cuda.unavailable() if platform == "cuda" else None)
     if reason and compiler == "kernel":
         raise RuntimeError(f'`compiler="kernel"`: {reason}. Install llvmlite, or choose "auto" or "xla".')
     return "xla" if reason else "kernel" if compiler == "auto" else compiler
@@ -47,7 +52,8 @@ _watched: contextvars.ContextVar[list | None] = contextvars.ContextVar("watched"
 
 @contextlib.contextmanager
 def watching():
-    """A list that fills with (core, used, shapes and dtypes, shared) of the programs that are lowered in the context."""
+    """A list that fills with (core, used, shapes and dtypes, shared) of the programs that are lowered in the
+    context."""
     found: list = []
     token = _watched.set(found)
     try:
@@ -56,9 +62,9 @@ def watching():
         _watched.reset(token)
 
 
-def target(core, used, operands: tuple) -> Target | None:
+def target(core, used, operands: tuple, platform: str = "cpu") -> Target | None:
     """The kernel of a core for operands of these shapes and dtypes, None where XLA's path is taken."""
-    if choice(core.compiler) == "xla":
+    if choice(core.compiler, platform) == "xla":
         return None
     if any(shape[-1] == 0 for shape, _ in operands):
         return None
@@ -68,7 +74,7 @@ def target(core, used, operands: tuple) -> Target | None:
     if watched is not None:
         watched.append((core, used, avals, shared))
     try:
-        return _target(core, used, avals, shared)
+        return _target(core, used, avals, shared, platform)
     except (Unsupported, TooLarge) as reason:
         log.info("%s is left to XLA: %s", name_of(core), reason)
         return None
@@ -81,20 +87,30 @@ def program_of(core, used, avals, shared) -> Program:
 
 
 @functools.lru_cache(maxsize=1024)
-def _target(core, used, avals, shared) -> Target | None:
+def _target(core, used, avals, shared, platform) -> Target | None:
     outputs = tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
     if not any(np.prod(shape) for shape, _ in outputs):
         return None
     program = program_of(core, used, avals, shared)
-    kept = program.trim()
-    return Target(made(program).name, kept, shared, outputs)
+    kept, outs = trim(program, used)
+    if not outs:
+        return None
+    found = made(program) if platform == "cpu" else cuda.made(program)
+    return Target(found.name, kept, outs, shared, outputs)
+
+
+def forget() -> None:
+    """Drop what is kept of cores that were traced; kernels stay, and programs that call them."""
+    _target.cache_clear()
+    traces.cache_clear()
 
 
 def made(program: Program) -> host.Made:
     """The loaded kernel of a program, registered with XLA."""
-    width = host.target().vector_bytes
-    runtime.provide(width)
-    found = host.made(program.key(), lambda: cpu.modules(schedule(program), width), cpu.HANDLER)
+    aim = host.target()
+    runtime.provide(aim.vector_bytes)
+    modules = lambda: cpu.modules(schedule(program), aim.vector_bytes, not aim.fused)  # noqa: E731
+    found = host.made(program.key(), modules, cpu.HANDLER)
     host.register(found.name, found.address)
     return found
 

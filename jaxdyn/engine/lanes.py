@@ -87,16 +87,21 @@ def _lowering(run):
 _on_xla, _tiled_on_xla = _lowering(run), _lowering(_tiled)
 
 
-def _lower_cpu(ctx, *operands, core, used):
-    """A call of the core's kernel, or what XLA makes of it."""
-    target = kernels.target(core, used, tuple((a.shape, a.dtype) for a in ctx.avals_in))
-    if target is None:
-        return _tiled_on_xla(ctx, *operands, core=core, used=used)
-    return kernels.lower(ctx, target, operands)
+def _lower(platform: str, otherwise):
+    """The lowering to a call of the core's kernel, or to what XLA makes of it."""
+
+    def rule(ctx, *operands, core, used):
+        target = kernels.target(core, used, tuple((a.shape, a.dtype) for a in ctx.avals_in), platform)
+        if target is None:
+            return otherwise(ctx, *operands, core=core, used=used)
+        return kernels.lower(ctx, target, operands)
+
+    return rule
 
 
 mlir.register_lowering(lanes_p, _on_xla)
-mlir.register_lowering(lanes_p, _lower_cpu, platform="cpu")
+mlir.register_lowering(lanes_p, _lower("cpu", _tiled_on_xla), platform="cpu")
+mlir.register_lowering(lanes_p, _lower("cuda", _on_xla), platform="cuda")
 
 
 def _batch(args, dims, *, core, used):
@@ -162,7 +167,8 @@ PARAMETERS = "parameters_of_lanes"
 
 
 def _known(args: tuple) -> tuple[bytes | None, ...]:
-    """`Core.known` of the leaves of `args`: numbers under objects marked as parameters are looked at if they are there."""
+    """`Core.known` of the leaves of `args`: numbers under objects marked as parameters are looked at if they are
+    there."""
     out: list[bytes | None] = []
     for node in jax.tree.leaves(args, is_leaf=lambda x: hasattr(type(x), PARAMETERS)):
         if hasattr(type(node), PARAMETERS):

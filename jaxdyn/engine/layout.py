@@ -1,8 +1,8 @@
 """Where a schedule's values live: straight pieces of code, and slots of memory for what crosses from one to another.
 
 A *piece* becomes one function, in which values are registers. Loops and branches stand between pieces, so that what a
-loop carries and what one piece hands to another goes through an *arena*, a slot each, used again by liveness. Long code is
-cut into pieces of `longest` statements, since compilers take more than proportional time for long functions. A short
+loop carries and what one piece hands to another goes through an *arena*, a slot each, used again by liveness. Long code
+is cut into pieces of `longest` statements, since compilers take more than proportional time for long functions. A short
 *detour*, for the rare lane with a huge angle for instance, stays within its piece.
 """
 
@@ -72,9 +72,9 @@ class Choice:
 class Layout:
     """Pieces in order and the slots of what crosses between them.
 
-    **Fields:** `nodes`, `Piece`s, `While`s and `Choice`s in order; `pieces`, all pieces; `slot`, offsets in units of one
-    lane's bytes by key: a value, ("carry", loop, place), ("mask", owner, branch), ("result", branches, place); `size`, the
-    arena's bytes a lane.
+    **Fields:** `nodes`, `Piece`s, `While`s and `Choice`s in order; `pieces`, all pieces; `slot`, offsets in units of
+    one lane's bytes by key: a value, ("carry", loop, place), ("mask", owner, branch), ("result", branches, place);
+    `size`, the arena's bytes a lane.
     """
 
     def __init__(self, s: Schedule, longest: int):

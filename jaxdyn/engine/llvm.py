@@ -1,16 +1,9 @@
-"""Scalar programs as LLVM IR: vectors of lanes, one function a piece.
-
-A function is given the *stage* of one vector of lanes (rows of operands and outputs, side by side), the *uniform* values,
-one number each, and the *arena* with what crosses between pieces.
-"""
-
-import dataclasses
+"""Operations of scalar programs as LLVM IR, for vectors of lanes or single ones."""
 
 import numpy as np
 
-from .layout import Advance, Begin, Choice, Choose, Layout, Outcome, Piece
-from .ops import Branches, Op, Type
-from .order import Guard, Schedule, Store
+from .ops import Op, Type
+from .order import Schedule
 
 NAMES = {
     Type.bool_: "i1",
@@ -31,42 +24,6 @@ _UNSIGNED = {Op.lt: "ult", Op.le: "ule", Op.eq: "eq", Op.ne: "ne"}
 _CALLS = {Op.sqrt: "sqrt", Op.abs_: "fabs", Op.rint: "rint", Op.floor: "floor"}
 
 
-@dataclasses.dataclass(frozen=True)
-class Places:
-    """Where operands and outputs stand in a stage (offsets in bytes, -1 for shared operands), and uniform values in their
-    buffer; all in bytes."""
-
-    lanes: int
-    inputs: list[int]
-    outputs: list[int]
-    stage: int
-    uniform: dict[int, int]
-    uniform_size: int
-
-
-def places(s: Schedule, lanes: int) -> Places:
-    """Addresses for vectors of so many lanes."""
-    at, inputs, outputs = 0, [], []
-    program = s.program
-    for rows, t, shared in program.inputs:
-        inputs.append(-1 if shared else at)
-        at += 0 if shared else _up(rows * lanes * t.bytes)
-    for out, t in zip(program.outputs, program.output_types, strict=True):
-        outputs.append(at)
-        at += _up(len(out) * lanes * t.bytes)
-    uniform, end = {}, 0
-    for v in s.read:
-        size = max(Type(program.type[v]).bytes, 4)
-        end = -(-end // size) * size
-        uniform[v] = end
-        end += size
-    return Places(lanes, inputs, outputs, max(at, 64), uniform, _up(max(end, 64)))
-
-
-def _up(n: int) -> int:
-    return -(-n // 64) * 64
-
-
 def literal(value, t: int) -> str:
     """A constant as LLVM writes it."""
     if t in (Type.float32, Type.float64):
@@ -79,6 +36,9 @@ def literal(value, t: int) -> str:
 
 class Code:
     """One function's lines. Subclasses know where numbers come from and go to."""
+
+    #: whether multiply-adds are calls: on processors without them LLVM writes pages for each
+    fused_apart = False
 
     def __init__(self, s: Schedule, lanes: int, declared: set[str]):
         self.s, self.lanes, self.declared = s, lanes, declared
@@ -161,6 +121,8 @@ class Code:
             ones = "true" if t == 0 else "-1"
             ones = f"splat ({NAMES[t]} {ones})" if self.lanes > 1 else ones
             self.names[v] = self.line(f"xor {self.type(t)} {x}, {ones}")
+        elif op == Op.abs_ and t in (0, 5, 6):
+            self.names[v] = x
         elif op == Op.abs_:
             flipped = self.line(f"sub {self.type(t)} {'zeroinitializer' if self.lanes > 1 else '0'}, {x}")
             self.names[v] = self.extreme(Op.max_, t, x, flipped)
@@ -175,7 +137,16 @@ class Code:
             x = self.line(f"fneg {self.type(t)} {x}")
         elif op == Op.fms:
             z = self.line(f"fneg {self.type(t)} {z}")
-        return self.intrinsic("fma", t, x, y, z)
+        if not self.fused_apart:
+            return self.intrinsic("fma", t, x, y, z)
+        ty, name = self.type(t), f"{NAMES[t]}.{self.lanes}"
+        full = f"llvm.fma.{f'v{self.lanes}' if self.lanes > 1 else ''}{_SUFFIX[NAMES[t]]}"
+        self.declared.add(f"declare {ty} @{full}({ty}, {ty}, {ty})")
+        self.declared.add(
+            f"define internal {ty} @fma.{name}({ty} %x, {ty} %y, {ty} %z) nounwind noinline {{\n"
+            f"%r = call {ty} @{full}({ty} %x, {ty} %y, {ty} %z)\nret {ty} %r\n}}"
+        )
+        return self.line(f"call {ty} @fma.{name}({ty} {x}, {ty} {y}, {ty} {z})")
 
     def compare(self, op: int, t: int, x: str, y: str) -> str:
         if t in (3, 4):
@@ -230,294 +201,3 @@ class Code:
             return x
         how = "trunc" if Type(old).bytes > Type(new).bytes else "zext" if old in (5, 6) else "sext"
         return self.line(f"{how} {source} {x} to {target}")
-
-
-class Prologue(Code):
-    """Uniform values, one lane: from shared operands to their buffer."""
-
-    def load(self, x: int) -> str:
-        s, program = self.s, self.s.program
-        t = program.type[x]
-        base = self.line(f"load ptr, ptr {self.at('%operands', 8 * s.a[x])}")
-        where = self.at(base, s.b[x] * Type(t).bytes)
-        if t == Type.bool_:
-            return self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1")
-        return self.line(f"load {NAMES[t]}, ptr {where}")
-
-    def store(self, v: int, offset: int) -> None:
-        t = self.s.program.type[v]
-        name, ty = self.use(v), NAMES[t]
-        if t == Type.bool_:
-            name, ty = self.line(f"zext i1 {name} to i8"), "i8"
-        self.lines.append(f"store {ty} {name}, ptr {self.at('%uniform', offset)}")
-
-
-class Lanes(Code):
-    """A piece of the program for one vector of lanes."""
-
-    def __init__(self, s: Schedule, layout: Layout, places: Places, declared: set[str]):
-        super().__init__(s, places.lanes, declared)
-        self.layout, self.places = layout, places
-
-    def read(self, base: str, offset: int, t: int) -> str:
-        where = self.at(base, offset)
-        align = min(64, self.lanes * Type(t).bytes)
-        if t == Type.bool_:
-            return self.line(f"trunc {self.vector('i8')} {self._bytes(where, align)} to {self.type(0)}")
-        return self.line(f"load {self.type(t)}, ptr {where}, align {align}")
-
-    def _bytes(self, where: str, align: int) -> str:
-        return self.line(f"load {self.vector('i8')}, ptr {where}, align {align}")
-
-    def write(self, base: str, offset: int, t: int, name: str) -> None:
-        ty = self.type(t)
-        if t == Type.bool_:
-            ty, name = self.vector("i8"), self.line(f"zext {self.type(0)} {name} to {self.vector('i8')}")
-        align = min(64, self.lanes * Type(t).bytes)
-        self.lines.append(f"store {ty} {name}, ptr {self.at(base, offset)}, align {align}")
-
-    def load(self, x: int) -> str:
-        s, t = self.s, self.s.program.type[x]
-        if s.is_uniform[x]:
-            return self.spread(x, t)
-        if s.op[x] == Op.input:
-            return self.operand(x, t)
-        return self.fetch(self.layout.key(x))
-
-    def spread(self, x: int, t: int) -> str:
-        """A uniform value in all lanes."""
-        where = self.at("%uniform", self.places.uniform[x])
-        if t == Type.bool_:
-            one, ty = self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1"), "i1"
-        else:
-            one, ty = self.line(f"load {NAMES[t]}, ptr {where}"), NAMES[t]
-        if self.lanes == 1:
-            return one
-        first = self.line(f"insertelement {self.vector(ty)} poison, {ty} {one}, i64 0")
-        mask = f"<{self.lanes} x i32> zeroinitializer"
-        return self.line(f"shufflevector {self.vector(ty)} {first}, {self.vector(ty)} poison, {mask}")
-
-    def operand(self, x: int, t: int) -> str:
-        s = self.s
-        return self.read("%stage", self.places.inputs[s.a[x]] + s.b[x] * self.lanes * Type(t).bytes, t)
-
-    def output(self, st: Store) -> None:
-        t = self.s.program.output_types[st.output]
-        offset = self.places.outputs[st.output] + st.row * self.lanes * t.bytes
-        self.write("%stage", offset, t, self.use(st.value))
-
-    def fetch(self, key) -> str:
-        return self.read("%arena", self.layout.slot[key] * self.lanes, self.layout.type_of(key))
-
-    def keep(self, key, name: str) -> None:
-        self.write("%arena", self.layout.slot[key] * self.lanes, self.layout.type_of(key), name)
-
-    def piece(self, piece: Piece, around) -> None:
-        """All statements; `around` is the key of the mask of lanes that are in the piece's region, or None."""
-        for st in piece.statements:
-            if isinstance(st, int):
-                self.operation(st)
-                if st in self.layout.slot:
-                    self.keep(st, self.names[st])
-            elif isinstance(st, Store):
-                self.output(st)
-            elif isinstance(st, Branches):
-                self.detour(st)
-            else:
-                self.control(st, around)
-
-    def detour(self, branches: Branches) -> None:
-        """Code for the lanes of one branch, which is left out where no lane of the vector is in it."""
-        s, places = self.s, self.s.changing[branches.index]
-        usual = [self.use(branches.outcomes[1][k]) for k in places]
-        mask = self.use(branches.predicates[0])
-        self.count += 1
-        n, before = self.count, dict(self.names)
-        some = self.some(mask)
-        self.lines += [f"br label %before{n}", f"before{n}:", f"br i1 {some}, label %detour{n}, label %past{n}"]
-        self.lines.append(f"detour{n}:")
-        for v in s.body[branches.regions[0]]:
-            self.operation(v)
-        found = []
-        for k, old in zip(places, usual, strict=True):
-            ty = self.type(s.program.type[branches.results[k]])
-            new = self.use(branches.outcomes[0][k])
-            found.append(
-                (branches.results[k], ty, old, self.line(f"select {self.type(0)} {mask}, {ty} {new}, {ty} {old}"))
-            )
-        self.lines += [f"br label %past{n}", f"past{n}:"]
-        self.names = before
-        for v, ty, old, new in found:
-            self.names[v] = self.line(f"phi {ty} [ {old}, %before{n} ], [ {new}, %detour{n} ]")
-        for v, *_ in found:
-            if v in self.layout.slot:
-                self.keep(v, self.names[v])
-
-    def some(self, mask: str) -> str:
-        """Whether a mask has a lane."""
-        if self.lanes == 1:
-            return mask
-        w = self.lanes
-        self.declared.add(f"declare i1 @llvm.vector.reduce.or.v{w}i1(<{w} x i1>)")
-        return self.line(f"call i1 @llvm.vector.reduce.or.v{w}i1(<{w} x i1> {mask})")
-
-    def both(self, x: str, around) -> str:
-        """The mask x within the lanes around."""
-        if around is None:
-            return x
-        return self.line(f"and {self.type(0)} {x}, {self.fetch(around)}")
-
-    def control(self, st, around) -> None:
-        layout, changing = self.layout, self.s.changing
-        if isinstance(st, Begin):
-            new = [(("carry", st.loop.index, k), self.use(st.loop.initial[k])) for k in changing[st.loop.index]]
-            for key, name in new:
-                self.keep(key, name)
-        elif isinstance(st, Guard):
-            self.keep(("mask", st.loop.index, 0), self.both(self.use(st.loop.condition), around))
-        elif isinstance(st, Advance):
-            index = st.loop.index
-            new = [(("carry", index, k), self.use(st.loop.nexts[k])) for k in changing[index]]
-            self._set(new, self.fetch(("mask", index, 0)))
-        elif isinstance(st, Choose):
-            left = self.fetch(around) if around else self._ones()
-            for k, p in enumerate(st.branches.predicates):
-                holds = self.use(p)
-                self.keep(("mask", st.branches.index, k), self.line(f"and {self.type(0)} {left}, {holds}"))
-                other = self.line(f"xor {self.type(0)} {holds}, {self._ones()}")
-                left = self.line(f"and {self.type(0)} {left}, {other}")
-            self.keep(("mask", st.branches.index, len(st.branches.predicates)), left)
-        elif isinstance(st, Outcome):
-            index = st.branches.index
-            outcome = st.branches.outcomes[st.which]
-            new = [(("result", index, k), self.use(outcome[k])) for k in changing[index]]
-            self._set(new, self.fetch(("mask", index, st.which)))
-        else:
-            raise AssertionError(layout)
-
-    def _ones(self) -> str:
-        return "splat (i1 true)" if self.lanes > 1 else "true"
-
-    def _set(self, new, mask: str) -> None:
-        made = []
-        for key, name in new:
-            ty = self.type(self.layout.type_of(key))
-            made.append((key, self.line(f"select {self.type(0)} {mask}, {ty} {name}, {ty} {self.fetch(key)}")))
-        for key, name in made:
-            self.keep(key, name)
-
-
-class Driver:
-    """The function that runs a block of vectors: pieces, with loops and branches between. Every piece goes over a group of
-    vectors before the next one begins, so that its code is fetched once a group."""
-
-    def __init__(self, layout: Layout, lanes: int, group: int, stage: int, arena: int):
-        self.layout, self.lanes, self.group, self.stage, self.arena = layout, lanes, group, stage, arena
-        self.lines: list[str] = []
-        self.count = 0
-        #: by piece, the key of the mask around it
-        self.around: dict[int, tuple | None] = {}
-
-    def any(self, key) -> str:
-        """Whether some lane of the group has its mask set."""
-        self.count += 1
-        n = self.count
-        self.lines += [
-            f"%p{n} = getelementptr i8, ptr %arena, i64 {self.layout.slot[key] * self.lanes}",
-            f"%a{n} = call i1 @any(ptr %p{n}, i64 %count)",
-        ]
-        return f"%a{n}"
-
-    def nodes(self, nodes: list, around) -> None:
-        for node in nodes:
-            self.count += 1
-            n = self.count
-            if isinstance(node, Piece):
-                self.around[node.index] = around
-                self.lines.append(
-                    f"call void @each(ptr @piece{node.index}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)"
-                )
-            elif isinstance(node, Choice):
-                for k, case in enumerate(node.cases):
-                    key = ("mask", node.branches.index, k)
-                    going = self.any(key)
-                    self.lines += [f"br i1 {going}, label %case{n}_{k}, label %past{n}_{k}", f"case{n}_{k}:"]
-                    self.nodes(case, key)
-                    self.lines += [f"br label %past{n}_{k}", f"past{n}_{k}:"]
-            else:
-                key = ("mask", node.loop.index, 0)
-                self.lines += [f"br label %head{n}", f"head{n}:"]
-                self.nodes(node.head, around)
-                going = self.any(key)
-                self.lines += [f"br i1 {going}, label %body{n}, label %end{n}", f"body{n}:"]
-                self.nodes(node.body, key)
-                self.lines += [f"br label %head{n}", f"end{n}:"]
-
-    def text(self) -> str:
-        """IR of `kernel` and of what it calls."""
-        w = self.lanes
-        mask = f"<{w} x i8>" if w > 1 else "i8"
-        some = f"call i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8> %mask)" if w > 1 else "or i8 %mask, 0"
-        values = {"STAGE": self.stage, "ARENA": self.arena, "GROUP": self.group, "MASK": mask, "ALIGN": w, "SOME": some}
-        text = DRIVER.replace("@@BODY@@", "\n".join(self.lines))
-        for name, value in values.items():
-            text = text.replace(f"@@{name}@@", str(value))
-        return text + (f"declare i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8>)\n" if w > 1 else "")
-
-
-DRIVER = """
-define internal void @kernel(ptr %stages, ptr %uniform, ptr %arena, i64 %vectors) nounwind {
-  br label %next.group
-next.group:
-  %first = phi i64 [ 0, %0 ], [ %following, %end.group ]
-  %place = mul i64 %first, @@STAGE@@
-  %stage = getelementptr i8, ptr %stages, i64 %place
-  %left = sub i64 %vectors, %first
-  %last = icmp ult i64 %left, @@GROUP@@
-  %count = select i1 %last, i64 %left, i64 @@GROUP@@
-  br label %group
-group:
-@@BODY@@
-  br label %end.group
-end.group:
-  %following = add i64 %first, %count
-  %more = icmp ult i64 %following, %vectors
-  br i1 %more, label %next.group, label %end
-end:
-  ret void
-}
-define internal void @each(ptr %piece, ptr %stages, ptr %uniform, ptr %arenas, i64 %count) nounwind noinline {
-  br label %loop
-loop:
-  %k = phi i64 [ 0, %0 ], [ %next, %loop ]
-  %s = mul i64 %k, @@STAGE@@
-  %stage = getelementptr i8, ptr %stages, i64 %s
-  %a = mul i64 %k, @@ARENA@@
-  %arena = getelementptr i8, ptr %arenas, i64 %a
-  call void %piece(ptr %stage, ptr %uniform, ptr %arena)
-  %next = add i64 %k, 1
-  %more = icmp ult i64 %next, %count
-  br i1 %more, label %loop, label %end
-end:
-  ret void
-}
-define internal i1 @any(ptr %masks, i64 %count) nounwind noinline {
-  br label %loop
-loop:
-  %k = phi i64 [ 0, %0 ], [ %next, %over ]
-  %a = mul i64 %k, @@ARENA@@
-  %place = getelementptr i8, ptr %masks, i64 %a
-  %mask = load @@MASK@@, ptr %place, align @@ALIGN@@
-  %some = @@SOME@@
-  %holds = trunc i8 %some to i1
-  br i1 %holds, label %yes, label %over
-over:
-  %next = add i64 %k, 1
-  %more = icmp ult i64 %next, %count
-  br i1 %more, label %loop, label %no
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}
-"""

@@ -191,8 +191,14 @@ def _linker(binding):
 def _address(binding, name: str) -> int:
     """Returns a function's address, 0 if there is none."""
     found = binding.address_of_symbol(name)
-    if not found and name in _MATHS:  # an interpreter that has its C library within
-        library = ctypes.util.find_library("m")
-        if library:
-            found = ctypes.cast(getattr(ctypes.CDLL(library), name), ctypes.c_void_p).value
-    return found or 0
+    if found:
+        return found
+    # LLVM looks among what it knows; the C library may be elsewhere
+    math = ctypes.util.find_library("m") if name in _MATHS else None
+    for library in (None, math):
+        try:
+            function = getattr(ctypes.CDLL(library), name)
+        except (AttributeError, OSError, TypeError):
+            continue
+        return ctypes.cast(function, ctypes.c_void_p).value or 0
+    return 0

@@ -37,9 +37,10 @@ TYPES = {d: t for t, d in DTYPES.items()}
 class Op(enum.IntEnum):
     """Operations; `a`, `b`, `c` are their operands.
 
-    Comparisons are false where a number is NaN, `ne` is true. `max_` and `min_` are NaN where one operand is. `rint` rounds
-    halves to even. `shr` fills with the sign of signed integers. `bits` reads a float's bits as an integer or back.
-    `fma` is a b + c, rounded once; `fms` a b − c; `fnma` c − a b. `not_`, `and_`, `or_`, `xor` also act on the bits of integers.
+    Comparisons are false where a number is NaN, `ne` is true. `max_` and `min_` are NaN where one operand is. `rint`
+    rounds halves to even. `shr` fills with the sign of signed integers. `bits` reads a float's bits as an integer or
+    back. `fma` is a b + c, rounded once; `fms` a b − c; `fnma` c − a b. `not_`, `and_`, `or_`, `xor` also act on the
+    bits of integers.
     """
 
     input = 0  # operand a, row b
@@ -79,6 +80,14 @@ NONE = -(1 << 40)
 
 class Unsupported(Exception):
     """A primitive, or a use of one, that scalar programs do not have."""
+
+
+def type_of(dtype) -> Type:
+    """The type of numbers of a dtype. Raises `Unsupported` where there is none."""
+    try:
+        return TYPES[np.dtype(dtype)]
+    except (KeyError, TypeError):
+        raise Unsupported(f"numbers of type {dtype}") from None
 
 
 class TooLarge(Exception):

@@ -1,12 +1,13 @@
 """What is left of a program, and in which order it runs.
 
-Four passes: values that a loop never changes lose their loop; what nobody reads is dropped; a product that one sum reads
-becomes a fused multiply-add with it (here, and by no compiler: so the bits are the same everywhere); what depends on
-nothing but operands shared by all lanes is *uniform*, and made once a call. What remains is ordered depth first from
+Four passes: values that a loop never changes lose their loop; what nobody reads is dropped; a product that one sum
+reads becomes a fused multiply-add with it (here, and by no compiler: so the bits are the same everywhere); what depends
+on nothing but operands shared by all lanes is *uniform*, and made once a call. What remains is ordered depth first from
 the outputs, which leaves few values alive at once.
 """
 
 import dataclasses
+from collections.abc import Sequence
 
 from .ops import Branches, Loop, Op, Type
 from .program import Program
@@ -34,9 +35,10 @@ class Guard:
 class Schedule:
     """A program in order.
 
-    **Fields:** `program`; `uniform`, operations made once a call, in order; `read`, those of them (and shared inputs) that
-    lanes read; `body`, the statements of every region: values, `Loop`s, `Branches`, `Guard`s, `Store`s; `changing`, by
-    loop or branches, the places of results that are read; `op`, `a`, `b`, `c` of every value after fusing.
+    **Fields:** `program`; `uniform`, operations made once a call, in order; `read`, those of them (and shared inputs)
+    that lanes read; `body`, the statements of every region: values, `Loop`s, `Branches`, `Guard`s, `Store`s;
+    `changing`, by loop or branches, the places of results that are read; `op`, `a`, `b`, `c` of every value after
+    fusing.
     """
 
     program: Program
@@ -80,6 +82,21 @@ def schedule(program: Program) -> Schedule:
     _uniform(s, live)
     _Order(s, live).run()
     return s
+
+
+def trim(program: Program, used: Sequence[bool] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Which operands are read and which outputs are made of the program: outputs that are not `used` or hold no
+    numbers, and operands that nothing else reads, are forgotten, and the others numbered anew."""
+    made = tuple(k for k, out in enumerate(program.outputs) if out and (used is None or used[k]))
+    program.outputs = [program.outputs[k] for k in made]
+    program.output_types = [program.output_types[k] for k in made]
+    live = _live(Schedule(program, program.op, program.a, program.b, program.c))
+    read = tuple(sorted({program.a[v] for v, o in enumerate(program.op) if o == Op.input and live[v]}))
+    place = {old: new for new, old in enumerate(read)}
+    # what is not read has no operand; it is dropped with all that is dead
+    program.a = [place.get(a, -1) if o == Op.input else a for o, a in zip(program.op, program.a, strict=True)]
+    program.inputs = [program.inputs[k] for k in read]
+    return read, made
 
 
 def _unchanging(program: Program):

@@ -1,7 +1,8 @@
 """Which numbers of a parameter are exactly 0, 1 or -1.
 
-Most of a robot's parameters are: axes, rotations between joints, symmetric inertias. A program that knows them leaves out
-what they make superfluous, half of it and more. Other values stay operands, so that they can change and carry derivatives.
+Most of a robot's parameters are: axes, rotations between joints, symmetric inertias. A program that knows them leaves
+out what they make superfluous, half of it and more. Other values stay operands, so that they can change and carry
+derivatives.
 """
 
 import weakref

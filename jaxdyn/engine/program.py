@@ -13,6 +13,7 @@ import struct
 
 import numpy as np
 
+from .folding import FOLD, converted
 from .ops import DTYPES, NONE, Branches, Loop, Op, Region, TooLarge, Type
 
 
@@ -166,7 +167,7 @@ class Program:
     def _fold(self, op: int, t: int, x: int, y: int = NONE) -> int:
         p = self.value(x)
         q = self.value(y) if y != NONE else None
-        return self.constant(_FOLD[op](p, q), Type.bool_ if Op.lt <= op <= Op.ne else t)
+        return self.constant(FOLD[op](p, q), Type.bool_ if Op.lt <= op <= Op.ne else t)
 
     def neg(self, x: int) -> int:
         if x < 0:
@@ -233,9 +234,11 @@ class Program:
         if x < 0 and y < 0:
             return self._fold(Op.div, self.type_of(x), x, y)
         t = self.type_of(x)
+        if t not in (Type.float32, Type.float64):
+            return self.emit(Op.div, t, x, y)
         if x < 0 and self.constants[-1 - x] == 0:
             return x
-        if y < 0 and t in (Type.float32, Type.float64):
+        if y < 0:
             value = self.constants[-1 - y]
             if np.isfinite(value) and abs(np.frexp(value)[0]) == 0.5 and np.isfinite(1 / value):
                 return self.mul(x, self.constant(1 / value, t))  # exact
@@ -349,26 +352,18 @@ class Program:
         if self.type_of(x) == t:
             return x
         if x < 0:
-            return self.constant(DTYPES[t].type(self.constants[-1 - x]), t)
+            return self.constant(converted(self.constants[-1 - x], Type(t)), t)
         if t == Type.bool_:
             return self.ne(x, self.constant(0, self.type[x]))
         return self.emit(Op.convert, t, x)
 
     def bits(self, x: int, t: int) -> int:
         """The bits of x read as another type of the same size."""
+        if self.type_of(x) == t:
+            return x
         if x < 0:
             return self.constant(np.asarray(self.constants[-1 - x]).view(DTYPES[t])[()], t)
         return self.emit(Op.bits, t, x)
-
-    def trim(self) -> tuple[int, ...]:
-        """Which operands are read; the others are forgotten, and these numbered anew. So are outputs without numbers."""
-        read = tuple(sorted({a for o, a in zip(self.op, self.a, strict=True) if o == Op.input}))
-        place = {old: new for new, old in enumerate(read)}
-        self.a = [place[a] if o == Op.input else a for o, a in zip(self.op, self.a, strict=True)]
-        self.inputs = [self.inputs[k] for k in read]
-        kept = [k for k, out in enumerate(self.outputs) if out]
-        self.outputs, self.output_types = [self.outputs[k] for k in kept], [self.output_types[k] for k in kept]
-        return read
 
     def key(self) -> bytes:
         """What a program is, as bytes: equal programs have equal ones."""
@@ -378,33 +373,3 @@ class Program:
             struct.pack("B", t) + v.tobytes() for t, v in zip(self.constant_types, self.constants, strict=True)
         )
         return b"\0".join([head.encode(), numbers, constants])
-
-
-_FOLD = {
-    Op.add: lambda x, y: x + y,
-    Op.sub: lambda x, y: x - y,
-    Op.mul: lambda x, y: x * y,
-    Op.div: lambda x, y: x / y if x.dtype.kind == "f" else _quotient(x, y),
-    Op.neg: lambda x, _: -x,
-    Op.sqrt: lambda x, _: np.sqrt(x),
-    Op.abs_: lambda x, _: abs(x),
-    Op.rint: lambda x, _: np.rint(x),
-    Op.floor: lambda x, _: np.floor(x),
-    Op.max_: lambda x, y: np.maximum(x, y),
-    Op.min_: lambda x, y: np.minimum(x, y),
-    Op.lt: lambda x, y: x < y,
-    Op.le: lambda x, y: x <= y,
-    Op.eq: lambda x, y: x == y,
-    Op.ne: lambda x, y: x != y,
-    Op.and_: lambda x, y: x & y,
-    Op.or_: lambda x, y: x | y,
-    Op.xor: lambda x, y: x ^ y,
-    Op.not_: lambda x, _: ~x,
-    Op.shl: lambda x, y: x << y,
-    Op.shr: lambda x, y: x >> y,
-}
-
-
-def _quotient(x, y):
-    """Integers divide towards zero; by zero they give -1, as XLA has it."""
-    return -1 if y == 0 else int(abs(int(x)) // abs(int(y))) * (1 if (x < 0) == (y < 0) else -1)

@@ -53,13 +53,13 @@ def huge(p: Program, x: int, tail: bool) -> list[int]:
 def _window(p: Program, field: int, lead: int, choices: int, size: int) -> list[int]:
     """So many words of 2/π, from the bit `field` on; `choices`: bits of the number of whole words before."""
     u = lambda value: p.constant(value, Type.uint64)  # noqa: E731
-    levels = [1, 2, 4, 8][:choices]
-    count = sum(levels) + size + 1
+    steps = [1, 2, 4, 8][:choices]
+    count = sum(steps) + size + 1
     text = BITS >> (WIDTH + lead - 64 * count)
     words = [u((text >> (64 * k)) & (2**64 - 1)) for k in reversed(range(count))]
-    for level in reversed(levels):
-        chosen = p.ne(p.and_(field, u(64 * level)), u(0))
-        words = [p.select(chosen, b, a) for a, b in zip(words, words[level:], strict=False)]
+    for step in reversed(steps):
+        chosen = p.ne(p.and_(field, u(64 * step)), u(0))
+        words = [p.select(chosen, b, a) for a, b in zip(words, words[step:], strict=False)]
     shift = p.and_(field, u(63))
     back = p.sub(u(63), shift)
     return [

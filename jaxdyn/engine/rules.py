@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from .numerics import FUNCTIONS
-from .ops import TYPES, Type, Unsupported
+from .ops import Type, Unsupported, type_of
 from .program import Program
 
 
@@ -39,10 +39,26 @@ def _differ(p: Program, x: int, y: int) -> int:
 
 
 def _convert(p: Program, eqn, x):
-    t = TYPES.get(np.dtype(eqn.params["new_dtype"]))
-    if t is None:
-        raise Unsupported(f"numbers of type {eqn.params['new_dtype']}")
+    t = type_of(eqn.params["new_dtype"])
     return each(lambda v: p.convert(v, t), x)
+
+
+def _shift(left: bool, filled: bool):
+    """Shifts by as many bits as there are, or more, leave nothing but the sign, if that is filled in."""
+
+    def one(p: Program, x: int, by: int) -> int:
+        t = Type(p.type_of(x))
+        signed, unsigned = {4: (Type.int32, Type.uint32), 8: (Type.int64, Type.uint64)}[t.bytes]
+        most = p.constant(8 * t.bytes - 1, unsigned)
+        by = p.bits(by, unsigned)
+        inside, by = p.le(by, most), p.bits(p.min_(by, most), t)
+        if left:
+            return p.select(inside, p.shl(x, by), p.constant(0, t))
+        u = signed if filled else unsigned
+        found = p.bits(p.shr(p.bits(x, u), p.bits(by, u)), t)
+        return found if filled else p.select(inside, found, p.constant(0, t))
+
+    return _function(one)
 
 
 def _select(p: Program, eqn, which, *cases):
@@ -72,14 +88,14 @@ def _round(p: Program, eqn, x):
 
 
 def _bits(p: Program, eqn, x):
-    t = TYPES.get(np.dtype(eqn.params["new_dtype"]))
-    if t is None or (x.size and t.bytes != Type(p.type_of(x.ravel()[0].item())).bytes):
+    t = type_of(eqn.params["new_dtype"])
+    if t.bytes != type_of(eqn.invars[0].aval.dtype).bytes:
         raise Unsupported("`bitcast_convert_type` between sizes")
     return each(lambda v: p.bits(v, t), x)
 
 
 def _precision(p: Program, eqn, x):
-    full = {"float32": (8, 23), "float64": (11, 52)}[str(eqn.outvars[0].aval.dtype)]
+    full = {Type.float32: (8, 23), Type.float64: (11, 52)}.get(type_of(eqn.outvars[0].aval.dtype))
     if (eqn.params["exponent_bits"], eqn.params["mantissa_bits"]) != full:
         raise Unsupported("`reduce_precision`")
     return x
@@ -90,12 +106,13 @@ def _rows(x: np.ndarray, axes) -> tuple[list[list[int]], tuple]:
     axes = tuple(a % x.ndim for a in axes)
     rest = [k for k in range(x.ndim) if k not in axes]
     shape = tuple(x.shape[k] for k in rest)
-    return x.transpose([*rest, *axes]).reshape(int(np.prod(shape)), -1).tolist(), shape
+    together = int(np.prod([x.shape[k] for k in axes]))
+    return x.transpose([*rest, *axes]).reshape(int(np.prod(shape)), together).tolist(), shape
 
 
 def _reduce(name: str, empty):
     def rule(p: Program, eqn, x):
-        t = TYPES[np.dtype(eqn.outvars[0].aval.dtype)]
+        t = type_of(eqn.outvars[0].aval.dtype)
         f = functools.partial(getattr(Program, name), p)
         rows, shape = _rows(x, eqn.params["axes"])
         made = [functools.reduce(f, row) if row else p.constant(empty(t), t) for row in rows]
@@ -114,10 +131,14 @@ def _bound(t: Type, largest: bool):
     return np.iinfo(t.dtype).min if largest else np.iinfo(t.dtype).max
 
 
+def _ones(t: Type):
+    return np.array(-1, np.int64).astype(t.dtype)
+
+
 def _arg(better: str):
     def rule(p: Program, eqn, x):
         (axis,) = eqn.params["axes"]
-        t = TYPES[np.dtype(eqn.params["index_dtype"])]
+        t = type_of(eqn.params["index_dtype"])
         rows, shape = _rows(x, (axis,))
         made = []
         for row in rows:
@@ -130,6 +151,36 @@ def _arg(better: str):
         return np.array(made, np.int64).reshape(shape)
 
     return rule
+
+
+def _before(p: Program, xs, ys) -> int:
+    """Whether the numbers xs come before ys in a sorted sequence: the first that differ decide. NaN is last."""
+    found = p.false
+    for x, y in reversed(list(zip(xs, ys, strict=True))):
+        less, same = (p.and_(p.not_(x), y), _equal(p, x, y)) if p.type_of(x) == Type.bool_ else (p.lt(x, y), p.eq(x, y))
+        if Type(p.type_of(x)).floating:
+            number, none = p.eq(x, x), p.ne(y, y)
+            less, same = p.or_(less, p.and_(number, none)), p.or_(same, p.and_(p.not_(number), none))
+        found = p.or_(less, p.and_(same, found))
+    return found
+
+
+def _sort(p: Program, eqn, *xs):
+    """Neighbours change places until all are in order, equal ones never."""
+    axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
+    stacked = np.moveaxis(np.stack(xs), 1 + axis, 1)
+    out = stacked.reshape(*stacked.shape[:2], -1).copy()
+    count = out.shape[1]
+    for line in range(out.shape[2]):
+        row = [out[:, k, line].tolist() for k in range(count)]
+        for end in reversed(range(1, count)):
+            for k in range(end):
+                a, b = row[k], row[k + 1]
+                swap = _before(p, b[:keys], a[:keys])
+                row[k] = [p.select(swap, y, x) for x, y in zip(a, b, strict=True)]
+                row[k + 1] = [p.select(swap, x, y) for x, y in zip(a, b, strict=True)]
+        out[:, :, line] = np.array(row, np.int64).T
+    return list(np.moveaxis(out.reshape(stacked.shape), 1, 1 + axis))
 
 
 def _cumulative(name: str):
@@ -151,15 +202,16 @@ def _dot(p: Program, eqn, x, y):
     fx = [k for k in range(x.ndim) if k not in (*cx, *bx)]
     fy = [k for k in range(y.ndim) if k not in (*cy, *by)]
     size = lambda a, axes: int(np.prod([a.shape[k] for k in axes]))  # noqa: E731
-    u = x.transpose([*bx, *fx, *cx]).reshape(size(x, bx), size(x, fx), -1).tolist()
-    v = y.transpose([*by, *fy, *cy]).reshape(size(y, by), size(y, fy), -1).tolist()
-    t = TYPES[np.dtype(eqn.outvars[0].aval.dtype)]
+    u = x.transpose([*bx, *fx, *cx]).reshape(size(x, bx), size(x, fx), size(x, cx)).tolist()
+    v = y.transpose([*by, *fy, *cy]).reshape(size(y, by), size(y, fy), size(y, cy)).tolist()
+    t = type_of(eqn.outvars[0].aval.dtype)
     zero = p.constant(0, t)
+    add, mul = (p.or_, p.and_) if t == Type.bool_ else (p.add, p.mul)
 
     def inner(row, column):
         total = zero
         for a, b in zip(row, column, strict=True):
-            total = p.add(total, p.mul(p.convert(a, t), p.convert(b, t)))
+            total = add(total, mul(p.convert(a, t), p.convert(b, t)))
         return total
 
     made = [[[inner(r, c) for c in v[k]] for r in u[k]] for k in range(len(u))]
@@ -180,8 +232,9 @@ RULES: dict[str, Callable] = {
     "ge": lambda p, eqn, x, y: each(lambda a, b: p.le(b, a), x, y),
     "eq": _function(_equal),
     "ne": _function(_differ),
-    "shift_left": _method("shl"),
-    "shift_right_arithmetic": _method("shr"),
+    "shift_left": _shift(True, False),
+    "shift_right_arithmetic": _shift(False, True),
+    "shift_right_logical": _shift(False, False),
     "convert_element_type": _convert,
     "bitcast_convert_type": _bits,
     "reduce_precision": _precision,
@@ -193,10 +246,12 @@ RULES: dict[str, Callable] = {
     "reduce_prod": _reduce("mul", lambda t: 1),
     "reduce_max": _reduce("max_", _extreme(True)),
     "reduce_min": _reduce("min_", _extreme(False)),
-    "reduce_and": _reduce("and_", lambda t: True),
-    "reduce_or": _reduce("or_", lambda t: False),
+    "reduce_and": _reduce("and_", lambda t: True if t == Type.bool_ else _ones(t)),
+    "reduce_or": _reduce("or_", lambda t: 0),
+    "reduce_xor": _reduce("xor", lambda t: 0),
     "argmax": _arg("max"),
     "argmin": _arg("min"),
+    "sort": _sort,
     "cumsum": _cumulative("add"),
     "cumprod": _cumulative("mul"),
     "cummax": _cumulative("max_"),

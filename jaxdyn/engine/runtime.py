@@ -162,11 +162,11 @@ def copies(vector_bytes: int) -> str:
             functions[name] = _Copy(size, side, out, rows).text(name)
         return f"ptr @{name}"
 
-    def table(levels: Sequence[Sequence[int]], *chosen: int) -> str:
-        if not levels:
+    def table(axes: Sequence[Sequence[int]], *chosen: int) -> str:
+        if not axes:
             return function(*chosen)
-        parts = [table(levels[1:], *chosen, x) for x in levels[0]]
-        kind = "".join(f"[{len(level)} x " for level in levels[1:]) + "ptr" + "]" * len(levels[1:])
+        parts = [table(axes[1:], *chosen, x) for x in axes[0]]
+        kind = "".join(f"[{len(axis)} x " for axis in axes[1:]) + "ptr" + "]" * len(axes[1:])
         return f"[{len(parts)} x {kind}] [{', '.join(parts)}]"
 
     all_of_them = table((NUMBERS, range(FEW), TILES, (0, 1)))

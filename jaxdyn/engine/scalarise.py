@@ -11,7 +11,8 @@ import jax
 import numpy as np
 from jax.extend import core as jex
 
-from .ops import TYPES, Op, Type, Unsupported
+from .ops import Op, Type, Unsupported
+from .ops import type_of as named
 from .patterns import ANY
 from .program import Program
 from .rules import RULES, each
@@ -52,19 +53,14 @@ def _operand(program, k, size, t, pattern):
 
 
 def type_of(aval) -> Type:
-    found = TYPES.get(np.dtype(aval.dtype) if aval.dtype != jax.dtypes.float0 else np.dtype(bool))
-    if found is None:
-        raise Unsupported(f"numbers of type {aval.dtype}")
-    return found
+    return named(np.dtype(bool) if aval.dtype == jax.dtypes.float0 else aval.dtype)
 
 
 def constants(program: Program, x) -> np.ndarray:
     x = np.asarray(x)
     if x.dtype == jax.dtypes.float0:
         x = np.zeros(x.shape, bool)
-    if x.dtype not in TYPES:
-        raise Unsupported(f"numbers of type {x.dtype}")
-    t = TYPES[x.dtype]
+    t = named(x.dtype)
     return np.array([program.constant(v, t) for v in x.ravel()], np.int64).reshape(x.shape)
 
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from .ops import TYPES, Unsupported
+from .ops import Type, Unsupported, type_of
 from .program import Program
 
 
@@ -39,7 +39,7 @@ def _pad(p, eqn, x, filling):
 
 def _iota(p: Program, eqn):
     shape, axis = eqn.params["shape"], eqn.params["dimension"]
-    t = TYPES[np.dtype(eqn.params["dtype"])]
+    t = type_of(eqn.params["dtype"])
     line = np.array([p.constant(k, t) for k in range(shape[axis])], np.int64)
     return np.broadcast_to(line.reshape([-1 if k == axis else 1 for k in range(len(shape))]), shape)
 
@@ -67,8 +67,9 @@ def _dynamic_update_slice(p, eqn, x, new, *starts):
 
 
 def _addresses(shape, indices, window_dims, lost, to, batching, index_batching, sizes, clip):
-    """Per operand axis, the index of every element of a gather's result or of a scatter's updates (of shape `shape`), and
-    which elements lie inside. Axes `window_dims` of `shape` run over a window; `lost` axes of the operand have none."""
+    """Per operand axis, the index of every element of a gather's result or of a scatter's updates (of shape `shape`),
+    and which elements lie inside. Axes `window_dims` of `shape` run over a window; `lost` axes of the operand have
+    none."""
     rank = len(sizes["operand"])
     outer = [k for k in range(len(shape)) if k not in window_dims]
     grid = np.indices(shape)
@@ -80,7 +81,7 @@ def _addresses(shape, indices, window_dims, lost, to, batching, index_batching, 
         size, width = sizes["operand"][d], sizes["window"][d]
         at = np.zeros(shape, np.int64)
         if d in to:
-            at = indices[(*where, to.index(d))]
+            at = np.broadcast_to(indices[(*where, to.index(d))], shape)
         elif d in batching:
             at = grid[outer[index_batching[batching.index(d)]]]
         if clip:
@@ -111,15 +112,25 @@ def _gather(p: Program, eqn, x, indices):
     )
     if inside.all():
         return x[tuple(found)]
-    t = TYPES[np.dtype(eqn.outvars[0].aval.dtype)]
     filling = eqn.params["fill_value"]
-    if filling is None:
-        filling = np.nan if t.floating else (np.iinfo(t.dtype).min if t.dtype.kind == "i" else np.iinfo(t.dtype).max)
-    return np.where(inside, x[tuple(np.where(inside, f, 0) for f in found)], p.constant(filling, t))
+    t = type_of(eqn.outvars[0].aval.dtype)
+    out = np.full(shape, p.constant(_absent(t) if filling is None else filling, t), np.int64)
+    out[inside] = x[tuple(f[inside] for f in found)]
+    return out
+
+
+def _absent(t: Type):
+    """What stands for a number outside an array."""
+    if t.floating:
+        return np.nan
+    return True if t == Type.bool_ else np.iinfo(t.dtype).min if t.dtype.kind == "i" else np.iinfo(t.dtype).max
 
 
 def _scatter(combine: str | None):
     def rule(p: Program, eqn, x, indices, updates):
+        inner = eqn.params["update_jaxpr"]
+        if combine is None and inner is not None and list(inner.outvars) != [inner.invars[1]]:
+            raise Unsupported("`scatter` with a function")
         n = eqn.params["dimension_numbers"]
         window = [1] * x.ndim
         kept = [d for d in range(x.ndim) if d not in (*n.inserted_window_dims, *n.operand_batching_dims)]
@@ -148,6 +159,12 @@ def _scatter(combine: str | None):
     return rule
 
 
+def _empty(p: Program, eqn, *_):
+    """What nobody reads: zeros."""
+    aval = eqn.outvars[0].aval
+    return np.full(aval.shape, p.constant(0, type_of(aval.dtype)), np.int64)
+
+
 def _split(p, eqn, x):
     return np.split(x, np.cumsum(eqn.params["sizes"])[:-1], eqn.params["axis"])
 
@@ -169,16 +186,20 @@ STRUCTURE: dict[str, Callable] = {
     "slice": _slice,
     "pad": _pad,
     "iota": _iota,
+    "empty": _empty,
+    "empty2": _empty,
     "split": _split,
     "dynamic_slice": _dynamic_slice,
     "dynamic_update_slice": _dynamic_update_slice,
     "gather": _gather,
     "scatter": _scatter(None),
     "scatter-add": _scatter("add"),
-    "scatter_add": _scatter("add"),
-    "scatter_mul": _scatter("mul"),
-    "scatter_min": _scatter("min_"),
-    "scatter_max": _scatter("max_"),
+    "scatter-sub": _scatter("sub"),
+    "scatter-mul": _scatter("mul"),
+    "scatter-min": _scatter("min_"),
+    "scatter-max": _scatter("max_"),
+    "tile": lambda p, eqn, x: np.tile(x, eqn.params["reps"]),
+    "name": _same,
     "copy": _same,
     "copy_p": _same,
     "stop_gradient": _same,
