@@ -12,10 +12,11 @@ export NO_MKDOCS_2_WARNING := 1
 export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 
 .NOTPARALLEL:
-.PHONY: help demo test lint typecheck docs serve clean
+.PHONY: help demo quick test lint typecheck docs serve clean
 help:
 	@echo "make demo       Cassie with closed loops: 256 rollouts and their gradient; leaves traj.npz and traj.png"
 	@echo "make test       all tests"
+	@echo "make quick      those that take little and tell much, in under 3 minutes"
 	@echo "make lint       ruff: rules and format"
 	@echo "make typecheck  pyright on the package"
 	@echo "make docs       the documentation, strictly, into site/"
@@ -24,6 +25,11 @@ help:
 
 demo: $(VENV)/installed-examples
 	$(BIN)/python -m jaxdyn demo
+
+QUICK := architecture bad_calls batching cache constraints dynamics manifold parse_bad_input parse_mjcf parse_robot_yaml \
+  parse_sdf parse_urdf parse_urdf_plus runtime simulate transposes
+quick: $(VENV)/installed-test
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(QUICK:%=tests/test_%.py)
 
 test: $(VENV)/installed-test
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --max-worker-restart 0 --durations 12

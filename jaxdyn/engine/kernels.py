@@ -93,7 +93,7 @@ def _target(core, used, avals, shared, platform) -> Target | None:
         return None
     program = program_of(core, used, avals, shared)
     kept, outs = trim(program, used)
-    if not outs:
+    if not outs or not kept:  # nothing to compute
         return None
     found = made(program) if platform == "cpu" else cuda.made(program)
     return Target(found.name, kept, outs, shared, outputs)
