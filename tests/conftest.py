@@ -1,7 +1,9 @@
 """Settings of the tests: double precision, and nothing promotes by chance. Compiled programs are kept between runs."""
 
+import ctypes
 import gc
 import os
+import sys
 from pathlib import Path
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
@@ -34,16 +36,27 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "slow: real robots and long simulations; they run in CI like all others")
 
 
+def memory() -> float:
+    """Bytes that this process holds, 0 where Linux does not tell."""
+    pages = Path("/proc/self/statm")
+    return int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") if pages.exists() else 0.0
+
+
+#: memory after the last time that things were forgotten
+_kept = [1.2e9]
+
+
 @pytest.fixture(autouse=True)
 def small_processes():
-    """What JAX and the engine keep of functions traced so far is forgotten before a process grows large, or before
-    XLA's programs, some hundred memory maps each, use up the 65,530 that Linux grants a process."""
+    """What JAX and the engine keep of functions traced so far is forgotten whenever a process has grown by half a
+    gigabyte, or before XLA's programs, some hundred memory maps each, use up the 65,530 that Linux grants a process."""
     yield
-    maps, pages = Path("/proc/self/maps"), Path("/proc/self/statm")
-    if not maps.exists():
-        return
-    many = maps.read_bytes().count(b"\n") > 20_000
-    if many or int(pages.read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") > 1.6e9:
+    maps = Path("/proc/self/maps")
+    many = maps.exists() and maps.read_bytes().count(b"\n") > 20_000
+    if many or memory() > _kept[0] + 0.5e9:
         kernels.forget()
         jax.clear_caches()
         gc.collect()
+        if sys.platform == "linux":
+            ctypes.CDLL(None).malloc_trim(0)
+        _kept[0] = max(1.2e9, memory())

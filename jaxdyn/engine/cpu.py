@@ -1,7 +1,7 @@
 """A schedule as LLVM modules for a CPU: prologue, pieces, kernel, and what XLA calls."""
 
 from . import pieces, runtime
-from .layout import Layout
+from .layout import Layout, Piece
 from .ops import Op, Type
 from .order import Schedule
 
@@ -15,6 +15,8 @@ VECTORS = 8
 GROUP = 4
 #: statements of a function, and of a module
 PIECE, MODULE = 1000, 8000
+#: of a piece
+ARGUMENTS = "ptr noalias %stage, ptr noalias %uniform, ptr noalias %arena"
 
 
 def lanes_of(s: Schedule, vector_bytes: int) -> int:
@@ -27,56 +29,45 @@ def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[s
     """LLVM IR of all modules of the program; `fused_apart` for processors without multiply-adds."""
     lanes = lanes_of(s, vector_bytes)
     layout, places = Layout(s, PIECE), pieces.places(s, lanes)
-    declared: set[str] = set()
-    makers = [_piece(p, s, layout, places, fused_apart) for p in layout.pieces]
     arena = _rounded(layout.size * lanes)
     vectors = max(1, min(VECTORS, STAGE // places.stage))
     group = min(vectors, GROUP)
     driver = pieces.Driver(layout, lanes, group, places.stage, arena)
     driver.nodes(layout.nodes, None)
-    bodies: list[tuple[int, str, set[str]]] = []
-    for p, make in zip(layout.pieces, makers, strict=True):
-        text, needs = make(driver.around.get(p.index))
-        bodies.append((len(p.statements), text, needs))
+    declared: set[str] = set()
     prologue = _prologue(s, places, declared)
     described = _descriptor(s, places, bool(prologue), vectors, group * arena)
     main = [*prologue, driver.text(), described, runtime.handler(HANDLER, vector_bytes)]
-    groups: list[list[tuple[str, set[str]]]] = [[]]
-    size = 0
-    for n, text, needs in bodies:
-        if size and size + n > MODULE:
-            groups.append([])
-            size = 0
-        groups[-1].append((text, needs))
-        size += n
-    one = len(groups) == 1
-    linkage = "internal" if one else "hidden"
+    groups = _groups(layout.pieces)
+    linkage = "internal" if len(groups) == 1 else "hidden"
     out = []
-    for k, group in enumerate(groups):
-        needs = set().union(declared if k == 0 else set(), *(n for _, n in group))
-        texts = [t.replace("@@LINKAGE@@", linkage) for t, _ in group]
-        if k == 0:
-            here = len(group)
-            others = [f"declare void @piece{p.index}(ptr, ptr, ptr)" for p in layout.pieces[here:]]
-            texts += [*others, *main]
+    for k, own in enumerate(groups):
+        needs: set[str] = set() if k else declared
+        texts = []
+        for piece in own:
+            code = pieces.Lanes(s, layout, places, needs)
+            code.fused_apart = fused_apart
+            code.piece(piece, driver.around.get(piece.index))
+            head = f"define {linkage} void @piece{piece.index}({ARGUMENTS}) nounwind noinline {{"
+            texts.append("\n".join([head, *code.lines, "ret void", "}"]))
+        if not k:
+            texts += [f"declare void @piece{p.index}(ptr, ptr, ptr)" for p in layout.pieces[len(own) :]] + main
         out.append("\n".join([*sorted(needs), *texts]) + "\n")
     return out
 
 
-def _arguments() -> str:
-    return "ptr noalias %stage, ptr noalias %uniform, ptr noalias %arena"
-
-
-def _piece(piece, s, layout, places, fused_apart):
-    def make(around):
-        declared: set[str] = set()
-        code = pieces.Lanes(s, layout, places, declared)
-        code.fused_apart = fused_apart
-        code.piece(piece, around)
-        head = f"define @@LINKAGE@@ void @piece{piece.index}({_arguments()}) nounwind noinline {{"
-        return "\n".join([head, *code.lines, "ret void", "}"]), declared
-
-    return make
+def _groups(made: list[Piece]) -> list[list[Piece]]:
+    """Pieces by the module that they go to."""
+    groups: list[list[Piece]] = [[]]
+    size = 0
+    for piece in made:
+        n = len(piece.statements)
+        if size and size + n > MODULE:
+            groups.append([])
+            size = 0
+        groups[-1].append(piece)
+        size += n
+    return groups
 
 
 def _prologue(s: Schedule, places, declared) -> list[str]:

@@ -184,7 +184,7 @@ class Lanes(Code):
         return self.line(f"and {self.type(0)} {x}, {self.fetch(around)}")
 
     def control(self, st, around) -> None:
-        layout, changing = self.layout, self.s.changing
+        changing = self.s.changing
         if isinstance(st, Begin):
             new = [(("carry", st.loop.index, k), self.use(st.loop.initial[k])) for k in changing[st.loop.index]]
             for key, name in new:
@@ -203,13 +203,12 @@ class Lanes(Code):
                 other = self.line(f"xor {self.type(0)} {holds}, {self._ones()}")
                 left = self.line(f"and {self.type(0)} {left}, {other}")
             self.keep(("mask", st.branches.index, len(st.branches.predicates)), left)
-        elif isinstance(st, Outcome):
+        else:
+            assert isinstance(st, Outcome)
             index = st.branches.index
             outcome = st.branches.outcomes[st.which]
             new = [(("result", index, k), self.use(outcome[k])) for k in changing[index]]
             self._set(new, self.fetch(("mask", index, st.which)))
-        else:
-            raise AssertionError(layout)
 
     def _ones(self) -> str:
         return "splat (i1 true)" if self.lanes > 1 else "true"
