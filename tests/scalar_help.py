@@ -5,15 +5,20 @@ import functools
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pytest
 
-from jaxdyn.engine import kernels
+from jaxdyn.engine import host, kernels
 from jaxdyn.engine.lanes import laned
+
+needs_kernels = pytest.mark.skipif(
+    kernels.default() == "xla" or bool(host.unavailable()), reason="kernels are not made here"
+)
 
 #: numbers that functions treat in ways of their own
 FLOATS = (0, 1, -1, 0.5, -0.5, 1.5, 2.5, -2.5, 3, -7.25, 1e6, -1e6, 1e30, -1e30, np.inf, -np.inf, np.nan)
 TINY = {np.float32: (1e-45, -1e-40, 1e-38, 1.2e-38), np.float64: (5e-324, -1e-310, 2e-308, 2.3e-308)}
-INTEGERS = (0, 1, -1, 2, -2, 3, 7, -7, 31, 32, 33, 63, 64, 65, 100, 12345678)
 WHOLE = (np.int32, np.int64, np.uint32, np.uint64)
+INTEGERS = (0, 1, -1, 2, -2, 3, 7, -7, 31, 32, 33, 63, 64, 65, 100, 12345678)
 
 
 def special(dtype) -> np.ndarray:
@@ -23,13 +28,9 @@ def special(dtype) -> np.ndarray:
     if np.dtype(dtype) == bool:
         return np.array([False, True])
     info = np.iinfo(dtype)
-    return (
-        np.array([*INTEGERS, info.min, info.max, info.min + 1], np.object_)
-        .astype(np.int64 if info.min else object)
-        .astype(dtype)
-        if info.min
-        else np.array([x for x in INTEGERS if x >= 0] + [info.max, info.max // 2 + 1], dtype)
-    )
+    if info.min == 0:
+        return np.array([*(k for k in INTEGERS if k >= 0), info.max // 2 + 1, info.max], dtype)
+    return np.array([*INTEGERS, info.min + 1, info.min, info.max], dtype)
 
 
 def pairs(x, y=None) -> tuple[np.ndarray, np.ndarray]:
@@ -38,16 +39,20 @@ def pairs(x, y=None) -> tuple[np.ndarray, np.ndarray]:
     return a.ravel(), b.ravel()
 
 
-def kernel(fn, *args):
-    """`fn`, mapped over the first axes, by a kernel; raises `Unsupported` with the reason if there is none."""
-    f = jax.jit(jax.vmap(laned(fn)))
+def by_kernels(f, *args):
+    """`f` of these operands by kernels; raises `Unsupported` with the reason if there is none."""
     args = [jnp.asarray(x) for x in args]
     with kernels.watching() as seen:
-        lowered = f.lower(*args)
-    assert seen
+        lowered = jax.jit(f).lower(*args)
     for found in seen:
         kernels.program_of(*found)
+    assert "@jaxdyn_" in lowered.as_text()
     return lowered.compile()(*args)
+
+
+def kernel(fn, *args):
+    """`fn`, mapped over the first axes, by a kernel."""
+    return by_kernels(jax.vmap(laned(fn)), *args)
 
 
 def lanes(fn, *args):

@@ -23,7 +23,7 @@ from jaxdyn.engine import cache, cuda, host, kernels, ptx
 from jaxdyn.engine.core import lanes_p
 from jaxdyn.engine.numerics import FUNCTIONS
 from jaxdyn.engine.ops import TYPES, Op, Type, Unsupported
-from jaxdyn.engine.order import schedule
+from jaxdyn.engine.order import schedule, trim
 from jaxdyn.engine.program import Program
 
 pytestmark = [
@@ -74,11 +74,11 @@ def robot(name, solver, dtype, gradient=False) -> list:
     for core, used, args, outs in captured(jax.vmap(pull if gradient else dynamics), *operands):
         shared = tuple(k is not None and a.shape[-1] == 1 for k, a in zip(core.known, args, strict=True))
         program = kernels.program_of(core, used, tuple((a.shape[:-1], a.dtype) for a in args), shared)
-        kept = program.trim()
+        kept, produced = trim(program, used)
         lanes = max(a.shape[-1] for a in args)
         wide = [np.broadcast_to(a, (*a.shape[:-1], 1 if s else lanes)) for a, s in zip(args, shared, strict=True)]
         flat = lambda x: np.ascontiguousarray(np.asarray(x).reshape(-1, x.shape[-1]))  # noqa: E731
-        made.append((program, [flat(wide[k]) for k in kept], [flat(x) for x in outs if x.size]))
+        made.append((program, [flat(wide[k]) for k in kept], [flat(outs[k]) for k in produced]))
     return made
 
 

@@ -15,7 +15,7 @@ from jaxdyn.engine import kernels
 from jaxdyn.engine.ops import TooLarge, Unsupported
 
 #: every kind of joint; every kind of constraint, between bodies and with the world
-ROBOTS = ("joints_floating", "joints_grounded", "everything")
+ROBOTS = ("joints_floating", "joints_grounded", pytest.param("everything", marks=pytest.mark.slow), "four_bar_point")
 BATCH = 3
 
 
