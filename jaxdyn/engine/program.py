@@ -6,8 +6,8 @@ a value stands is decided by its operands: in the innermost *region* (a loop's b
 belongs to. What a loop's body computes from values outside thus leaves the loop by itself.
 
 Folding assumes of numbers what no robot contradicts: 0 x is 0, also for x that is infinite or NaN, and zeros have no
-sign. All else that it does is exact. (What is known of a model still changes which products `order.py` fuses, and so the
-last bits; one program always gives the same.)
+sign. All else that it does is exact. (What is known of a model still changes which products `order.py` fuses, and so
+the last bits; one program always gives the same.)
 """
 
 import struct
