@@ -35,7 +35,7 @@ from .simulate.rollout import simulate
 
 CASSIE = "robots/cassie_description/robots/cassie_v2.sdf"
 #: seconds a step, and steps in one compiled piece (also the length of the rollout that is differentiated)
-DT, CHUNK = 1e-3, 50
+DT, CHUNK = 1e-3, 20
 #: every so many steps are saved
 EVERY = 10
 
