@@ -540,7 +540,7 @@ def test_xla_calls_a_program():
     import jax
     import numpy as np
 
-    names = {host.program("doubling", b"doubled", lambda: [HANDLER], "handler") for _ in range(3)}
+    names = {host.program("doubling", b"doubled", lambda: [HANDLER], "handler").name for _ in range(3)}
     (name,) = names
     assert name.startswith("jaxdyn_") and "doubling" not in name  # names are of the content alone
     call = jax.ffi.ffi_call(name, jax.ShapeDtypeStruct((4,), np.float32))

@@ -248,8 +248,8 @@ def _make(program: Made, modules: Callable[[], list[str]], symbol: str, aim: Tar
     program.size, program.address = sum(map(len, objects)), address
 
 
-def program(hint: str, key: bytes, modules: Callable[[], list[str]], symbol: str, opt: int = 2) -> str:
-    """Returns the name under which XLA can call a program: a hash, so that programs which JAX kept on disk find theirs.
+def program(hint: str, key: bytes, modules: Callable[[], list[str]], symbol: str, opt: int = 2) -> Made:
+    """Returns a program that XLA can call by its name: a hash, so that programs which JAX kept on disk find theirs.
 
     `key` says all that the program's content depends on, but for the processor and the compiler. `modules` makes the
     LLVM text where it is not known yet; `symbol` names the function in it that XLA calls. `hint` is for messages only.
@@ -258,7 +258,7 @@ def program(hint: str, key: bytes, modules: Callable[[], list[str]], symbol: str
     if (found.name, "cpu") not in _registered:
         register(found.name, found.address)
         _log.debug("%s: %d bytes of code, LLVM took %.2f s (%s)", hint, found.size, found.seconds, found.name)
-    return found.name
+    return found
 
 
 def register(name: str, address: int, platform: str = "cpu") -> None:

@@ -110,9 +110,7 @@ def made(program: Program) -> host.Made:
     aim = host.target()
     runtime.provide(aim.vector_bytes)
     modules = lambda: cpu.modules(schedule(program), aim.vector_bytes, not aim.fused)  # noqa: E731
-    found = host.made(program.key(), modules, cpu.HANDLER)
-    host.register(found.name, found.address)
-    return found
+    return host.program("lanes", program.key(), modules, cpu.HANDLER)
 
 
 def name_of(core) -> str:

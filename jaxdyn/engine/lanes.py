@@ -24,7 +24,7 @@ TILE = {4: 256, 8: 128}
 
 
 def _tiled(core: Core, used, args):
-    """As `_run`, in tiles of lanes; the last tile is filled with copies of the last lane."""
+    """As `core.run`, in tiles of lanes; the last tile is filled with copies of the last lane."""
     lanes = max((a.shape[-1] for a in args), default=1)
     width = TILE[8 if any(a.dtype.itemsize == 8 for a in args) else 4]
     if lanes <= width + width // 2:
