@@ -1,0 +1,214 @@
+"""Steps, and the tables that say which cells every one of them reads and writes.
+
+A *step* is a pure function of a few values of one node, written as in the paper; it knows no address. A *table* lists
+steps in order, with the cells that each one reads and writes. A *cell* is one entry along the first axis of a field; it
+holds the sum of all that is written to it, and nothing is written to it after it has been read. So a table says
+everything about a recursion, however long, before anything is traced, and each kind of step is traced once.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+
+class Ref(NamedTuple):
+    """Cell `start` of field `name`, or `count` cells from there on, side by side along a first axis."""
+
+    name: str
+    start: int
+    count: int | None = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Step:
+    """``fn(*static, *values)``: hashable, so that equal steps are traced once."""
+
+    fn: Callable
+    static: tuple = ()
+
+    def __call__(self, *values):
+        return self.fn(*self.static, *values)
+
+
+class Row(NamedTuple):
+    """One call of a step. `reads` and `writes` are nested tuples of `Ref`s; None is a value that is not there."""
+
+    step: Step
+    reads: tuple
+    writes: tuple
+
+
+class Kind(NamedTuple):
+    """Rows that differ in cells alone: the step's jaxpr, and per operand and per result of it the array and the count
+    of cells."""
+
+    jaxpr: Any
+    reads: tuple[tuple[int, int | None], ...]
+    writes: tuple[tuple[int, int | None], ...]
+
+
+class Array(NamedTuple):
+    """What is known of an array: cells, shape of a cell with its lanes, dtype."""
+
+    cells: int
+    shape: tuple[int, ...]
+    dtype: Any
+
+    @property
+    def aval(self) -> jax.ShapeDtypeStruct:
+        return jax.ShapeDtypeStruct((self.cells, *self.shape), self.dtype)
+
+
+@dataclasses.dataclass(eq=False)
+class Sweep:
+    """A table of arrays: what the primitive is bound with. Arrays are numbered: `inputs`, then `outputs`.
+
+    **Fields:** `kinds`; `rows`, per row the kind and the first cells of what it reads and writes; `initial`, per output
+    the input that it starts from, or None. Derivatives of a sweep are kept with it.
+    """
+
+    inputs: tuple[Array, ...]
+    outputs: tuple[Array, ...]
+    kinds: tuple[Kind, ...]
+    rows: tuple[tuple[int, tuple[int, ...], tuple[int, ...]], ...]
+    initial: tuple[int | None, ...]
+    derived: dict = dataclasses.field(default_factory=dict)
+
+    def array(self, k: int) -> Array:
+        return self.inputs[k] if k < len(self.inputs) else self.outputs[k - len(self.inputs)]
+
+    def touched(self) -> set[tuple[int, int]]:
+        """(array, cell) of the outputs that hold anything."""
+        n = len(self.inputs)
+        found = {(n + k, c) for k, i in enumerate(self.initial) if i is not None for c in range(self.outputs[k].cells)}
+        for kind, _, writes in self.rows:
+            for (array, count), start in zip(self.kinds[kind].writes, writes, strict=True):
+                found |= {(array, c) for c in cells(start, count)}
+        return found
+
+
+def cells(start: int, count: int | None) -> range:
+    return range(start, start + (1 if count is None else count))
+
+
+@functools.lru_cache(maxsize=4096)
+def traced(step: Step, tree, avals: tuple, lanes: int):
+    """The jaxpr of a step on flat values of these shapes and dtypes, and the structure of what it returns. What it
+    returns has `lanes` lanes."""
+    found = None
+
+    def flat(*leaves):
+        nonlocal found
+        out, found = jax.tree.flatten(step(*jax.tree.unflatten(tree, leaves)))
+        return [jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in out]
+
+    with jax.numpy_rank_promotion("allow"):
+        closed = jax.make_jaxpr(flat)(*[jax.ShapeDtypeStruct(s, d) for s, d in avals])
+    return closed, found
+
+
+def _is_ref(x) -> bool:
+    return isinstance(x, Ref)
+
+
+class Table:
+    """Rows in order, and how many cells every written field has.
+
+    **Arguments:** `rows`; `sizes`, cells by name of field.
+    """
+
+    def __init__(self, rows: Sequence[Row], sizes: Mapping[str, int]):
+        self.rows, self.sizes = tuple(rows), dict(sizes)
+        self._made: dict = {}
+
+    def sweep(self, given: Mapping[str, Any]) -> tuple[Sweep, dict[str, Any]]:
+        """The sweep for fields of these shapes, and the structures of the fields that it writes. `given` are pytrees of
+        arrays or their shapes, (cells, ..., lanes); those of written fields are what these start from."""
+        leaves, tree = jax.tree.flatten(dict(given))
+        key = tree, tuple((x.shape, jnp.dtype(x.dtype)) for x in leaves)
+        if key not in self._made:
+            self._made[key] = _Maker(self, given).make()
+        return self._made[key]
+
+
+class _Maker:
+    """Makes the `Sweep` of a table for fields of given shapes."""
+
+    def __init__(self, table: Table, given: Mapping[str, Any]):
+        self.table = table
+        self.inputs: list[Array] = []
+        self.outputs: list[Array] = []
+        self.initial: list[int | None] = []
+        #: structure and arrays by field; outputs are numbered from -1 downwards until all inputs are known
+        self.fields: dict[str, tuple[Any, list[int]]] = {}
+        self.lanes = max((x.shape[-1] for x in jax.tree.leaves(given)), default=1)
+        for name in sorted(given):
+            leaves, tree = jax.tree.flatten(given[name])
+            first = len(self.inputs)
+            self.inputs += [Array(x.shape[0], tuple(x.shape[1:]), jnp.dtype(x.dtype)) for x in leaves]
+            if name in table.sizes:
+                wide = [(*x.shape[1:-1], self.lanes) for x in leaves]
+                avals = [(s, x.dtype) for s, x in zip(wide, leaves, strict=True)]
+                self.field(name, tree, avals, range(first, len(self.inputs)))
+            else:
+                self.fields[name] = tree, list(range(first, len(self.inputs)))
+
+    def field(self, name, tree, avals, initial=None) -> None:
+        """A field that is written."""
+        first = -1 - len(self.outputs)
+        self.outputs += [Array(self.table.sizes[name], tuple(s), jnp.dtype(d)) for s, d in avals]
+        self.initial += list(initial) if initial is not None else [None] * len(avals)
+        self.fields[name] = tree, list(range(first, first - len(avals), -1))
+
+    def array(self, k: int) -> Array:
+        return self.inputs[k] if k >= 0 else self.outputs[-1 - k]
+
+    def make(self):
+        kinds: dict = {}
+        rows = []
+        for step, reads, writes in self.table.rows:
+            refs, outer = jax.tree.flatten(reads, is_leaf=_is_ref)
+            trees = [self.fields[r.name][0] for r in refs]
+            arrays = [(k, r) for r in refs for k in self.fields[r.name][1]]
+            avals = tuple(self.aval(k, r.count) for k, r in arrays)
+            inner = jax.tree.unflatten(outer, [jax.tree.unflatten(t, [0] * t.num_leaves) for t in trees])
+            closed, out_tree = traced(step, jax.tree.structure(inner), avals, self.lanes)
+            written = self.written(step, writes, out_tree, closed.out_avals)
+            kind = Kind(closed, tuple((k, r.count) for k, r in arrays), tuple((k, r.count) for k, r in written))
+            index = kinds.setdefault((id(closed), *kind[1:]), (len(kinds), kind))[0]
+            rows.append((index, tuple(r.start for _, r in arrays), tuple(r.start for _, r in written)))
+        n = len(self.inputs)
+        number = lambda k: k if k >= 0 else n - 1 - k  # noqa: E731
+        renumbered = tuple(
+            Kind(k.jaxpr, *(tuple((number(a), c) for a, c in part) for part in k[1:])) for _, k in kinds.values()
+        )
+        sweep = Sweep(tuple(self.inputs), tuple(self.outputs), renumbered, tuple(rows), tuple(self.initial))
+        named = {
+            name: (tree, [-1 - k for k in at]) for name, (tree, at) in self.fields.items() if name in self.table.sizes
+        }
+        return sweep, named
+
+    def aval(self, k: int, count: int | None):
+        a = self.array(k)
+        return (a.shape if count is None else (count, *a.shape)), a.dtype
+
+    def written(self, step, writes, out_tree, avals) -> list[tuple[int, Ref]]:
+        """The arrays that a step's results go to, one a leaf."""
+        value = jax.tree.unflatten(out_tree, list(avals))
+        refs, outer = jax.tree.flatten(writes, is_leaf=_is_ref)
+        out = []
+        for ref, part in zip(refs, outer.flatten_up_to(value), strict=True):
+            leaves, tree = jax.tree.flatten(part)
+            shapes = [(x.shape if ref.count is None else x.shape[1:], x.dtype) for x in leaves]
+            if ref.name not in self.fields:
+                self.field(ref.name, tree, shapes)
+            known, arrays = self.fields[ref.name]
+            found = [(self.array(k).shape, self.array(k).dtype) for k in arrays]
+            if known != tree or found != [(tuple(s), jnp.dtype(d)) for s, d in shapes]:
+                raise AssertionError(f"{step} writes {tree}, {shapes} to the field {ref.name!r} of {known}, {found}")
+            out += [(k, ref) for k in arrays]
+        return out
