@@ -10,12 +10,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-from jax.extend.core import Primitive, jaxpr_as_fun
+from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
+from jax.interpreters import partial_eval as pe
 
 from .grouped import grouped
-from .steps import Array, Kind, Sweep, Table, cells
+from .steps import Kind, Sweep, Table, cells
 
 sweep_p = Primitive("jaxdyn_sweep")
 sweep_p.multiple_results = True
@@ -123,20 +123,14 @@ class _Derived:
 
     def finished(self, inputs, outputs, initial) -> Sweep:
         """`inputs` and `outputs` are arrays as in `row`."""
+        # an array that starts from an operand of its own name is read as an output
         number = {a: k for k, a in enumerate([*inputs, *outputs])}
-        for k, of in enumerate(initial):  # an array that starts from an operand of its own name is an output
-            number[outputs[k]] = len(inputs) + k
         kinds = tuple(
             Kind(jaxpr, tuple((number[a], c) for a, c in reads), tuple((number[a], c) for a, c in writes))
             for (_, reads, writes), (_, jaxpr) in self.kinds.items()
         )
-        shape = lambda a: _moved(self.sweep.array(a[1])) if a[0] else self.sweep.array(a[1])  # noqa: E731
-        arrays = [tuple(map(shape, part)) for part in (inputs, outputs)]
+        arrays = [tuple(self.sweep.array(k) for _, k in part) for part in (inputs, outputs)]
         return Sweep(*arrays, kinds, tuple(self.rows), tuple(initial))
-
-
-def _moved(a: Array) -> Array:
-    return a
 
 
 class _Tangent(_Derived):
@@ -216,7 +210,7 @@ class _Transposed(_Derived):
         self.all_of(operand)
 
     def result(self):
-        sweep, n = self.sweep, self.n
+        n = self.n
         arrays = sorted({a for a, _ in self.alive})
         wanted = [a for a in arrays if a < n]
         if not wanted:
@@ -263,10 +257,8 @@ def _reached(jaxpr, start: Sequence) -> set:
 
 def _pruned(closed, keep: Sequence[bool]):
     """The closed jaxpr with those results alone."""
-    from jax.interpreters import partial_eval as pe
-
     jaxpr, _ = pe.dce_jaxpr(closed.jaxpr, list(keep), True)
-    return jax.extend.core.ClosedJaxpr(jaxpr, closed.consts)
+    return ClosedJaxpr(jaxpr, closed.consts)
 
 
 @_once
