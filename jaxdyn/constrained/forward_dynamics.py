@@ -11,16 +11,15 @@ from jaxtyping import Array, ArrayLike
 
 from ..engine.core import Function, widen
 from ..engine.lanes import call, laned
-from ..kinematics import rows as rw
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype, rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
+from ..systems.problem import problem_of, start_of
 from .auto import Auto
 from .base import Solver
 from .implicit import ForwardDynamics, residuals
 from .iterated import Proximal
-from .problem import problem_of, start_of
 
 
 class Result(eqx.Enumeration):
@@ -62,8 +61,8 @@ class Solution(eqx.Module):
 
 def _unrolled(solver, model, constraints, q, v, tau, external, warm):
     lanes = max(x.shape[-1] for x in jax.tree.leaves((model, constraints, q, v, tau, external)))
-    problem = problem_of(model, constraints, widen(q, lanes), v, solver.order)
-    guess = None if warm is None or not constraints else rw.unflatten(problem.bundles, warm)
+    problem = problem_of(model, constraints, widen(q, lanes), v)
+    guess = None if warm is None or not constraints else warm
     return solver.solve(problem, start_of(problem, v, tau, external), guess, True)
 
 

@@ -6,27 +6,20 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike
 
 from ..engine.lanes import laned
-from ..kinematics import rows as rw
 from ..kinematics.assemble import residual
-from ..kinematics.forward import sweep
+from ..kinematics.forward import kinematics
+from ..kinematics.rows import evaluate
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
-from ..tree.field import Field
-from ..tree.plan import levels
-from ..tree.sweep import each
 from . import jacobians
 
 
 def _bias(model, constraints, q, v):
-    fields, _, _ = sweep(model, q, v, biased=True)
-    bundles = rw.bundles_of(model.topology, constraints)
-    evaluated = rw.evaluate(model, constraints, q, fields)
-    motion = Field()
-    each(levels(model.topology), lambda g, own: motion.add(g.nodes, (own["aw"], own["al"])), fields)
-    parts = rw.times(bundles, evaluated, motion)
-    return rw.flatten(bundles, [e.rows.gamma + x for e, x in zip(evaluated, parts, strict=True)])
+    motion = kinematics(model, q, v, biased=True)
+    rows = evaluate(constraints, motion)
+    return rows.gamma + rows.times(motion.acceleration)
 
 
 def constraint_jacobian(model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None) -> Array:

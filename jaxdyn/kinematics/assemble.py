@@ -18,9 +18,9 @@ from ..model.checks import check_constraints, check_model, check_vector, common_
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.spec import ModelWarning
-from . import rows as rw
-from .forward import sweep
+from .forward import kinematics
 from .manifold import differenced, integrated, normalized
+from .rows import evaluate
 
 #: most Newton steps, accepted or not
 STEPS = 200
@@ -28,10 +28,7 @@ STEPS = 200
 
 def residual(model, constraints, q):
     """Position errors (m, lanes)."""
-    fields, _, _ = sweep(model, q)
-    bundles = rw.bundles_of(model.topology, constraints)
-    evaluated = rw.evaluate(model, constraints, q, fields)
-    return rw.flatten(bundles, [e.rows.residual for e in evaluated])
+    return evaluate(constraints, kinematics(model, q)).residual
 
 
 def _moved(topology, q, dv):

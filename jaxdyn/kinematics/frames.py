@@ -14,21 +14,19 @@ from ..model.pairs import FrameConstraint
 from ..model.state import State
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD
-from .forward import sweep
+from .forward import kinematics
 
 
 def _poses(model: Model, q):
     """(nb, 3, 3, lanes) and (nb, 3, lanes)."""
-    fields, _, _ = sweep(model, q)
-    bodies = tuple(range(model.nb))
-    return jnp.moveaxis(fields["R"].get(bodies), -2, 0), jnp.moveaxis(fields["p"].get(bodies), -2, 0)
+    return kinematics(model, q).world
 
 
 def _motions(body: int, model: Model, q, v, a):
     """Twist and spatial acceleration of one body as (6, lanes) each, linear first."""
-    fields, _, _ = sweep(model, q, v, a)
-    pick = lambda name: fields[name].get((body,))[:, 0]  # noqa: E731
-    return jnp.concatenate([pick("l"), pick("w")]), jnp.concatenate([pick("al"), pick("aw")])
+    motion = kinematics(model, q, v, a)
+    (w, l), (aw, al) = ([x[body] for x in pair] for pair in (motion.velocity, motion.acceleration))
+    return jnp.concatenate([l, w]), jnp.concatenate([al, aw])
 
 
 def forward_kinematics(model: Model, q: ArrayLike) -> Transform:

@@ -1,5 +1,6 @@
 """The configuration manifold: moving along it, differences on it, and derivatives of functions of q."""
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,40 +9,50 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike
 
 from ..engine.lanes import laned
+from ..engine.steps import Row, Step, Table
+from ..engine.sweeps import swept
 from ..model.checks import check_model, check_vector, common_dtype
-from ..model.links import join_v, split, split_q, split_v
 from ..model.model import Model
-from ..tree.plan import levels
+from ..tree.sweep import each, q_of, v_of
 from ..tree.topology import Topology
 
 
-def join_q(topology: Topology, parts, groups) -> Array:
-    """Rows of q by group to (nq, lanes)."""
-    rows: list = [None] * topology.nb
-    for group, x in zip(groups, parts, strict=True):
-        for k, b in enumerate(group.nodes):
-            rows[b] = x[:, k]
-    return jnp.concatenate(rows)
+def _integrate(kind, q, dv):
+    return kind.integrate(q, dv)
+
+
+def _difference(kind, q0, q1):
+    return kind.difference(q0, q1)
+
+
+def _normalize(kind, q):
+    return kind.normalize(q)
+
+
+@functools.lru_cache(maxsize=256)
+def _table(topology: Topology, fn, reads: tuple[str, ...], out: str) -> Table:
+    """``fn(kind, *values)`` of every joint; ``"dv"`` has a cell a velocity, other fields one a coordinate."""
+    of = lambda name, b: (v_of if name == "dv" else q_of)(topology, b, name)  # noqa: E731
+
+    def row(b):
+        return Row(Step(fn, (topology.kinds[b],)), tuple(of(name, b) for name in reads), of(out, b))
+
+    return Table(each(topology, row), {"dv": topology.nv, "moved": topology.nq})
 
 
 def integrated(topology: Topology, q, dv):
     """q moved by the tangent vector dv, lanes-last."""
-    groups = levels(topology)
-    parts = zip(groups, split_q(topology, q, groups), split_v(topology, dv, groups), strict=True)
-    return join_q(topology, [g.kind.integrate(x, d) for g, x, d in parts], groups)
+    return swept(_table(topology, _integrate, ("q", "dv"), "moved"), {"q": q, "dv": dv})["moved"]
 
 
 def differenced(topology: Topology, q0, q1):
-    groups = levels(topology)
-    parts = zip(groups, split_q(topology, q0, groups), split_q(topology, q1, groups), strict=True)
-    return join_v(topology, [g.kind.difference(a, b) for g, a, b in parts], groups)
+    """The tangent vector from q0 to q1, lanes-last."""
+    return swept(_table(topology, _difference, ("q0", "q1"), "dv"), {"q0": q0, "q1": q1})["dv"]
 
 
 def normalized(topology: Topology, q):
     """q with every quaternion of unit length."""
-    groups = levels(topology)
-    parts = zip(groups, split(q, topology.q_starts, groups, "nq"), strict=True)
-    return join_q(topology, [g.kind.normalize(x) for g, x in parts], groups)
+    return swept(_table(topology, _normalize, ("q",), "moved"), {"q": q})["moved"]
 
 
 def integrate(model: Model, q: ArrayLike, v: ArrayLike, dt: ArrayLike = 1.0) -> Array:

@@ -7,9 +7,9 @@ what they are used for is ratios.
 
 from collections.abc import Sequence
 
-from .fronts import Front
-from .plan import Group, Multipliers, Rider
-from .topology import WORLD, Topology
+from ..tree.fronts import Front
+from ..tree.plan import Multipliers, Order, Rider
+from ..tree.topology import Topology
 
 Features = dict[str, float]
 
@@ -17,50 +17,43 @@ Features = dict[str, float]
 SOLVES = 3
 
 
-def recursion(order: Sequence[Group | Multipliers], penalised: Sequence[Rider]) -> Features:
+def recursion(topology: Topology, riders: Sequence[Rider], order: Order, penalised: Sequence[Rider]) -> Features:
     """Of `jaxdyn.tree.elimination` in this order; `penalised` are the constraints whose rows do not ride."""
-    f = dict.fromkeys(("bodies", "ties", "pairs of ties", "rows", "pairs of rows", "multipliers", "calls"), 0.0)
+    f = dict.fromkeys(("bodies", "ties", "pairs of ties", "rows", "pairs of rows", "multipliers"), 0.0)
     for rider in penalised:
         n, r = len(rider.bodies), len(rider.rows)
         f["ties"] += r * (54 * n + 36 * n * (n - 1))
-    for group in order:
-        k = len(group)
-        if isinstance(group, Multipliers):
-            bodies = len(group.neighbours) + (group.nodes[0] != WORLD)
-            left = len(group.rows) + len(group.others)
-            f["calls"] += len(group.rows) * (3 + bodies + 4 * SOLVES) + 8 * bodies + 4 * bodies**2
-            for _ in group.rows:
+    rows = {r.constraint: len(r.rows) for r in riders}
+    for x in order:
+        if isinstance(x, Multipliers):
+            bodies, own = len(x.bodies), sum(rows[c] for c in x.riders)
+            left = own + sum(rows[c] for c in x.others)
+            for _ in range(own):
                 left -= 1
-                f["pairs of rows"] += k * 2 * left**2
-                f["multipliers"] += k * (bodies * (12 * left + 54) + 36 * bodies * (bodies - 1))
-                f["multipliers"] += k * SOLVES * (4 * left + 24 * bodies + 4)
+                f["pairs of rows"] += 2 * left**2
+                f["multipliers"] += bodies * (12 * left + 54) + 36 * bodies * (bodies - 1)
+                f["multipliers"] += SOLVES * (4 * left + 24 * bodies + 4)
             continue
-        n, p, nv = len(group.neighbours) + group.tied, len(group.rows), group.kind.nv
-        f["calls"] += nv * (2 + 3 * SOLVES) + 12 + 4 * SOLVES
-        if n:
-            f["calls"] += nv * (4 + 5 * (n > 1) + SOLVES) + 10 + 2 * n + 3 * SOLVES
-        if p:
-            f["calls"] += nv * (3 + n + SOLVES) + 8 + 5 * SOLVES
-        f["bodies"] += k * (nv * (90 + 36 * SOLVES) + (360 + 60 * SOLVES) * (not group.root))
-        f["ties"] += k * (nv * n * (150 + 24 * SOLVES) + 260 * n)
-        f["pairs of ties"] += k * nv * 36 * n * (n - 1)
-        f["rows"] += k * (nv * p * (24 + 24 * n + 4 * SOLVES) + 48 * p)
-        f["pairs of rows"] += k * nv * 2 * p**2
+        n, p, nv = len(x.neighbours), sum(rows[c] for c in x.riders), topology.kinds[x.body].nv
+        f["bodies"] += nv * (90 + 36 * SOLVES) + (360 + 60 * SOLVES) * (not x.root)
+        f["ties"] += nv * n * (150 + 24 * SOLVES) + 260 * n
+        f["pairs of ties"] += nv * 36 * n * (n - 1)
+        f["rows"] += nv * p * (24 + 24 * n + 4 * SOLVES) + 48 * p
+        f["pairs of rows"] += nv * 2 * p**2
     return f
 
 
 def sparse(order: Sequence[Front], topology: Topology, supports: Sequence[tuple[int, int]]) -> Features:
     """Of `jaxdyn.tree.fronts` in this order, and of the matrices that it takes; `supports` are the rows of every
     constraint and how many bodies move them."""
-    f = dict.fromkeys(("bodies", "columns", "solves", "matrices", "calls"), 0.0)
+    f = dict.fromkeys(("bodies", "columns", "solves", "matrices"), 0.0)
     f["bodies"] = topology.nb * (360 + 96 * SOLVES)
     visits = sum(k.nv * d for k, d in zip(topology.kinds, topology.depths, strict=True))
     f["matrices"] = 40.0 * (visits + sum(rows * bodies for rows, bodies in supports))
     for front in order:
-        k, own, d = len(front.nodes), len(front.own[0]), len(front.front[0])
-        f["calls"] += own * (2 + 2 * SOLVES) + 10 + 6 * SOLVES
-        f["columns"] += k * sum(2 * s**2 for s in range(d, d + own))
-        f["solves"] += k * sum(4 * s * SOLVES for s in range(d, d + own))
+        own, d = len(front.own), len(front.front)
+        f["columns"] += sum(2 * s**2 for s in range(d, d + own))
+        f["solves"] += sum(4 * s * SOLVES for s in range(d, d + own))
     return f
 
 
@@ -76,7 +69,6 @@ WEIGHTS: Features = {
     "columns": 0.206,
     "solves": 0.295,
     "matrices": 0.193,
-    "calls": 1.19,
 }
 
 
