@@ -36,7 +36,9 @@ def cassie_feet() -> systems.System:
             here = jd.Transform(np.eye(3), np.array(p))
             name = f"{side}_{k}"
             held.append(
-                jd.Point(f"{side}-foot", placement_a=here, placement_b=foot @ here, name=name, stabilization=None)
+                jd.constraints.Point(
+                    f"{side}-foot", placement_a=here, placement_b=foot @ here, name=name, stabilization=None
+                )
             )
     return dataclasses.replace(model, constraints=(*model.constraints, *held)), q
 
@@ -73,13 +75,13 @@ def inputs(name: str, batch: int) -> dict[str, np.ndarray]:
     return {"q": np.asarray(q), "v": np.asarray(v), "tau": np.asarray(tau), "w": w}
 
 
-def solver(name: str) -> jd.Solver:
+def solver(name: str) -> jd.solvers.Solver:
     """`lcaba_3` makes exactly three solves; a class's name is that solver with its default options."""
     if name == "aba":
-        return jd.ABA()
+        return jd.solvers.ABA()
     if name.startswith("lcaba_"):
-        return jd.LCABA(max_steps=int(name.removeprefix("lcaba_")), tol=0.0)
-    return getattr(jd, name)()
+        return jd.solvers.LCABA(max_steps=int(name.removeprefix("lcaba_")), tol=0.0)
+    return getattr(jd.solvers, name)()
 
 
 def _energies(model, q, v):

@@ -31,7 +31,7 @@ def main(source=FOUR_BAR, seconds=2.0, dt=1e-3):
         rest = jd.State(q, jnp.zeros(model.nv))
         torques = jnp.zeros((round(seconds / dt), model.nv))
         # the midpoint rule keeps energy, `project` keeps the loop closed to rounding
-        traj = jd.simulate(model, rest, torques, dt, integrator=jd.ImplicitMidpoint(), project=True)
+        traj = jd.simulate(model, rest, torques, dt, integrator=jd.integrators.ImplicitMidpoint(), project=True)
         opening = jax.vmap(lambda q: jd.constraint_residual(model, q))(traj.q)
         return traj, jnp.abs(opening).max(), jax.vmap(lambda q, v: energy(model, jd.State(q, v)))(traj.q, traj.v)
 

@@ -45,8 +45,8 @@ def main(steps=600, window=15, iterations=300, dt=2e-3, verbose=True):
         guess = robot(log_scale)
 
         def error(k):
-            controls = jax.lax.dynamic_slice(torques, (k, 0), (window, model.nv))
-            end = jd.simulate(guess, record[k], controls, dt)[-1]
+            tau = jax.lax.dynamic_slice(torques, (k, 0), (window, model.nv))
+            end = jd.simulate(guess, record[k], tau, dt)[-1]
             return jnp.sum(((end.v - record.v[k + window]) / scale) ** 2)
 
         return jax.vmap(error)(starts).mean()

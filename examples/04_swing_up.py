@@ -14,7 +14,7 @@ from jaxdyn.robots import four_bar
 
 def closed_at(model, angle, guess):
     """The closed configuration with the crank at `angle`."""
-    hold = (jd.Coupling(("crank",), (1.0,), angle),)
+    hold = (jd.constraints.Coupling(("crank",), (1.0,), angle),)
     return jd.assemble(model, guess, constraints=model.constraints + hold)
 
 

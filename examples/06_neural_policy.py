@@ -25,7 +25,7 @@ def main(batch=32, steps=60, iterations=120, dt=5e-3, width=16, seed=0, verbose=
     @jax.jit
     def start(key):
         """The linkage at rest with the crank turned by up to a radian."""
-        hold = (jd.Coupling(("crank",), (1.0,), jax.random.uniform(key, (), minval=-1.0, maxval=1.0)),)
+        hold = (jd.constraints.Coupling(("crank",), (1.0,), jax.random.uniform(key, (), minval=-1.0, maxval=1.0)),)
         q = jd.assemble(model, closed, constraints=model.constraints + hold)
         return jd.State(q, jnp.zeros(model.nv))
 

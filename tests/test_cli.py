@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import jaxdyn as jd
-from jaxdyn import bench, demo, output, peers, robots
-from jaxdyn.cli import main, parser
+from jaxdyn import robots
+from jaxdyn.commands import bench, demo, output, peers
+from jaxdyn.commands.cli import main, parser
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = ("info", "check", "simulate", "bench", "demo")
@@ -241,7 +242,8 @@ def test_shipped_robots_are_closed_and_redundant():
 
 
 def test_cassie_is_found_without_pinocchio():
-    code = "import sys; from jaxdyn.demo import cassie_path; print(cassie_path()); print('pinocchio' in sys.modules)"
+    code = "import sys; from jaxdyn.commands.demo import cassie_path as found; print(found()); "
+    code += "print('pinocchio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     path, imported = done.stdout.split("\n")[:2]
     assert path.endswith("cassie_v2.sdf") and Path(path).is_file()

@@ -21,7 +21,7 @@ needs_kernels = pytest.mark.skipif(host.unavailable() is not None, reason="llvml
 
 
 def accelerate(model, q, v, tau):
-    return jd.forward_dynamics(model, jd.State(q, v), tau, solver=jd.LCABA()).acceleration
+    return jd.forward_dynamics(model, jd.State(q, v), tau, solver=jd.solvers.LCABA()).acceleration
 
 
 def run(code: str, timeout=300, **environment) -> str:
@@ -47,7 +47,7 @@ for x64 in (False, True):
         model = CATALOGUE[name].build().with_compiler("kernel")
         q, v, tau = (jnp.asarray(x, model.gravity.dtype) for x in sample(CATALOGUE[name].build(), 3, 21))
         def f(q, v, tau):
-            g = lambda v: jd.forward_dynamics(model, jd.State(q, v), tau, solver=jd.LCABA()).acceleration
+            g = lambda v: jd.forward_dynamics(model, jd.State(q, v), tau, solver=jd.solvers.LCABA()).acceleration
             a, back = jax.vjp(g, v)
             return a, back(jnp.ones_like(a))
         for x in jax.jit(jax.vmap(f))(q, v, tau):
@@ -149,7 +149,7 @@ def test_names_are_no_part_of_a_kernel():
     def robot(prefix):
         spec = jd.ModelSpec(prefix)
         inertia = jd.Inertia(1.0, (0.1, 0, 0), 0.01 * np.eye(3))
-        spec.add_body(f"{prefix}_arm", "world", jd.Revolute(axis=(0, 1, 0)), inertia=inertia)
+        spec.add_body(f"{prefix}_arm", "world", jd.joints.Revolute(axis=(0, 1, 0)), inertia=inertia)
         return spec.build()
 
     x = jnp.zeros(1)

@@ -36,7 +36,7 @@ class Result(eqx.Enumeration):
     )
     dependent_rows = (
         "The constraints' rows are linearly dependent (or the mass matrix is singular), and this solver needs "
-        "independent ones: leave out what is said twice, or use `LCABA()` or `ProxPV()`."
+        "independent ones: leave out what is said twice, or use `jd.solvers.LCABA()`."
     )
     not_finite = "The accelerations are not finite: an input was NaN or infinite, or the mass matrix is singular."
     non_unit_quaternion = "A quaternion of the configuration is not of unit length."
@@ -84,7 +84,8 @@ def forward_dynamics(
     **Arguments:**
 
     - `state`: q (nq,) and v (nv,). `tau`: generalised forces (nv,), N or N m.
-    - `constraints`: None for the model's own, else a tuple such as ``model.constraints + (jd.Point("foot"),)``.
+    - `constraints`: None for the model's own, else a tuple:
+      ``model.constraints + (jd.constraints.Point("foot"),)``.
     - `external`: wrenches (nb, 6), force then torque, in body axes at the body's origin.
     - `solver`: see "Choosing a solver". `adjoint`: "implicit" differentiates by the implicit function theorem, both
       modes and any order; "unrolled" through the iterations.
@@ -107,7 +108,7 @@ def forward_dynamics(
     if warm_start is not None:
         warm_start = check_vector(name, "warm_start", warm_start, (m,))
     if not isinstance(solver, Solver):
-        raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `LCABA()`.")
+        raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `jd.solvers.LCABA()`.")
     if adjoint not in ("implicit", "unrolled"):
         raise ValueError(f"`{name}`: `adjoint` is {adjoint!r}; choose 'implicit' or 'unrolled'.")
     solver.check(f"`{name}`", model.topology, constraints)

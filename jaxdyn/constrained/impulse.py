@@ -74,10 +74,10 @@ def impulse(
     if warm_start is not None:
         warm_start = check_vector(name, "warm_start", warm_start, (m,))
     if not isinstance(solver, Solver):
-        raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `LCABA()`.")
+        raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `jd.solvers.LCABA()`.")
     solver.check(f"`{name}`", model.topology, constraints)
     if solver.soft:
-        raise ValueError(f"`{name}`: `{type(solver).__name__}` only pulls at rows. Use `LCABA()` or `ProxLTL()`.")
+        raise ValueError(f"`{name}`: `{type(solver).__name__}` only pulls at rows. Use `jd.solvers.LCABA()`.")
     model, constraints, q, v, p, e, warm = common_dtype(model, constraints, state.q, state.v, p, e, warm_start)
     r2 = -(1 + e) * rates(model, constraints, q, v) if constraints else jnp.zeros(0, v.dtype)
     dv, lam = least(model, constraints, q, p, r2, solver, warm)

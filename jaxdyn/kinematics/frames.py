@@ -111,7 +111,7 @@ def jacobian(
 def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameConstraint:
     """The constraint with `placement_b` moved so that it closes exactly at q: a foot pinned where it stands.
 
-    ``jd.anchored(model, q, jd.Point("foot"))`` holds the foot's origin at its present place in the world.
+    ``jd.anchored(model, q, jd.constraints.Point("foot"))`` holds the foot's origin at its present place in the world.
     """
     a = frame_pose(model, q, constraint.body_a) @ constraint.placement_a
     b = frame_pose(model, q, constraint.body_b)

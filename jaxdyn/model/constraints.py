@@ -122,7 +122,9 @@ def checked_options(call: str, name, target, stabilization, rows: int):
     elif isinstance(stabilization, str) and stabilization == "default":
         stabilization = Baumgarte()
     if not isinstance(stabilization, Baumgarte):
-        raise TypeError(f"{call}: `stabilization` is {stabilization!r}, neither `Baumgarte(...)` nor None.")
+        raise TypeError(
+            f"{call}: `stabilization` is {stabilization!r}, neither `jd.constraints.Baumgarte(...)` nor None."
+        )
     return name, target, stabilization
 
 

@@ -306,7 +306,8 @@ class Distance(FrameConstraint):
             raise ValueError(f"{call}: `length` has shape {self.length.shape}, not ().")
         if not isinstance(self.length, jax.core.Tracer) and not float(self.length) > 0:
             raise ValueError(
-                f"{call}: `length` = {float(self.length):g} is not positive; use `Point` to make origins coincide."
+                f"{call}: `length` = {float(self.length):g} is not positive; "
+                "use `jd.constraints.Point` to make origins coincide."
             )
 
     def pair_rows(self, pair):

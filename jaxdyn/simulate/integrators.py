@@ -77,9 +77,13 @@ class RungeKutta(Integrator):
         return State(laned(normalized, model.topology)(q), v)
 
 
-def RK4() -> RungeKutta:
+class RK4(RungeKutta):
     """The classical method of fourth order, four solves a step."""
-    return RungeKutta(((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6))
+
+    a: tuple[tuple[float, ...], ...] = eqx.field(
+        static=True, init=False, repr=False, default=((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0))
+    )
+    b: tuple[float, ...] = eqx.field(static=True, init=False, repr=False, default=(1 / 6, 1 / 3, 1 / 3, 1 / 6))
 
 
 def _slope(model, acceleration, q, v):

@@ -103,6 +103,6 @@ def _prepared(name, model, state, tau, constraints, external, integrator):
     if external is not None:
         external = check_vector(name, "external", external, (model.nb, 6))
     if not isinstance(integrator, Integrator):
-        raise TypeError(f"`{name}`: `integrator` is {integrator!r}, not one such as `SemiImplicitEuler()`.")
+        raise TypeError(f"`{name}`: `integrator` is {integrator!r}, not one such as `jd.integrators.RK4()`.")
     constraints = check_constraints(name, model, constraints)
     return common_dtype(model, state, tau, constraints, external)

@@ -20,18 +20,18 @@ import numpy as np
 from jaxtyping import Array
 from tqdm import tqdm
 
-from .constrained.forward_dynamics import Result, forward_dynamics
-from .dynamics.constraint_terms import constraint_jacobian, constraint_residual
-from .kinematics.assemble import assemble
-from .kinematics.frames import anchored
-from .model.many import Coupling
-from .model.model import Model
-from .model.pairs import Point, Weld
-from .model.state import State
+from ..constrained.forward_dynamics import Result, forward_dynamics
+from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual
+from ..kinematics.assemble import assemble
+from ..kinematics.frames import anchored
+from ..loaders.load import load
+from ..model.many import Coupling
+from ..model.model import Model
+from ..model.pairs import Point, Weld
+from ..model.state import State
+from ..robots import strider
+from ..simulate.rollout import simulate
 from .output import check_writable, save_arrays, save_plot
-from .parse.load import load
-from .robots import strider
-from .simulate.rollout import simulate
 
 CASSIE = "robots/cassie_description/robots/cassie_v2.sdf"
 #: seconds a step, and steps in one compiled piece (also the length of the rollout that is differentiated)

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import jax
 
-from .model.model import Model
-from .parse.load import load
-from .robots import SHIPPED
+from ..loaders.load import load
+from ..model.model import Model
+from ..robots import SHIPPED
 
 OK, PROBLEM, USAGE = 0, 1, 2
 
@@ -139,7 +139,7 @@ def parser() -> argparse.ArgumentParser:
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    from . import __version__
+    from .. import __version__
 
     top.add_argument("--version", action="version", version=f"jaxdyn {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)

@@ -1,0 +1,40 @@
+"""What `jaxdyn` exports and where: functions and core types flat, families in their namespaces."""
+
+import inspect
+
+import pytest
+
+import jaxdyn as jd
+
+FAMILIES = {
+    "joints": "Free Revolute Prismatic Spherical Planar Translation Universal Cylindrical Helical Fixed",
+    "constraints": "Baumgarte Weld Hinge Slider Cylinder Point PointOnPlane Distance Coupling CenterOfMass General "
+    "Constraint",
+    "solvers": "ABA PV PVEarly PVSoft ConstrainedABA ProxPV LCABA ProxBBO LTL LTLSoft ProxLTL ProxLTLSoft Dense Auto "
+    "Unified Solver",
+    "integrators": "SemiImplicitEuler ImplicitMidpoint RungeKutta Gauss RK4 Integrator",
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_are_namespaces(family):
+    place = getattr(jd, family)
+    names = FAMILIES[family].split()
+    assert sorted(place.__all__) == sorted(names)
+    assert all(inspect.isclass(getattr(place, n)) for n in names)
+    for name in names:
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'; use `jd\.{family}\.{name}`"):
+            getattr(jd, name)
+
+
+def test_other_names_are_unknown_as_ever():
+    assert not hasattr(jd, "no_such_name")
+    with pytest.raises(ImportError):
+        exec("from jaxdyn import no_such_name")
+
+
+def test_flat_names_are_functions_and_core_types():
+    assert {n for n in jd.__all__ if inspect.ismodule(getattr(jd, n))} == set(FAMILIES)
+    types = {n for n in jd.__all__ if inspect.isclass(getattr(jd, n))}
+    core = "Model ModelSpec ModelWarning State Transform Inertia Solution Stats Jump Trajectory"
+    assert types - {"Result"} == set(core.split())
