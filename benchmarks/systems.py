@@ -21,7 +21,6 @@ from topologies import MADE, turn
 
 import jaxdyn as jd
 from jaxdyn.loaders.load import load_spec
-from jaxdyn.robots import SHIPPED
 
 ROBOTS = "cmeel.prefix/share/example-robot-data/robots"
 System = tuple[jd.Model, jax.Array]
@@ -127,7 +126,7 @@ def made(name: str) -> System:
 
 
 def shipped(name: str) -> System:
-    model = SHIPPED[name]()
+    model = jd.load(name)
     return model, model.neutral()
 
 

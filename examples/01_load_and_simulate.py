@@ -1,24 +1,20 @@
 """01 Load and simulate.
 
-Loads a four-bar linkage from a URDF+ file, closes its loop, lets it swing freely for two seconds, and shows that
+Loads a four-bar linkage, closes its loop, lets it swing freely for two seconds, and shows that
 energy and the loop are kept.
 """
-
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 
 import jaxdyn as jd
 
-FOUR_BAR = Path(__file__).parents[1] / "docs" / "robots" / "four_bar.urdf"
-
 
 def energy(model, state):
     return jd.kinetic_energy(model, state) + jd.potential_energy(model, state.q)
 
 
-def main(source=FOUR_BAR, seconds=2.0, dt=1e-3):
+def main(source="four_bar", seconds=2.0, dt=1e-3):
     model = jd.load(source)
     model = model.replace({"joints.damping": jnp.zeros(model.nv)})
     print(model)

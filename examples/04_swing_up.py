@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import optax
 
 import jaxdyn as jd
-from jaxdyn.robots import four_bar
 
 
 def closed_at(model, angle, guess):
@@ -19,7 +18,7 @@ def closed_at(model, angle, guess):
 
 
 def main(starts=16, knots=20, each=8, iterations=200, dt=8e-3, strength=0.6, seed=0, verbose=True):
-    model = four_bar()
+    model = jd.load("four_bar")
     crank = model.v_slice("crank").start
     steps = knots * each
 

@@ -19,6 +19,7 @@ FLOORS = (
     "engine",
     "tree",
     "model",
+    "robots",
     "loaders",
     "kinematics",
     "dynamics",

@@ -215,7 +215,7 @@ def test_choice_of_a_compiler(monkeypatch):
     assert model.with_compiler("xla").compiler == "xla"
     with pytest.raises(ValueError, match=r"with_compiler.*'gcc'.*auto, kernel, xla"):
         model.with_compiler("gcc")
-    assert jd.load(str(ROOT / "docs/robots/four_bar.urdf"), compiler="xla").compiler == "xla"
+    assert jd.load("four_bar", compiler="xla").compiler == "xla"
     monkeypatch.setenv("JAXDYN_COMPILER", "fortran")
     with pytest.raises(ValueError, match=r"JAXDYN_COMPILER.*'fortran'"):
         kernels.choice("auto")
@@ -258,7 +258,7 @@ def test_without_a_working_llvmlite_xla_does_the_work(tmp_path, stub):
     code = f"""
 import sys; sys.path.insert(0, {str(tmp_path)!r})
 import jaxdyn as jd, jax.numpy as jnp
-model = jd.load({str(ROOT / "docs/robots/four_bar.urdf")!r})
+model = jd.load({"four_bar"!r})
 x = jnp.zeros(model.nv)
 print(jd.forward_dynamics(model, jd.State(model.neutral(), x), x).acceleration.shape)
 try:

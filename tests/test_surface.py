@@ -38,3 +38,20 @@ def test_flat_names_are_functions_and_core_types():
     types = {n for n in jd.__all__ if inspect.isclass(getattr(jd, n))}
     core = "Model ModelSpec ModelWarning State Transform Inertia Solution Stats Jump Trajectory"
     assert types - {"Result"} == set(core.split())
+
+
+def test_robots_are_found_by_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert jd.load("four_bar").body_names == ("crank", "coupler", "rocker")
+    assert jd.load("strider", name="biped").name == "biped"
+    assert jd.load("four_bar", floating=True).nv == 9
+    with pytest.raises(FileNotFoundError, match=r"no file 'spot', and no robot.*strider, four_bar"):
+        jd.load("spot")
+    with pytest.raises(ValueError, match="`floating` is False, but .* 'strider' floats"):
+        jd.load("strider", floating=False)
+
+
+def test_a_path_goes_before_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "four_bar").write_text("<robot name='mine'><link name='a'/></robot>")
+    assert jd.load_spec("four_bar").name == "mine"

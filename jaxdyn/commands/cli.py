@@ -11,7 +11,7 @@ import jax
 
 from ..loaders.load import load
 from ..model.model import Model
-from ..robots import SHIPPED
+from ..robots.shipped import SHIPPED, missing
 
 OK, PROBLEM, USAGE = 0, 1, 2
 
@@ -42,15 +42,9 @@ def open_model(source: str, floating: bool | None = None) -> tuple[Model, list[s
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        if source in SHIPPED and not Path(source).exists():
-            if floating is not None:
-                raise WrongUse(f"{source!r} is a robot that jaxdyn ships; --floating and --fixed are for files.")
-            model = SHIPPED[source]()
-        else:
-            if not Path(source).exists():
-                names = ", ".join(SHIPPED)
-                raise WrongUse(f"there is no file {source!r}, and no robot of that name is shipped ({names}).")
-            model = load(source, floating=floating)
+        if not Path(source).exists() and source not in SHIPPED:
+            raise WrongUse(missing(source))
+        model = load(source, floating=floating)
     return model, [str(w.message) for w in caught]
 
 

@@ -29,7 +29,6 @@ from ..model.many import Coupling
 from ..model.model import Model
 from ..model.pairs import Point, Weld
 from ..model.state import State
-from ..robots import strider
 from ..simulate.rollout import simulate
 from .output import check_writable, save_arrays, save_plot
 
@@ -73,7 +72,7 @@ def bipeds(path: Path | None) -> Biped:
     if path is None:
         return Biped(
             "strider, which jaxdyn ships (Cassie needs: pip install example-robot-data)",
-            strider,
+            lambda: load("strider"),
             "_",
             {},
             {"hip": 0.0, "thigh": 0.25, "shin": -0.5, "crank": 0.2},
