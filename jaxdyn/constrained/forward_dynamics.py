@@ -7,7 +7,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from ..engine.core import Function, widen
 from ..engine.lanes import call, laned
@@ -46,16 +46,16 @@ class Stats(eqx.Module):
     """**Fields:** `iterations` (), the damped solves made; `residual_dynamics` () and `residual_constraint` (), the
     largest entries of r1 = τ − h − M q̈ + Jᵀλ and r2 = a* − γ − J q̈ (N m or N; rad/s² or m/s²)."""
 
-    iterations: Array
-    residual_dynamics: Array
-    residual_constraint: Array
+    iterations: Int[Array, ""]
+    residual_dynamics: Float[Array, ""]
+    residual_constraint: Float[Array, ""]
 
 
 class Solution(eqx.Module):
     """**Fields:** `acceleration` (nv,); `multipliers` (m,), the minimum-norm ones; `result`, a `Result`; `stats`."""
 
-    acceleration: Array
-    multipliers: Array
+    acceleration: Float[Array, " nv"]
+    multipliers: Float[Array, " m"]
     result: Result
     stats: Stats
 

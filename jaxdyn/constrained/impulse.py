@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import call, laned
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype, rows_of
@@ -21,8 +21,8 @@ class Jump(eqx.Module):
     """**Fields:** `velocity` (nv,), after the jump; `impulses` (m,) of the constraints (N s or N m s), the minimum-norm
     ones."""
 
-    velocity: Array
-    impulses: Array
+    velocity: Float[Array, " nv"]
+    impulses: Float[Array, " m"]
 
 
 def least(model: Model, constraints: Sequence[Constraint], q, p, r2, solver: Solver, warm=None) -> tuple[Array, Array]:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..spatial.transform import as_floats
 from ..tree.topology import Topology
@@ -84,8 +84,8 @@ class Baumgarte(eqx.Module):
     critically damped. **Fields:** `stiffness` (1/s²), `damping` (1/s).
     """
 
-    stiffness: Array
-    damping: Array
+    stiffness: Float[Array, ""]
+    damping: Float[Array, ""]
 
     def __init__(self, stiffness: ArrayLike = 6400.0, damping: ArrayLike | None = None):
         self.stiffness = as_floats(stiffness)
@@ -96,7 +96,7 @@ class Constraint(eqx.Module):
     """Base: a name, Baumgarte gains, and `target` (rows,), the acceleration that the rows shall have."""
 
     name: eqx.AbstractVar[str | None]
-    target: eqx.AbstractVar[Array]
+    target: eqx.AbstractVar[Float[Array, " rows"]]
     stabilization: eqx.AbstractVar[Baumgarte]
 
     #: see `engine/lanes.py`

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..constrained.auto import Auto
 from ..constrained.base import Solver
@@ -23,10 +23,10 @@ class Trajectory(eqx.Module):
     """**Fields:** `q` (T + 1, nq) and `v` (T + 1, nv), the start included; `tau` (T, nv), `multipliers` (T, m) and
     `result` (T,) of the steps."""
 
-    q: Array
-    v: Array
-    tau: Array
-    multipliers: Array
+    q: Float[Array, "T+1 nq"]
+    v: Float[Array, "T+1 nv"]
+    tau: Float[Array, "T nv"]
+    multipliers: Float[Array, "T m"]
     result: Result
 
     def __getitem__(self, index) -> State:
@@ -51,7 +51,8 @@ def simulate(
     """The `Trajectory` of many steps under generalised forces `tau` (T, nv), or a policy (state, time) -> (nv,).
 
     **Arguments:** `steps`: how many, needed with a policy; `warm_start`: start each solve from the multipliers of
-    the step before (worth it when multipliers are read anyway); the others as in `step`.
+    the step before (worth it when multipliers are read anyway); `dt` (), `external` (nb, 6) and the others as in
+    `step`.
 
     **Raises** `ValueError` for wrong shapes and for a policy without `steps`.
     """
