@@ -26,8 +26,8 @@ def main(source="four_bar", seconds=2.0, dt=1e-3):
         q = jd.assemble(model, q)  # close the loop
         rest = jd.State(q, jnp.zeros(model.nv))
         torques = jnp.zeros((round(seconds / dt), model.nv))
-        # the midpoint rule keeps energy, `project` keeps the loop closed to rounding
-        traj = jd.simulate(model, rest, torques, dt, integrator=jd.integrators.ImplicitMidpoint(), project=True)
+        # the Gauss-Legendre method keeps energy, `project` keeps the loop closed to rounding
+        traj = jd.simulate(model, rest, torques, dt, integrator=jd.integrators.Gauss(), project=True)
         opening = jax.vmap(lambda q: jd.constraint_residual(model, q))(traj.q)
         return traj, jnp.abs(opening).max(), jax.vmap(lambda q, v: energy(model, jd.State(q, v)))(traj.q, traj.v)
 
