@@ -4,6 +4,8 @@ Functions and what they take and return are here; what there are many of is in a
 `constraints`, `solvers`, `integrators`.
 """
 
+from typing import TYPE_CHECKING
+
 from . import constraints, integrators, joints, solvers
 from .constrained.forward_dynamics import Result, Solution, Stats, forward_dynamics
 from .constrained.impulse import Jump, impulse
@@ -81,10 +83,12 @@ __all__ = [
 ]
 
 
-def __getattr__(name: str):
-    """Tells where a joint, a constraint, a solver or an integrator is that was looked for here."""
-    for family in (joints, constraints, solvers, integrators):
-        if name in family.__all__:
-            place = family.__name__.rsplit(".", 1)[-1]
-            raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}; use `jd.{place}.{name}`.", name=name)
-    raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}")
+if not TYPE_CHECKING:  # with it, type checkers would take every name for one that exists
+
+    def __getattr__(name: str):
+        """Tells where a joint, a constraint, a solver or an integrator is that was looked for here."""
+        for family in (joints, constraints, solvers, integrators):
+            if name in family.__all__:
+                place = family.__name__.rsplit(".", 1)[-1]
+                raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}; use `jd.{place}.{name}`.", name=name)
+        raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}")

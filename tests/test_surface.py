@@ -1,10 +1,13 @@
 """What `jaxdyn` exports and where: functions and core types flat, families in their namespaces."""
 
 import inspect
+import re
+from pathlib import Path
 
 import pytest
 
 import jaxdyn as jd
+from jaxdyn import extend
 
 FAMILIES = {
     "joints": "Free Revolute Prismatic Spherical Planar Translation Universal Cylindrical Helical Fixed",
@@ -55,3 +58,10 @@ def test_a_path_goes_before_a_name(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "four_bar").write_text("<robot name='mine'><link name='a'/></robot>")
     assert jd.load_spec("four_bar").name == "mine"
+
+
+def test_extending_needs_one_module():
+    page = (Path(__file__).resolve().parents[1] / "docs" / "extending.md").read_text()
+    assert set(re.findall(r"from jaxdyn([\w.]*) import", page)) == {".extend"}
+    assert set(re.findall(r"`(\w+)`", extend.__doc__)) >= set(extend.__all__) - {"matrices"}
+    assert all(hasattr(extend, n) for n in extend.__all__)
