@@ -5,7 +5,7 @@ import json
 from collections.abc import Callable, Collection
 from pathlib import Path
 
-from jaxdyn.output import complete, save_plot
+from jaxdyn.commands.output import complete, save_plot
 
 OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 

@@ -19,7 +19,7 @@ from results import Results, parser
 from tqdm import tqdm
 
 import jaxdyn as jd
-from jaxdyn.bench import one_core
+from jaxdyn.commands.bench import one_core
 
 GROUND = ("PVSoft", "ConstrainedABA", "PVEarly", "PV", "LTL", "ProxLTL")
 LOOPS = ("LCABA", "ProxBBO", "Unified", "ProxLTL", "ProxLTLSoft")
@@ -92,7 +92,7 @@ def missing(name: str, found: dict, options) -> tuple[dict, dict]:
         chosen = n <= options.timed and (not options.solvers or solver in options.solvers)
         key = "microseconds" if chosen else "operations"
         if options.again or key not in found.get(solver, {}).get(str(n), {}):
-            case = build(n), build(n).neutral(), getattr(jd, solver)(max_steps=1)
+            case = build(n), build(n).neutral(), getattr(jd.solvers, solver)(max_steps=1)
             (timed if chosen else counted)[solver, n] = case
     return timed, counted
 

@@ -25,8 +25,8 @@ from results import Results, parser
 from tqdm import tqdm
 
 import jaxdyn as jd
-from jaxdyn import peers
-from jaxdyn.bench import one_core
+from jaxdyn.commands import peers
+from jaxdyn.commands.bench import one_core
 from jaxdyn.constrained.damped import uniform
 from jaxdyn.constrained.joint_space import saddle_factor
 from jaxdyn.constrained.problem import problem_of
@@ -47,7 +47,7 @@ REAL += ("two_digits_cube",)
 CHOICE = ("LCABA", "ProxBBO", "ProxLTL", "ProxLTLSoft", "Unified", "Auto")
 
 
-class DenseRows(jd.ProxLTL):
+class DenseRows(jd.solvers.ProxLTL):
     """ProxLTL with one dense block of all rows, as its paper has it."""
 
     def system(self, problem, weights):
@@ -64,8 +64,8 @@ TABLES = {
 }
 
 
-def solver_of(name: str, solves: int) -> jd.Solver:
-    kind = DenseRows if name == "DenseRows" else getattr(jd, name)
+def solver_of(name: str, solves: int) -> jd.solvers.Solver:
+    kind = DenseRows if name == "DenseRows" else getattr(jd.solvers, name)
     if name == "ABA":
         return kind()
     return kind(max_steps=solves, tol=0.0) if solves > 1 else kind(max_steps=1)
@@ -80,7 +80,7 @@ def same_as(name: str, solver: str) -> str:
     """Whose program it is: that of what `Auto` picks; in `Unified` all constraints may ride, or none."""
     model, _ = systems.system(name)
     if solver == "Auto":
-        solver = type(jd.Auto().pick(model.topology, model.constraints)).__name__
+        solver = type(jd.solvers.Auto().pick(model.topology, model.constraints)).__name__
     if solver == "Unified":
         riders = riders_of(model.topology, bundles_of(model.topology, model.constraints))
         ride = plan(model.topology, riders)[1]
@@ -89,7 +89,7 @@ def same_as(name: str, solver: str) -> str:
 
 
 def _factor(model: jd.Model, q, mu):
-    solver = jd.ProxLTL()
+    solver = jd.solvers.ProxLTL()
     problem = problem_of(model, model.constraints, q, None, solver.order)
     return solver.system(problem, uniform(problem, mu))
 

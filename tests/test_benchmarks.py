@@ -66,11 +66,11 @@ def test_dense_rows_cost_more_and_find_the_same():
     """Two arms whose rows nothing couples."""
     robot = topologies.Robot("arms", 0)
     for arm in "ab":
-        robot.tie(jd.Weld, robot.chain("world", 7, arm)[-1])
+        robot.tie(jd.constraints.Weld, robot.chain("world", 7, arm)[-1])
     model = robot.build()
     q, v, tau = (x[0] for x in measure.states(model, model.neutral(), 1))
     solve = lambda solver, *x: jd.forward_dynamics(model, jd.State(*x[:2]), x[2], solver=solver).acceleration  # noqa: E731
-    solvers = jd.ProxLTL(max_steps=1), tables.DenseRows(max_steps=1)
+    solvers = jd.solvers.ProxLTL(max_steps=1), tables.DenseRows(max_steps=1)
     apart, dense = (operations.operations(functools.partial(solve, s), q, v, tau) for s in solvers)
     assert apart < dense
     apart, dense = (solve(s, q, v, tau) for s in solvers)
@@ -150,7 +150,7 @@ def test_figures_of_convergence(figure, copies, tmp_path, monkeypatch):
     """Written for a small arm whose tip is welded; the others take as long as their robots."""
     scene = systems.Scene("arm")
     tip = systems._limb(scene.spec, np.random.default_rng(0), "world", "link", 7, 0.2, 3.0)
-    arm = scene.build(copies * [(jd.Weld, tip, "world")])
+    arm = scene.build(copies * [(jd.constraints.Weld, tip, "world")])
     monkeypatch.setattr(systems, "system", lambda name: arm)
     monkeypatch.setattr(sys, "argv", ["convergence.py", figure, "--states", "2", "--out", str(tmp_path)])
     convergence.main()
@@ -178,7 +178,7 @@ def test_many_constraints_are_planned_quickly():
     mixture.cache_clear()
     model, q = systems.quadruped("go1", 4)
     feet = [c for c in model.constraints for _ in range(12)]
-    picked = jd.Auto().pick(model.topology, tuple(feet))
+    picked = jd.solvers.Auto().pick(model.topology, tuple(feet))
     assert mixture.cache_info().misses <= 3
     assert type(picked).__name__ in ("LCABA", "ProxBBO", "ProxLTL")
-    assert type(jd.Auto().pick(model.topology, ())).__name__ == "ABA"
+    assert type(jd.solvers.Auto().pick(model.topology, ())).__name__ == "ABA"

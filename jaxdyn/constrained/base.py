@@ -64,5 +64,5 @@ def _refuse_loops(solver: str, call: str, topology: Topology, constraints: Seque
             joined = f"bodies {', '.join(bodies[:-1])} and {bodies[-1]}" if len(bodies) < 6 else f"{len(bodies)} bodies"
             raise ValueError(
                 f"{call}: `{solver}` cannot close kinematic loops: constraint {name_of(constraint, k)} joins "
-                f"{joined}. Use `LCABA()` or `ProxLTL()`."
+                f"{joined}. Use `jd.solvers.LCABA()` or `jd.solvers.ProxLTL()`."
             )

@@ -33,7 +33,7 @@ class ABA(Solver):
         if constraints:
             raise ValueError(
                 f"{call}: `ABA` takes no constraints, and {name_of(constraints[0], 0)} is one. "
-                "Use `LCABA()`, or leave `constraints=()`."
+                "Use `jd.solvers.LCABA()`, or leave `constraints=()`."
             )
 
     def solve(self, problem, start, warm, multipliers):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import laned
 from ..kinematics.assemble import residual
@@ -22,8 +22,10 @@ def _bias(model, constraints, q, v):
     return rows.gamma + rows.times(motion.acceleration)
 
 
-def constraint_jacobian(model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None) -> Array:
-    """J (m, nv), rows in the order of `constraints` (None: the model's own)."""
+def constraint_jacobian(
+    model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None
+) -> Float[Array, "m nv"]:
+    """J (m, nv) at q (nq,), rows in the order of `constraints` (None: the model's own)."""
     model, constraints, q = _at_q("constraint_jacobian", model, q, constraints)
     return (
         laned(jacobians.constraint_jacobian)(model, constraints, q)
@@ -32,7 +34,7 @@ def constraint_jacobian(model: Model, q: ArrayLike, constraints: Sequence[Constr
     )
 
 
-def constraint_bias(model: Model, state: State, constraints: Sequence[Constraint] | None = None) -> Array:
+def constraint_bias(model: Model, state: State, constraints: Sequence[Constraint] | None = None) -> Float[Array, " m"]:
     """γ (m,), the rows' time derivative at q̈ = 0, without stabilisation: J q̈ + γ is their acceleration."""
     call = "constraint_bias"
     check_model(call, model)
@@ -42,8 +44,10 @@ def constraint_bias(model: Model, state: State, constraints: Sequence[Constraint
     return laned(_bias)(model, constraints, q, v) if constraints else jnp.zeros(0, q.dtype)
 
 
-def constraint_residual(model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None) -> Array:
-    """Position errors (m,), in metres and radians."""
+def constraint_residual(
+    model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None
+) -> Float[Array, " m"]:
+    """Position errors (m,) at q (nq,), in metres and radians."""
     model, constraints, q = _at_q("constraint_residual", model, q, constraints)
     return laned(residual)(model, constraints, q) if constraints else jnp.zeros(0, q.dtype)
 

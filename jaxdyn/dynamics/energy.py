@@ -4,7 +4,7 @@ import functools
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import laned
 from ..engine.steps import Ref, Row, Step, Table
@@ -87,13 +87,13 @@ def _at_state(call: str, model: Model, state: State):
     return common_dtype(model, state.q, state.v)
 
 
-def center_of_mass(model: Model, q: ArrayLike) -> Array:
-    """Position (3,) of the centre of mass in the world, in metres."""
+def center_of_mass(model: Model, q: ArrayLike) -> Float[Array, "3"]:
+    """Position (3,) of the centre of mass in the world at q (nq,), in metres."""
     return laned(_center)(*_at_q("center_of_mass", model, q))
 
 
-def potential_energy(model: Model, q: ArrayLike) -> Array:
-    """Energy () of gravity (zero with the centre of mass at the world's origin) and of the springs, in joules.
+def potential_energy(model: Model, q: ArrayLike) -> Float[Array, ""]:
+    """Energy () at q (nq,) of gravity (zero with the centre of mass at the world's origin) and of springs, in joules.
 
     A spring stores ½ stiffness (q ⊖ rest)²; on joints with rotations of three freedoms this is the potential of
     `passive_forces` when the stiffness is the same about all axes.
@@ -101,11 +101,11 @@ def potential_energy(model: Model, q: ArrayLike) -> Array:
     return laned(_potential)(*_at_q("potential_energy", model, q))
 
 
-def kinetic_energy(model: Model, state: State) -> Array:
+def kinetic_energy(model: Model, state: State) -> Float[Array, ""]:
     """½ vᵀ M v (), armature included, in joules."""
     return laned(_kinetic)(*_at_state("kinetic_energy", model, state))
 
 
-def centroidal_momentum(model: Model, state: State) -> Array:
+def centroidal_momentum(model: Model, state: State) -> Float[Array, "6"]:
     """Momentum (6,) about the centre of mass in the world's axes: linear (kg m/s), angular (kg m²/s)."""
     return laned(_momentum)(*_at_state("centroidal_momentum", model, state))

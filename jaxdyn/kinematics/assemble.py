@@ -11,7 +11,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import laned
 from ..model.checks import check_constraints, check_model, check_vector, common_dtype
@@ -91,8 +91,8 @@ def _closed_jvp(tol, primals, tangents):
 
 def assemble(
     model: Model, q: ArrayLike, *, constraints: Sequence[Constraint] | None = None, tol: float | None = None
-) -> Array:
-    """The configuration (nq,) near q that satisfies the constraints (None: the model's own).
+) -> Float[Array, " nq"]:
+    """The configuration (nq,) near q (nq,) that satisfies the constraints (None: the model's own).
 
     **Arguments:** `q`, a guess; `tol`, the largest position error, in metres or radians (None: 1e-12 in double,
     1e-6 in single precision).

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import laned
 from ..engine.steps import Row, Step, Table
@@ -55,8 +55,8 @@ def normalized(topology: Topology, q):
     return swept(_table(topology, _normalize, ("q",), "moved"), {"q": q})["moved"]
 
 
-def integrate(model: Model, q: ArrayLike, v: ArrayLike, dt: ArrayLike = 1.0) -> Array:
-    """The configuration (nq,) that q reaches when it moves at the constant velocity v (nv,) for a time dt.
+def integrate(model: Model, q: ArrayLike, v: ArrayLike, dt: ArrayLike = 1.0) -> Float[Array, " nq"]:
+    """The configuration (nq,) that q (nq,) reaches when it moves at the constant velocity v (nv,) for a time dt ().
 
     Free joints move along the exponential of SE(3), balls along that of SO(3); all others add ``dt * v``.
     Raises `ValueError` for wrong shapes.
@@ -68,8 +68,8 @@ def integrate(model: Model, q: ArrayLike, v: ArrayLike, dt: ArrayLike = 1.0) -> 
     return laned(integrated, model.topology)(q, v * jnp.asarray(dt, v.dtype))
 
 
-def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Array:
-    """The velocity (nv,) that takes q0 to q1 in a unit of time: the inverse of `integrate`."""
+def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"]:
+    """The velocity (nv,) that takes q0 (nq,) to q1 (nq,) in a unit of time: the inverse of `integrate`."""
     check_model("difference", model)
     q0 = check_vector("difference", "q0", q0, (model.nq,))
     q1 = check_vector("difference", "q1", q1, (model.nq,))
@@ -77,7 +77,7 @@ def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Array:
 
 
 def tangent(f: Callable[[Array], Any], model: Model, q: ArrayLike) -> Any:
-    """Derivative of ``f(q)`` along the manifold: each output array (...,) becomes (..., nv).
+    """Derivative of ``f(q)`` along the manifold at q (nq,): each output array (...,) becomes (..., nv).
 
     Column k is the rate of change of f when q moves with the k-th unit velocity.
     """

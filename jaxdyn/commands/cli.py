@@ -9,9 +9,9 @@ from pathlib import Path
 
 import jax
 
-from .model.model import Model
-from .parse.load import load
-from .robots import SHIPPED
+from ..loaders.load import load
+from ..model.model import Model
+from ..robots.shipped import SHIPPED, missing
 
 OK, PROBLEM, USAGE = 0, 1, 2
 
@@ -42,15 +42,9 @@ def open_model(source: str, floating: bool | None = None) -> tuple[Model, list[s
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        if source in SHIPPED and not Path(source).exists():
-            if floating is not None:
-                raise WrongUse(f"{source!r} is a robot that jaxdyn ships; --floating and --fixed are for files.")
-            model = SHIPPED[source]()
-        else:
-            if not Path(source).exists():
-                names = ", ".join(SHIPPED)
-                raise WrongUse(f"there is no file {source!r}, and no robot of that name is shipped ({names}).")
-            model = load(source, floating=floating)
+        if not Path(source).exists() and source not in SHIPPED:
+            raise WrongUse(missing(source))
+        model = load(source, floating=floating)
     return model, [str(w.message) for w in caught]
 
 
@@ -139,7 +133,7 @@ def parser() -> argparse.ArgumentParser:
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    from . import __version__
+    from .. import __version__
 
     top.add_argument("--version", action="version", version=f"jaxdyn {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)

@@ -6,6 +6,7 @@ from typing import Literal
 
 from ..model.model import Model
 from ..model.spec import ModelSpec
+from ..robots.shipped import SHIPPED, missing
 from . import mjcf, robot_yaml, sdf, urdf
 from .xml import Document, brief, fail, parse, read
 
@@ -19,12 +20,13 @@ def load(
     name: str | None = None,
     compiler: Literal["auto", "kernel", "xla"] = "auto",
 ) -> Model:
-    """A model from a URDF, URDF+, SDF or MJCF file or text, or from a `robot.yaml` beside a URDF.
+    """A model from a URDF, URDF+, SDF or MJCF file or text, from a `robot.yaml` beside a URDF, or a shipped robot.
 
     **Arguments:**
 
-    - `source`: a path, or the XML itself (a text that holds ``<``). A folder stands for the `robot.yaml` in it.
-      A URDF given by its own path is read alone, without the YAML beside it.
+    - `source`: a path, or the XML itself (a text that holds ``<``), or the name of a robot that jaxdyn ships,
+      ``"four_bar"`` or ``"strider"``, where no file is called so. A folder stands for the `robot.yaml` in it. A URDF
+      given by its own path is read alone, without the YAML beside it.
     - `floating`: whether the base floats, on a `Free` joint named ``root_joint``. By default a URDF is fixed
       unless it has a floating joint (whose name is kept), an SDF model floats unless it is static or a joint
       ties it to the world, and an MJCF model does what its joints say.
@@ -61,7 +63,12 @@ def load_spec(source: str | os.PathLike, *, floating: bool | None = None, name: 
         raise TypeError(f"`load`: `source` is {type(source).__name__}, not a path or an XML text.")
     path = Path(source)
     if not str(source).strip() or not path.exists():
-        raise FileNotFoundError(f"`load`: there is no file {brief(str(source))}.")
+        if source not in SHIPPED:
+            raise FileNotFoundError(f"`load`: {missing(source)}")
+        shipped = SHIPPED[source]
+        if not isinstance(shipped, Path):
+            return _built(shipped(), floating, name)
+        path = shipped
     if path.is_dir():
         path = path / "robot.yaml"
         if not path.is_file():
@@ -69,6 +76,14 @@ def load_spec(source: str | os.PathLike, *, floating: bool | None = None, name: 
     if path.suffix in (".yaml", ".yml"):
         return robot_yaml.load(path, floating, name)
     return load_document(read(path), floating, name)
+
+
+def _built(spec: ModelSpec, floating: bool | None, name: str | None) -> ModelSpec:
+    """A shipped robot that no file describes; all such have floating bases."""
+    if floating is False:
+        raise ValueError(f"`load`: `floating` is False, but the base of the shipped robot {spec.name!r} floats.")
+    spec.name = name or spec.name
+    return spec
 
 
 def load_document(document: Document, floating: bool | None, name: str | None) -> ModelSpec:

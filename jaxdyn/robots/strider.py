@@ -1,15 +1,12 @@
-"""Robots that jaxdyn ships, built by `ModelSpec`: a biped whose legs have closed loops, springs and redundant rows."""
-
-from collections.abc import Callable
+"""`strider`: a biped whose legs have closed loops, springs and redundant rows."""
 
 import numpy as np
 
-from .model.joints import Free, Revolute, Spherical
-from .model.model import Model
-from .model.pairs import Point
-from .model.spec import ModelSpec
-from .spatial.inertia import Inertia
-from .spatial.transform import Transform
+from ..model.joints import Free, Revolute, Spherical
+from ..model.pairs import Point
+from ..model.spec import ModelSpec
+from ..spatial.inertia import Inertia
+from ..spatial.transform import Transform
 
 X, Y = (1, 0, 0), (0, 1, 0)
 
@@ -35,7 +32,7 @@ def _along_z(x: np.ndarray) -> np.ndarray:
     return np.stack([np.cross(y, z), y, z], 1)
 
 
-def strider() -> Model:
+def strider() -> ModelSpec:
     """A biped of 13 kg with two closed loops in each leg: nb = 19, nv = 28, eight motors.
 
     A parallelogram of thigh, shin, tarsus and a thin push rod makes the tarsus follow the knee; the rod ends in a
@@ -83,21 +80,4 @@ def strider() -> Model:
         spec.add_constraint(ball)
         for motor, gear in (("hip", 1.0), ("thigh", 1.0), ("shin", 1.0), ("crank", 1.0)):
             spec.add_actuator(f"{side}_{motor}", gear=gear)
-    return spec.build()
-
-
-def four_bar() -> Model:
-    """A crank, a coupler and a rocker in a plane, closed by a ball: nv = 3, one motion, one redundant row."""
-    spec = ModelSpec("four_bar")
-    crank, coupler, rocker = (0.0, 0.0, 0.2), (0.55, 0.0, 0.1), (0.05, 0.0, 0.3)
-    spec.add_body("crank", "world", Revolute(axis=Y, damping=0.02), inertia=_rod(0.5, crank, 0.02))
-    spec.add_body("coupler", "crank", Revolute(axis=Y), placement=_at(*crank), inertia=_rod(1.0, coupler, 0.02))
-    spec.add_body("rocker", "world", Revolute(axis=Y), placement=_at(0.5), inertia=_rod(0.8, rocker, 0.02))
-    pin = Point("coupler", "rocker", placement_a=_at(*coupler), placement_b=_at(*rocker), name="pin")
-    spec.add_constraint(pin)
-    spec.add_actuator("crank")
-    return spec.build()
-
-
-#: robots that the command line knows by name
-SHIPPED: dict[str, Callable[[], Model]] = {"strider": strider, "four_bar": four_bar}
+    return spec

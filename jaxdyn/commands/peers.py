@@ -9,10 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from .interop import to_mujoco, to_pinocchio
-from .model.model import Model
-from .model.pairs import Point, Weld
-from .model.state import State
+from ..interop import to_mujoco, to_pinocchio
+from ..model.model import Model
+from ..model.pairs import Point, Weld
+from ..model.state import State
 
 
 class Peer(NamedTuple):

@@ -9,7 +9,7 @@
 | no joint to the world, not static | a `Free` joint named ``root_joint``; its q is the link's pose in the world |
 
 A revolute joint that is cut at the end of a rod with a ball joint at its other end, and whose axis leans so that it
-would all but lock the loop, becomes a `Point` with a warning (`jaxdyn.parse.mobility`).
+would all but lock the loop, becomes a `Point` with a warning (`jaxdyn.loaders.mobility`).
 
 Where joints close a loop, the tree keeps in this order: fixed joints; those that have no constraint (universal,
 screw); those the file says are driven (an effort limit above zero, or a plugin that names them); those with a spring;

@@ -20,18 +20,17 @@ import numpy as np
 from jaxtyping import Array
 from tqdm import tqdm
 
-from .constrained.forward_dynamics import Result, forward_dynamics
-from .dynamics.constraint_terms import constraint_jacobian, constraint_residual
-from .kinematics.assemble import assemble
-from .kinematics.frames import anchored
-from .model.many import Coupling
-from .model.model import Model
-from .model.pairs import Point, Weld
-from .model.state import State
+from ..constrained.forward_dynamics import Result, forward_dynamics
+from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual
+from ..kinematics.assemble import assemble
+from ..kinematics.frames import anchored
+from ..loaders.load import load
+from ..model.many import Coupling
+from ..model.model import Model
+from ..model.pairs import Point, Weld
+from ..model.state import State
+from ..simulate.rollout import simulate
 from .output import check_writable, save_arrays, save_plot
-from .parse.load import load
-from .robots import strider
-from .simulate.rollout import simulate
 
 CASSIE = "robots/cassie_description/robots/cassie_v2.sdf"
 #: seconds a step, and steps in one compiled piece (also the length of the rollout that is differentiated)
@@ -73,7 +72,7 @@ def bipeds(path: Path | None) -> Biped:
     if path is None:
         return Biped(
             "strider, which jaxdyn ships (Cassie needs: pip install example-robot-data)",
-            strider,
+            lambda: load("strider"),
             "_",
             {},
             {"hip": 0.0, "thigh": 0.25, "shin": -0.5, "crank": 0.2},

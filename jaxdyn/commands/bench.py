@@ -16,11 +16,11 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
+from ..constrained.forward_dynamics import forward_dynamics
+from ..constrained.lcaba import ABA, LCABA
+from ..model.model import Model
+from ..model.state import State
 from . import peers
-from .constrained.forward_dynamics import forward_dynamics
-from .constrained.lcaba import ABA, LCABA
-from .model.model import Model
-from .model.state import State
 from .output import complete
 
 

@@ -8,14 +8,14 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from .constrained.forward_dynamics import Result
-from .dynamics.constraint_terms import constraint_jacobian, constraint_residual
-from .kinematics.assemble import assemble
-from .model.model import Model
-from .model.state import State
+from ..constrained.forward_dynamics import Result
+from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual
+from ..kinematics.assemble import assemble
+from ..model.model import Model
+from ..model.state import State
+from ..simulate.integrators import RK4, Gauss, ImplicitMidpoint, SemiImplicitEuler
+from ..simulate.rollout import simulate
 from .output import save_arrays, save_plot
-from .simulate.integrators import RK4, Gauss, ImplicitMidpoint, SemiImplicitEuler
-from .simulate.rollout import simulate
 
 INTEGRATORS = {"euler": SemiImplicitEuler, "rk4": RK4, "midpoint": ImplicitMidpoint, "gauss": Gauss}
 #: steps between two ticks of the progress bar

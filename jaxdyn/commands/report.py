@@ -8,19 +8,19 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from .constrained.dense import Dense
-from .constrained.forward_dynamics import Result, forward_dynamics
-from .constrained.lcaba import ABA, LCABA
-from .dynamics.constraint_terms import constraint_jacobian, constraint_residual, constraint_slices
-from .dynamics.energy import center_of_mass
-from .dynamics.inverse import inverse_dynamics, mass_matrix
-from .engine import kernels
-from .engine.facts import facts
-from .kinematics.assemble import assemble
-from .kinematics.manifold import integrate
-from .model.model import Model
-from .model.state import State
-from .simulate.step import step
+from ..constrained.dense import Dense
+from ..constrained.forward_dynamics import Result, forward_dynamics
+from ..constrained.lcaba import ABA, LCABA
+from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual, constraint_slices
+from ..dynamics.energy import center_of_mass
+from ..dynamics.inverse import inverse_dynamics, mass_matrix
+from ..engine import kernels
+from ..engine.facts import facts
+from ..kinematics.assemble import assemble
+from ..kinematics.manifold import integrate
+from ..model.model import Model
+from ..model.state import State
+from ..simulate.step import step
 
 #: singular values below this share of the largest count as zero; up to the second they are doubtful
 ZERO, DOUBTFUL = 1e-9, 1e-3

@@ -5,7 +5,7 @@
 | `<link>` on a moving joint | a body of the link's name, its frame the joint's |
 | `<link>` on a fixed joint | merged into the body it hangs on; its name stays as a frame |
 | `<mimic>` | a `Coupling` named ``<joint>_mimic`` |
-| `<transmission>` | an actuator (see `jaxdyn.parse.transmissions`) |
+| `<transmission>` | an actuator (see `jaxdyn.loaders.transmissions`) |
 | `<limit>`, `<dynamics>` | the joint's `limits`, `effort`, `damping`, `friction` |
 | `<gazebo reference>` with `springStiffness` | the joint's `stiffness` and `rest` |
 
