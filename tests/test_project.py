@@ -3,6 +3,9 @@ CONTRIBUTING.md."""
 
 import os
 import re
+import shlex
+import subprocess
+import sys
 import tomllib
 from functools import partial
 from pathlib import Path
@@ -98,3 +101,75 @@ def test_changelog_keeps_its_form():
     assert versions[0] == "Unreleased" or versions[0] == jaxdyn.__version__
     released = [version_of(v) for v in versions if v != "Unreleased"]
     assert released == sorted(released, reverse=True)
+
+
+def run(*command: str) -> str:
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
+    return done.stdout
+
+
+def check_make(words: list[str]) -> None:
+    (target,) = (w for w in words[1:] if "=" not in w)
+    assert target in targets(), f"no target {target!r}"
+    for variable in (w.split("=")[0] for w in words[1:] if "=" in w):
+        assert re.search(rf"^{variable}\b", read(ROOT / "Makefile"), re.M), f"no variable {variable!r}"
+    run("make", "-n", *words[1:])
+
+
+def check_pytest(words: list[str]) -> None:
+    found = run(sys.executable, "-m", "pytest", *words[3:], "--collect-only", "-q", "-p", "no:cacheprovider")
+    assert "::" in found
+
+
+def check_script(words: list[str]) -> None:
+    assert "usage:" in run(sys.executable, words[1], "--help")
+
+
+def check_pre_commit(words: list[str]) -> None:
+    """It brings the ruff of `make lint`; nothing is installed."""
+    (ours,) = (d.split("==")[1] for d in PROJECT["optional-dependencies"]["lint"] if d.startswith("ruff=="))
+    repos = yaml.safe_load(read(ROOT / ".pre-commit-config.yaml"))["repos"]
+    assert [r["rev"] for r in repos if r["repo"].endswith("ruff-pre-commit")] == [f"v{ours}"]
+
+
+#: how a command that CONTRIBUTING.md names is checked, by how it begins
+CHECKS = {
+    "make ": check_make,
+    ".venv/bin/python -m pytest ": check_pytest,
+    ".venv/bin/python ": check_script,
+    ".venv/bin/pip install pre-commit": check_pre_commit,
+    ".venv/bin/pre-commit ": check_pre_commit,
+    ".ci/run": lambda words: run("bash", "-n", ".ci/run"),
+}
+GUIDE = read(ROOT / "CONTRIBUTING.md")
+SPANS = [" ".join(span.split()) for span in re.findall(r"`([^`]+)`", GUIDE)]
+COMMANDS = [c for span in SPANS for c in span.split(" && ") if c.startswith(("make ", ".venv/", ".ci/"))]
+
+
+@pytest.mark.parametrize("command", dict.fromkeys(COMMANDS))
+def test_commands_of_the_guide_work(command):
+    (first, *_) = [begin for begin in CHECKS if command.startswith(begin)] or [None]
+    assert first, f"nothing checks {command!r}: add how to CHECKS"
+    CHECKS[first](shlex.split(command))
+
+
+def test_the_guide_names_what_every_target_is_for():
+    """But for those that `make help` explains well enough."""
+    assert targets() - {"help", "clean", "demo"} <= {c.split()[1] for c in COMMANDS if c.startswith("make ")}
+
+
+@pytest.mark.parametrize("name", [s for s in dict.fromkeys(SPANS) if re.fullmatch(r"\S*/\S*|\S+\.(md|py|toml)", s)])
+def test_files_of_the_guide_exist(name):
+    assert (ROOT / name).exists(), f"CONTRIBUTING.md names {name}"
+
+
+def test_options_of_the_guide_exist():
+    """Markers of pytest that it names, and commands of jaxdyn."""
+    from jaxdyn.cli import parser
+
+    markers = tomllib.loads(read(ROOT / "pyproject.toml"))["tool"]["pytest"]["ini_options"]["markers"]
+    assert "marker `slow`" in " ".join(GUIDE.split()) and any(m.startswith("slow:") for m in markers)
+    for span in SPANS:
+        if span.startswith("jaxdyn "):
+            parser().parse_args(shlex.split(span)[1:])
