@@ -70,7 +70,7 @@ def run(pages: list[Path], folder: Path, flags: str = "") -> dict[Path, list[str
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {k: v for k, v in os.environ.items() if k not in ("JAX_ENABLE_X64", "JAX_DEBUG_NANS")}
     environment |= {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {flags}"
+    environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {flags}".strip()
     given = json.dumps({str(p): blocks(p) for p in pages})
     command = [sys.executable, "-c", WORKER, given, str(folder / "printed.json")]
     done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=600)
@@ -113,12 +113,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pages", nargs="*", type=Path, metavar="PAGE", help="default: all")
     asked = parser.parse_args().pages
-    from conftest import FLAGS
-
     for page in [p.resolve() for p in asked] or PAGES:
         if blocks(page):
             with tempfile.TemporaryDirectory() as folder:
-                write(page, run([page], Path(folder), FLAGS)[page])
+                write(page, run([page], Path(folder))[page])
             print(name_of(page), flush=True)
 
 
