@@ -21,6 +21,8 @@ FENCE = re.compile(r"^( *)```(\S*)")
 NUMBER = re.compile(r"(?<![\w.])-?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?(?!\w)")
 #: relative, absolute: what the last digits of single precision may differ by
 TOLERANCE = 1e-3, 1e-5
+#: one digit and an exponent is an order of magnitude: the same within a factor of ten
+MAGNITUDE = re.compile(r"-?\de[-+]\d+")
 
 #: runs in a process of its own: every block in the namespace of its page, at its lines, with its output caught
 WORKER = """
@@ -86,14 +88,20 @@ def told(page: Path) -> list[str | None]:
 
 
 def same(told: str, printed: str) -> bool:
-    """True if the words are the same, whatever the spaces, the whole numbers too, and all others nearly."""
+    """True if words and whole numbers are the same, whatever the spaces, and all other numbers nearly."""
     words = [re.sub(r"\s", "", NUMBER.sub("#", text)) for text in (told, printed)]
     if words[0] != words[1]:
         return False
     relative, absolute = TOLERANCE
     for a, b in zip(NUMBER.findall(told), NUMBER.findall(printed), strict=True):
-        whole = a.lstrip("-").isdigit() and b.lstrip("-").isdigit()
-        if whole and a != b or not whole and abs(float(a) - float(b)) > absolute + relative * abs(float(b)):
+        x, y = float(a), float(b)
+        if a.lstrip("-").isdigit() and b.lstrip("-").isdigit():
+            close = a == b
+        elif MAGNITUDE.fullmatch(a) and MAGNITUDE.fullmatch(b):
+            close = x * y > 0 and max(x / y, y / x) <= 10
+        else:
+            close = abs(x - y) <= absolute + relative * abs(y)
+        if not close:
             return False
     return True
 
