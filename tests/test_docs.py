@@ -1,5 +1,6 @@
 """The README and the documentation: their Python runs, their links lead somewhere, the site builds strictly."""
 
+import os
 import re
 import subprocess
 import sys
@@ -140,6 +141,32 @@ def test_site_builds_strictly(tmp_path):
     assert done.returncode == 0, done.stderr[-4000:]
     for page in ("", "benchmarks/", "benchmarks/tables/", "algorithms/pv/"):
         assert (tmp_path / "site" / page / "index.html").exists(), page
+
+
+PICTURES = ROOT / "docs" / "pictures"
+
+
+def test_pictures_are_drawn(tmp_path):
+    """By the script that is committed: the same names, small files, all of them on some page."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, str(PICTURES / "draw.py"), "--out", str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    kept = {p.name for p in PICTURES.glob("*.svg")}
+    assert {p.name for p in tmp_path.iterdir()} == kept
+    shown = {Path(name).name for page in PAGES for name in re.findall(r"\]\(([^)#\s]+\.svg)\)", page.read_text())}
+    assert shown == kept
+    for name in kept:
+        words = [
+            set(re.findall(r"<text[^>]*>([^<]*)<", (folder / name).read_text())) for folder in (PICTURES, tmp_path)
+        ]
+        assert words[0] == words[1], f"{name} shows other words: run docs/pictures/draw.py"
+        assert (PICTURES / name).stat().st_size < 30_000, name
 
 
 def test_public_names_are_in_the_reference():

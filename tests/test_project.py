@@ -104,7 +104,9 @@ def test_changelog_keeps_its_form():
 
 
 def run(*command: str) -> str:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=300)
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    environment = os.environ | {"PYTHONPATH": path}
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, f"{shlex.join(command)}\n{done.stdout[-2000:]}{done.stderr[-2000:]}"
     return done.stdout
 
@@ -114,7 +116,9 @@ def check_make(words: list[str]) -> None:
     assert target in targets(), f"no target {target!r}"
     for variable in (w.split("=")[0] for w in words[1:] if "=" in w):
         assert re.search(rf"^{variable}\b", read(ROOT / "Makefile"), re.M), f"no variable {variable!r}"
-    run("make", "-n", *words[1:])
+    named = re.findall(r"\btests/\w+\.py", run("make", "-n", *words[1:]))
+    missing = [name for name in named if not (ROOT / name).exists()]
+    assert not missing, f"{shlex.join(words)} names {missing}"
 
 
 def check_pytest(words: list[str]) -> None:
