@@ -184,7 +184,7 @@ def main() -> None:
     results = Results(options.out, "convergence")
     for name in tqdm(options.names or FIGURES):
         results.found[name] = FIGURES[name][0](options.states)
-        results.keep()
+        results.keep(name)
         results.plot(name, functools.partial(draw, name=name, found=results.found[name]))
 
 

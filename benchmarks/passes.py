@@ -46,7 +46,7 @@ def main() -> None:
     with one_core():
         for name in tqdm(options.names or CHAINS):
             results.found[name] = passes(CHAINS[name], options.states)
-            results.keep()
+            results.keep(name)
     results.plot("a_joint", functools.partial(draw, found=results.found))
 
 

@@ -10,6 +10,7 @@ batched, on one core. Writes `scaling.json`, in which earlier numbers are kept u
 
 import functools
 import itertools
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -55,11 +56,11 @@ def exponent(sizes, values) -> float:
 KEYS = {"operations": "operations", "microseconds": "time", "compile_seconds": "compile time"}
 
 
-def written(families: dict) -> str:
-    """As Markdown: exponents, and the values of the largest robot."""
+def written(families: dict, told: Callable[[str], str]) -> str:
+    """As Markdown: exponents, and the values of the largest robot; `told` says where a family comes from."""
     out = ["# Growth", "", "Made by `benchmarks/scaling.py`: exponents of n, fitted to the upper half of the sizes."]
     for family, solvers in families.items():
-        out += ["", f"## {family}", "", f"n counts {FAMILIES[family][3]}.", ""]
+        out += ["", f"## {family}", "", f"n counts {FAMILIES[family][3]}. {told(family)}".rstrip(), ""]
         out += ["| solver | sizes | " + " | ".join(KEYS.values()) + " | of the largest: µs | operations |"]
         out += ["|---" * (4 + len(KEYS)) + "|"]
         for solver, rows in solvers.items():
@@ -118,11 +119,11 @@ def main() -> None:
                 rows = found.get(solver, {}) | {str(n): row}
                 found[solver] = dict(sorted(rows.items(), key=lambda item: int(item[0])))
             jax.clear_caches()
-            results.keep()
+            results.keep(name, [f"{solver} {n}" for solver, n in measured])
             for solver, rows in found.items():
                 slopes = [f"{key} n^{exponent(*points(rows, key)):.2f}" for key in ("operations", "microseconds")]
                 print(f"{name:12s} {solver:15s} {', '.join(slopes)}")
-            results.write(".md", written(results.found))
+            results.write(".md", written(results.found, results.origins.told))
             results.plot(name, functools.partial(draw, name=name, about=about, found=found))
 
 

@@ -16,6 +16,8 @@ there are left out with a word. Writes `tables.json`, in which earlier measureme
 `tables.md`.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import systems
@@ -159,8 +161,8 @@ def beside(name: str, batch: int = 256) -> dict:
 OTHERS = {"ltl": parts, "pinocchio": beside}
 
 
-def written(tables: dict) -> str:
-    """As Markdown: microseconds (thousands of operations)."""
+def written(tables: dict, told: Callable[[str], str]) -> str:
+    """As Markdown: microseconds (thousands of operations); `told` says where a table comes from."""
     out = ["# Tables", "", "Made by `benchmarks/tables.py`: µs of CPU time per evaluation (thousands of operations)."]
     for name, (robots, solvers, _) in TABLES.items():
         rows = {robot: tables[name][robot] for robot in robots if tables.get(name, {}).get(robot)}
@@ -171,6 +173,7 @@ def written(tables: dict) -> str:
             "",
             f"## {name}",
             "",
+            *([told(name), ""] if told(name) else []),
             "| robot | nv | rows | " + " | ".join(columns) + " |",
             "|---" * (3 + len(columns)) + "|",
         ]
@@ -199,17 +202,18 @@ def main() -> None:
                 if name.startswith(("digit", "two_digits")) and not systems.has_digit():
                     tqdm.write(f"{name} is left out: set JAXDYN_DIGIT, see systems.py")
                     continue
-                row = rows.setdefault(name, {})
+                row, new = rows.setdefault(name, {}), []
                 if table in OTHERS and (options.again or not row):
-                    rows[name] = OTHERS[table](name)
+                    rows[name], new = OTHERS[table](name), [name]
                 same = {solver: same_as(name, solver) for solver in solvers if competes(name, solver)}
                 if options.again or any(solver not in row for solver in same):
                     wanted = dict.fromkeys(same.values())
                     row |= measure({s: (*systems.system(name), solver_of(s, solves)) for s in wanted})
                     row |= {s: row[other] | {"same as": other} for s, other in same.items() if s != other}
+                    new = [name]
                 jax.clear_caches()
-                results.keep()
-                results.write(".md", written(results.found))
+                results.keep(table, new)
+                results.write(".md", written(results.found, results.origins.told))
 
 
 if __name__ == "__main__":

@@ -10,12 +10,14 @@ import convergence
 import measure
 import numpy as np
 import operations
+import origins
 import passes
 import pytest
 import scaling
 import systems
 import tables
 import topologies
+from results import Results
 
 import jaxdyn as jd
 from jaxdyn.constrained.unified import mixture
@@ -162,6 +164,41 @@ def test_figures_of_convergence(figure, copies, tmp_path, monkeypatch):
         soft, hard = (found[f"{x}: residual"]["1e+08"]["largest"] for x in ("PVSoft", "PV"))
         assert hard < 1e-3 * soft < 1e-3
     assert (tmp_path / f"convergence_{figure}.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["convergence", "kernels", "passes", "scaling", "tables"])
+def test_results_say_where_they_come_from(name):
+    """Every section has runs, and the page names their commits and dates."""
+    found = json.loads((FOLDER / f"{name}.json").read_text())
+    meta = found.pop("meta")
+    assert set(meta["of"]) == set(found)
+    page = FOLDER / f"{name}.md"
+    text = (page if page.exists() else FOLDER / "index.md").read_text()
+    for run in meta["runs"]:
+        assert run["date"] in text and run.get("commit", run.get("added by")) in text
+    if page.exists():
+        told = origins.Origins(meta).told
+        assert all(told(section) and told(section) in text for section in found)
+
+
+def test_a_run_notes_its_machine_and_commit(tmp_path, monkeypatch):
+    """New rows are of the new run, others stay of theirs, and runs of which nothing is left go."""
+    run = origins.origin()
+    assert {"processor", "cores", "python", "jax", "jaxlib", "llvmlite", "commit", "date"} == set(run)
+    results = Results(tmp_path, "some")
+    results.found["a"] = {"x": 1, "y": 2}
+    monkeypatch.setattr("results.origin", lambda: run | {"commit": "1111111"})
+    results.keep("a", ["x", "y"])
+    results = Results(tmp_path, "some")
+    assert results.found == {"a": {"x": 1, "y": 2}}
+    monkeypatch.setattr("results.origin", lambda: run | {"commit": "2222222"})
+    results.keep("a", ["x"])
+    meta = json.loads((tmp_path / "some.json").read_text())["meta"]
+    assert [meta["runs"][meta["of"]["a"][row]]["commit"] for row in "xy"] == ["2222222", "1111111"]
+    told = results.origins.told("a")
+    assert told.count("Measured on") == 1 and "2222222" in told and "1111111" in told
+    results.keep("a", ["y"])
+    assert [r["commit"] for r in json.loads((tmp_path / "some.json").read_text())["meta"]["runs"]] == ["2222222"]
 
 
 def test_ten_random_robots_are_not_fitted():
