@@ -8,24 +8,20 @@ Arrays of this level have their components first and the batch (the lanes) last:
 | joints | `Joint`, `Kind`, `Column`, `JointParameters`, `axis_rotation` |
 | constraints | `Constraint`, `FrameConstraint`, `Layout`, `Rows`, `checked_options`, `checked_unit` |
 | what `evaluate` is given | `BodyView`, `JointView`, `RobotView` |
-| solvers | `Solver`, `Problem`, `Start`, `right_sides`, `matrices`, `flatten`, `unflatten`, `widen` |
+| solvers | `Solver`, `Problem`, `Start`, `right_sides`, `matrices`, `widen` |
 | solvers that iterate with a factor | `Proximal`, `Direct`, `Soft`, `System` |
-| orders and factors | `elimination`, `cliques_of`, `riders_of`, `factorised`, `saddle_factor`, `penalised_factor` |
+| orders and factors | `elimination`, `riders_of`, `body_factor`, `saddle_factor`, `penalised_factor` |
 | algebra | `mm`, `mmt`, `mtm`, `mv`, `mtv`, `dot`, `cross`, `outer`, `skew`, `transpose`, `eye`, `as_floats` |
 """
 
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from .constrained.base import Solver
-from .constrained.damped import System, factorised
 from .constrained.iterated import Direct, Proximal, Soft
-from .constrained.joint_space import penalised_factor, saddle_factor
-from .constrained.problem import Problem, Start, right_sides
 from .constrained.prox_bbo import riders_of
-from .dynamics.crba import mass_matrix
-from .dynamics.jacobians import constraint_jacobian
+from .dynamics.crba import jacobian_at, mass_matrix_at
 from .engine.core import widen
-from .kinematics.rows import cliques_of, flatten, unflatten
 from .model.constraints import (
     BodyView,
     Constraint,
@@ -40,6 +36,10 @@ from .model.joints import Column, Joint, JointParameters, Kind, axis_rotation
 from .model.pairs import FrameConstraint
 from .spatial.small import cross, dot, eye, mm, mmt, mtm, mtv, mv, outer, skew, transpose
 from .spatial.transform import as_floats
+from .systems.base import System
+from .systems.body_factor import body_factor
+from .systems.joint_factor import penalised_factor, saddle_factor
+from .systems.problem import Problem, Start, right_sides
 from .tree.plan import elimination
 
 __all__ = [
@@ -63,15 +63,13 @@ __all__ = [
     "System",
     "as_floats",
     "axis_rotation",
+    "body_factor",
     "checked_options",
     "checked_unit",
-    "cliques_of",
     "cross",
     "dot",
     "elimination",
     "eye",
-    "factorised",
-    "flatten",
     "matrices",
     "mm",
     "mmt",
@@ -85,12 +83,13 @@ __all__ = [
     "saddle_factor",
     "skew",
     "transpose",
-    "unflatten",
     "widen",
 ]
 
 
 def matrices(problem: Problem) -> tuple[Float[Array, "nv nv lanes"], Float[Array, "m nv lanes"]]:
     """M and J of a problem, dense; where they do not vary in the batch they have one lane."""
-    model, q = problem.model, problem.q
-    return mass_matrix(model, q), constraint_jacobian(model, problem.constraints, q)
+    M = mass_matrix_at(problem.motion)
+    if problem.rows is None:
+        return M, jnp.zeros((0, *M.shape[1:]), M.dtype)
+    return M, jacobian_at(problem.motion, problem.rows)

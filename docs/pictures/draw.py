@@ -51,7 +51,7 @@ def frame(axes, origin, angle, name="", *, size=0.16, labels=("x", "z"), style="
 
 def four_bar():
     """The linkage of the pages, closed: links, body frames, and where the loop ties two of them."""
-    model = jd.load(HERE.parent / "robots" / "four_bar.urdf")
+    model = jd.load("four_bar")
     q = jd.assemble(model, model.neutral())
     poses = jd.forward_kinematics(model, q)
     tip = jd.frame_pose(model, q, "rocker") @ model.constraints[0].placement_b

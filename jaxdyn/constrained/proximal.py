@@ -118,7 +118,8 @@ class _Iteration:
         x, bodies, y, image = self.system.solve(tau, force, s.r2 if self.constrained else None)
         if not self.constrained:
             y = image = s.at.lam
-        made = _At(*self.wide((x, bodies, y)), jnp.ones(self.lanes, self.dtype))
+        x, bodies, y = self.wide((x, bodies, y))
+        made = _At(x, bodies, y, jnp.ones(self.lanes, self.dtype))
         return made, self.wide(image)
 
     def step(self, s: _State, refined: bool = True) -> _State:

@@ -34,14 +34,14 @@ def _compose(kind, root, inertia, H, par, q, pose):
     H = added(rigid(*inertia), H)
     parts = [times(s, *H) for s in kind.columns(par, q)]
     wrench = tuple(jnp.stack(jnp.broadcast_arrays(*x)) for x in zip(*parts, strict=True))
-    return wrench, None if root else inertia_to_parent(*pose, *H)
+    return wrench, None if root else inertia_to_parent(pose, H)
 
 
 def _carry(kind, root, par, q, pose, wrench):
     """Sᵀ F of wrenches (count, 3, lanes) as numbers (nv count,), and the wrenches seen from the parent."""
     n, f = (jnp.swapaxes(x, 0, 1) for x in wrench)
     numbers = jnp.stack([product(s, n, f) for s in kind.columns(par, q)])
-    moved = None if root else rows_to_parent(*pose, *wrench)
+    moved = None if root else rows_to_parent(pose, wrench)
     return numbers.reshape(-1, numbers.shape[-1]), moved
 
 
@@ -87,15 +87,16 @@ def _ride(topology: Topology, boarding: tuple[Boarding, ...], height: int) -> Ri
         at, own = Ref("wrench", x.start, x.count), []
         for b in topology.ancestors(x.body):
             kind, root = topology.kinds[b], topology.parents[b] == WORLD
-            numbers = Ref("number", number, kind.nv * x.count)
+            count = kind.nv * x.count
+            numbers = Ref("number", number, count)
             moved = None if root else Ref("moved", cell, x.count)
             reads = Ref("joint", b), q_of(topology, b), Ref("pose", b), at
             rows.append(Row(Step(_carry, (kind, root)), reads, (numbers, moved)))
-            place = np.arange(numbers.count).reshape(kind.nv, x.count) + number
+            place = np.arange(count).reshape(kind.nv, x.count) + number
             own += [
                 (row, topology.v_starts[b] + j, place[j, k]) for j in range(kind.nv) for k, row in enumerate(x.rows)
             ]
-            number += kind.nv * x.count
+            number += count
             if moved is not None:
                 at, cell = moved, cell + x.count
         entries.append(own)

@@ -27,13 +27,13 @@ def _moment(inertia, world):
 
 
 def _twice_energy(inertia, velocity):
-    n, f = inertia_times(*inertia, *velocity)
+    n, f = inertia_times(inertia, velocity)
     return dot(velocity[0], n) + dot(velocity[1], f)
 
 
 def _body_momentum(inertia, world, velocity):
     """Momentum about the world's origin: (angular, linear)."""
-    n, f = inertia_times(*inertia, *velocity)
+    n, f = inertia_times(inertia, velocity)
     f = mv(world[0], f)
     return mv(world[0], n) + cross(world[1], f), f
 

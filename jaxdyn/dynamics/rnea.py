@@ -31,11 +31,11 @@ def _body_force(inertia, velocity, acceleration, g, external):
     force = None, None
     if velocity is not None:
         w, l = velocity
-        hn, hf = inertia_times(*inertia, w, l)
+        hn, hf = inertia_times(inertia, velocity)
         force = cross(w, hn) + cross(l, hf), cross(w, hf)
     if acceleration is not None or g is not None:
         aw, al = (jnp.zeros_like(g),) * 2 if acceleration is None else acceleration
-        force = plus(force, inertia_times(*inertia, aw, al if g is None else al - g))
+        force = plus(force, inertia_times(inertia, (aw, al if g is None else al - g)))
     if external is not None:
         force = plus(force, (-external[3:], -external[:3]))
     return force
@@ -44,7 +44,7 @@ def _body_force(inertia, velocity, acceleration, g, external):
 def _joint_force(kind, root, par, q, pose, force):
     """Sᵀ f, and f seen from the parent."""
     tau = jnp.stack([product(s, *force) for s in kind.columns(par, q)])
-    return tau, None if root else to_parent(*pose, *force)
+    return tau, None if root else to_parent(pose, force)
 
 
 @functools.lru_cache(maxsize=256)

@@ -83,9 +83,9 @@ def _move(kind, biased, prepared, par, q, v, a, g, world, velocity, acceleration
     twist = spin = None
     if v is not None:
         own = motion(columns, v)
-        twist = _filled(plus(still if velocity is None else from_parent(E, r, *velocity), own), r)
+        twist = _filled(plus(still if velocity is None else from_parent((E, r), velocity), own), r)
     if a is not None or biased:
-        spin = still if acceleration is None else from_parent(E, r, *acceleration)
+        spin = still if acceleration is None else from_parent((E, r), acceleration)
         if a is not None:
             spin = plus(spin, motion(columns, a))
         if v is not None:
@@ -159,7 +159,7 @@ def kinematics(
 
 def _accelerate(kind, par, q, pose, x, above):
     """The acceleration of a body whose joint accelerates by x, in a robot at rest."""
-    moved = (None, None) if above is None else from_parent(*pose, *above)
+    moved = (None, None) if above is None else from_parent(pose, above)
     return _filled(plus(moved, motion(kind.columns(par, q), x)), pose[1])
 
 

@@ -65,11 +65,11 @@ class Rows(eqx.Module):
 
 
 def _image(K, motions):
-    return summed(row_rates(*k, *a) for k, a in zip(K, motions, strict=True))
+    return summed(row_rates(k, a) for k, a in zip(K, motions, strict=True))
 
 
 def _pull(K, x):
-    return tuple(row_forces(*k, x) for k in K)
+    return tuple(row_forces(k, x) for k in K)
 
 
 def _square(K):

@@ -11,6 +11,8 @@
 | g_a, b_r | ``force``, ``b`` | g_a + U_a u / D, b_r − V_r u / D |
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from ..spatial.small import summed
@@ -28,7 +30,8 @@ def eliminate(kind, tied, before, root, inertia, H, par, q, armature, pose, ties
     H, ties, K = co.added(co.rigid(*inertia), H), list(ties), list(K)
     n, m = len(ties), len(K)
     U, V, R = [], [], []
-    near, pairs, on_near, L = [None] * n, {}, {}, {}
+    near: list[Any] = [None] * n
+    pairs, on_near, L = {}, {}, {}
     for c, s in enumerate(kind.columns(par, q)):
         Un, Uf = co.times(s, *H)
         Dinv = 1 / (co.product(s, Un, Uf) + armature[c])
@@ -67,13 +70,13 @@ def _to_parent(tied, before, root, pose, H, ties, K):
     """What is left of a body, a_i = X a_p: H_pp += Xᵀ H_ii X, H_jp += H_ji X and K_rp += K_ri X."""
     if root:
         return None, (), ()
-    parent = co.inertia_to_parent(*pose, *H)
-    moved = [co.tie_to_parent(*pose, *block) for block in ties]
+    parent = co.inertia_to_parent(pose, H)
+    moved = [co.tie_to_parent(pose, block) for block in ties]
     if tied is not None:
         parent = co.added(parent, co.both_sides(*moved[tied]))
     # the row is the body that is eliminated later
     others = tuple(co.flipped(*block) if i < before else block for i, block in enumerate(moved) if i != tied)
-    return parent, others, tuple(co.rows_to_parent(*pose, *k) for k in K)
+    return parent, others, tuple(co.rows_to_parent(pose, k) for k in K)
 
 
 def push(kind, root, n, counts, par, q, pose, tau, force, U, V, R):
@@ -81,7 +84,9 @@ def push(kind, root, n, counts, par, q, pose, tau, force, U, V, R):
     is added to the right sides by constraint."""
     moment, f = force
     columns = kind.columns(par, q)
-    us, near, taken = [], [None] * n, [None] * len(counts)
+    us: list[Any] = []
+    near: list[Any] = [None] * n
+    taken: list[Any] = [None] * len(counts)
     m = sum(counts)
     for c, s in enumerate(columns):
         us.append(tau[c] - co.product(s, moment, f))
@@ -92,7 +97,7 @@ def push(kind, root, n, counts, par, q, pose, tau, force, U, V, R):
         if m:
             for i, r in enumerate(_apart(R[c * m : (c + 1) * m], counts)):
                 taken[i] = co.added(taken[i], (-r * k,))
-    parent = None if root else co.to_parent(*pose, moment, f)
+    parent = None if root else co.to_parent(pose, (moment, f))
     return jnp.stack(us), parent, tuple(near), tuple(x for (x,) in taken)
 
 
@@ -100,9 +105,9 @@ def pull(kind, n, counts, par, q, pose, u, U, V, R, above, around, nu):
     """One body of the solve's way down: the joint's accelerations and the body's, from those of the parent (`above`,
     None: the world) and of the neighbours (`around`), and the multipliers of the rows that ride there."""
     zero = jnp.zeros_like(U[0][0])
-    w, l = (zero, zero) if above is None else co.from_parent(*pose, *above)
+    w, l = (zero, zero) if above is None else co.from_parent(pose, above)
     columns, m = kind.columns(par, q), sum(counts)
-    xs = [None] * len(columns)
+    xs: list[Any] = [None] * len(columns)
     for c in reversed(range(len(columns))):
         left = u[c]
         if m:

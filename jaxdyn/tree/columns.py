@@ -4,6 +4,8 @@ Blocks are 3x3: H = [A C; Cᵀ M] in (moment, force) rows and (angular, linear) 
 direction is a vector, a unit axis 0 to 2, or None for zero.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from ..spatial.small import (
@@ -41,12 +43,12 @@ def _dot(direction, x):
     return direction[0] * x[0] + direction[1] * x[1] + direction[2] * x[2]
 
 
-def plus(x, y):
+def plus(x, y) -> tuple[Any, Any]:
     """Sum of (angular, linear) pairs with None for zero."""
     return tuple(map(_sum, x, y))
 
 
-def times(column, A, C, M):
+def times(column, A, C, M) -> tuple[Any, Any]:
     """H s: (moment, force)."""
     a, l = column
     return _sum(_along(a, A), _along(l, C)), _sum(_along(a, transpose(C)), _along(l, M))
@@ -63,7 +65,7 @@ def product(column, n, f):
     return _sum(_dot(column[0], n), _dot(column[1], f))
 
 
-def motion(columns, x):
+def motion(columns, x) -> tuple[Any, Any]:
     """Σ_c s_c x_c as (angular, linear), None for a part that is zero by structure."""
     out = []
     for part in (0, 1):
@@ -81,7 +83,7 @@ def motion(columns, x):
     return tuple(out)
 
 
-def moved(column, x, w, l):
+def moved(column, x, w, l) -> tuple[Any, Any]:
     """(w, l) + s x."""
     return tuple(_sum(part, y) for part, y in zip(motion([column], [x]), (w, l), strict=True))
 
@@ -91,8 +93,9 @@ def rigid(mass, first, second):
     return second, skew(first), mass * eye(first)
 
 
-def inertia_times(mass, first, second, w, l):
-    """Spatial inertia about the origin times a motion: (moment, force)."""
+def inertia_times(inertia, motion):
+    """The inertia (mass, first, second) of a rigid body about its origin times a motion: (moment, force)."""
+    (mass, first, second), (w, l) = inertia, motion
     return mv(second, w) + cross(first, l), mass * l - cross(first, w)
 
 
@@ -118,7 +121,7 @@ def tie_product(weight, x, y):
     return outer(a, y[0]), outer(a, y[1]), outer(b, y[0]), outer(b, y[1])
 
 
-def added(x, y):
+def added(x, y) -> Any:
     """Sum of tuples of arrays, None for zero."""
     if x is None or y is None:
         return y if x is None else x
@@ -130,16 +133,18 @@ def turned(E, B):
     return mmt(mm(E, B), E)
 
 
-def inertia_to_parent(E, r, A, C, M):
+def inertia_to_parent(pose, H):
     """An inertia of the body as one of its parent."""
+    (E, r), (A, C, M) = pose, H
     A, C, M = turned(E, A), turned(E, C), turned(E, M)
     C2 = C + cross(r, M)
     return A - times_skew(C, r) + skew_times_transpose(r, C2), C2, M
 
 
-def tie_to_parent(E, r, nn, nf, fn, ff):
+def tie_to_parent(pose, block):
     """H_ji X: the columns of the body seen from its parent."""
-    nn, nf, fn, ff = (mmt(B, E) for B in (nn, nf, fn, ff))
+    E, r = pose
+    nn, nf, fn, ff = (mmt(B, E) for B in block)
     return nn - times_skew(nf, r), nf, fn - times_skew(ff, r), ff
 
 
@@ -153,28 +158,33 @@ def flipped(nn, nf, fn, ff):
     return transpose(nn), transpose(fn), transpose(nf), transpose(ff)
 
 
-def row_rates(n, f, w, l):
+def row_rates(K, motion):
     """K a of rows (rows, 3, lanes): (rows, lanes)."""
+    (n, f), (w, l) = K, motion
     return n[:, 0] * w[0] + n[:, 1] * w[1] + n[:, 2] * w[2] + f[:, 0] * l[0] + f[:, 1] * l[1] + f[:, 2] * l[2]
 
 
-def row_forces(n, f, x):
+def row_forces(K, x):
     """Kᵀ x as (moment, force)."""
+    n, f = K
     return summed(n[r] * x[r] for r in range(x.shape[0])), summed(f[r] * x[r] for r in range(x.shape[0]))
 
 
-def to_parent(E, r, n, f):
+def to_parent(pose, force):
     """A force on the body seen from its parent."""
+    (E, r), (n, f) = pose, force
     f = mv(E, f)
     return mv(E, n) + cross(r, f), f
 
 
-def rows_to_parent(E, r, n, f):
+def rows_to_parent(pose, K):
     """K X: rows (rows, 3, lanes) on the body as rows on its parent."""
-    n, f = to_parent(E[:, :, None], r[:, None], jnp.swapaxes(n, 0, 1), jnp.swapaxes(f, 0, 1))
+    E, r = pose
+    n, f = to_parent((E[:, :, None], r[:, None]), [jnp.swapaxes(x, 0, 1) for x in K])
     return jnp.swapaxes(n, 0, 1), jnp.swapaxes(f, 0, 1)
 
 
-def from_parent(E, r, w, l):
+def from_parent(pose, motion):
     """A motion of the parent seen from the body."""
+    (E, r), (w, l) = pose, motion
     return mtv(E, w), mtv(E, l + cross(w, r))

@@ -119,8 +119,8 @@ def _eliminate(kind, root, inertia, H, par, q, armature, pose, K, compliance):
     factor = turns, tuple(columns)
     if root:
         return factor, None, None
-    left = None if rows is None or not rows.shape[0] else co.rows_to_parent(*pose, rows[:, :3], rows[:, 3:])
-    return factor, co.inertia_to_parent(*pose, *H), left
+    left = None if rows is None or not rows.shape[0] else co.rows_to_parent(pose, (rows[:, :3], rows[:, 3:]))
+    return factor, co.inertia_to_parent(pose, H), left
 
 
 def _push(kind, root, par, q, pose, tau, force, factor, b):
@@ -144,7 +144,7 @@ def _push(kind, root, par, q, pose, tau, force, factor, b):
         us.append(u)
     rest = b if b is not None and b.shape[0] else None
     kept = jnp.stack(us), tuple(gone), rest if root else None, spare
-    return kept, None if root else co.to_parent(*pose, n, f), None if root else rest
+    return kept, None if root else co.to_parent(pose, (n, f)), None if root else rest
 
 
 def _pull(kind, par, q, pose, kept, factor, above, nu, compliance):
@@ -152,7 +152,7 @@ def _pull(kind, par, q, pose, kept, factor, above, nu, compliance):
     the rows that went on."""
     (us, gone, rest, spare), (turns, columns) = kept, factor
     zero = jnp.zeros_like(columns[0][0])
-    w, l = (zero, zero) if above is None else co.from_parent(*pose, *above)
+    w, l = (zero, zero) if above is None else co.from_parent(pose, above)
     if rest is not None:  # beyond a root: nothing moves them
         nu = -rest / compliance
     steps, gone, xs = kind.columns(par, q), list(gone), []

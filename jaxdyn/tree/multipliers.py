@@ -3,6 +3,8 @@
 Rows are those of `riders`, then those of `others`, one constraint after the other.
 """
 
+from typing import Any
+
 import jax.numpy as jnp
 
 from ..spatial.small import summed
@@ -31,7 +33,7 @@ def _matrix(blocks, turned, counts, kept):
     """L of the riders' and the others' rows, where blocks (c, d) of riders c and all d at or after c are given, as
     (rows of c, rows of d) one after the other."""
     sizes = (*counts, *kept)
-    square = [[None] * len(sizes) for _ in sizes]
+    square: list[list[Any]] = [[None] * len(sizes) for _ in sizes]
     for (c, d), block in blocks.items():
         shape = (sizes[d], sizes[c]) if (c, d) in turned else (sizes[c], sizes[d])
         block = block.reshape(*shape, block.shape[-1])
@@ -39,7 +41,7 @@ def _matrix(blocks, turned, counts, kept):
         square[c][d] = block
         square[d][c] = jnp.swapaxes(block, 0, 1)
     like = next(x for row in square for x in row if x is not None)
-    lanes = max(x.shape[-1] for row in square for x in row if x is not None)
+    lanes = max(x.shape[-1] for x in blocks.values())
     zero = lambda c, d: jnp.zeros((sizes[c], sizes[d], lanes), like.dtype)  # noqa: E731
     full = [
         [zero(c, d) if x is None else jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for d, x in enumerate(row)]
@@ -117,14 +119,14 @@ def forwards(counts, kept, b, Linv, below, taken):
         own.append(left[0])
         left = left[1:] - l * left[:1]
     w = jnp.stack(own) * Linv
-    return w, tuple(co.row_forces(*x, -w) for x in taken), _apart(left, kept)
+    return w, tuple(co.row_forces(x, -w) for x in taken), _apart(left, kept)
 
 
 def backwards(counts, kept, w, Linv, below, taken, motions, nu):
     """ν_r = (K_r a − b_r − Σ_s L_rs ν_s) / L_rr by rider, last row first; `nu` are those of the others."""
     value = -w
     if motions:
-        value = value + summed(co.row_rates(*x, *a) for x, a in zip(taken, motions, strict=True)) * Linv
+        value = value + summed(co.row_rates(x, a) for x, a in zip(taken, motions, strict=True)) * Linv
     later = [x[r] for x in nu for r in range(x.shape[0])]
     for a, l in reversed(list(enumerate(_columns(below, sum(counts), sum(kept))))):
         later.insert(0, panels.substituted(value[a], l, later) if later else value[a])
