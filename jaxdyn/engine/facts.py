@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from .inline import straight
 from .kernels import made, name_of, program_of
 from .ops import TooLarge, Unsupported
 from .order import alive, schedule, trim
@@ -32,6 +33,7 @@ def facts(core, used, avals, shared) -> Facts:
     except (Unsupported, TooLarge) as reason:
         return Facts(name_of(core), f"XLA: {reason}")
     trim(program, used)
+    program = straight(program)
     found = made(program)
     s = schedule(program)
     count = sum(isinstance(st, int) for body in s.body.values() for st in body)

@@ -12,6 +12,7 @@ from jax.interpreters import mlir
 from . import cpu, cuda, host, runtime
 from .calls import Target, call
 from .core import traces
+from .inline import straight
 from .ops import TooLarge, Unsupported
 from .order import schedule, trim
 from .program import Program
@@ -95,6 +96,7 @@ def _target(core, used, avals, shared, platform) -> Target | None:
     kept, outs = trim(program, used)
     if not outs or not kept:  # nothing to compute
         return None
+    program = straight(program)
     found = made(program) if platform == "cpu" else cuda.made(program)
     return Target(found.name, kept, outs, shared, outputs)
 

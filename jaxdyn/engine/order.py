@@ -7,12 +7,13 @@ the outputs, which leaves few values alive at once.
 """
 
 import dataclasses
+import heapq
 from collections.abc import Sequence
 
 from .ops import Branches, Loop, Op, Type
 from .program import Program
 
-_LEAVES = (Op.input, Op.carry, Op.result)
+_LEAVES = (Op.input, Op.carry, Op.result, Op.call)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,6 +62,14 @@ class Schedule:
 
 def schedule(program: Program) -> Schedule:
     """The program in order."""
+    s, live = fused(program)
+    _uniform(s, live)
+    _Order(s, live).run()
+    return s
+
+
+def fused(program: Program) -> tuple[Schedule, list[bool]]:
+    """The program with multiply-adds, yet without an order, and which of its values somebody reads."""
     resolve = _unchanging(program)
     op, a, b, c = list(program.op), list(program.a), list(program.b), list(program.c)
     for v, o in enumerate(op):
@@ -74,14 +83,15 @@ def schedule(program: Program) -> Schedule:
         else:
             owner.predicates = [resolve(x) for x in owner.predicates]
             owner.outcomes = [[resolve(x) for x in o] for o in owner.outcomes]
+    for call in program.calls:
+        call.operands = [resolve(x) for x in call.operands]
     program.outputs = [[resolve(x) for x in o] for o in program.outputs]
     s = Schedule(program, op, a, b, c)
     live = _live(s)
-    _fuse(s, live)
-    live = _live(s)
-    _uniform(s, live)
-    _Order(s, live).run()
-    return s
+    if not program.fused:
+        _fuse(s, live)
+        live = _live(s)
+    return s, live
 
 
 def trim(program: Program, used: Sequence[bool] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -127,12 +137,24 @@ def _owned(s: Schedule, v: int) -> list[int]:
 def _live(s: Schedule) -> list[bool]:
     live = [False] * len(s.op)
     todo = [x for out in s.program.outputs for x in out if x >= 0]
-    while todo:
+    #: calls, last one first: all that reads a call has most often been looked at before it
+    calls: list[int] = []
+    waiting: dict[int, bool] = {}
+    while todo or calls:
+        if not todo:
+            index = -heapq.heappop(calls)
+            waiting[index] = False
+            todo += _reached(s, live, index)
+            continue
         v = todo.pop()
         if live[v]:
             continue
         live[v] = True
-        if s.op[v] in (Op.carry, Op.result):
+        if s.op[v] == Op.call:
+            if not waiting.get(s.a[v]):
+                waiting[s.a[v]] = True
+                heapq.heappush(calls, -s.a[v])
+        elif s.op[v] in (Op.carry, Op.result):
             todo += [x for x in _owned(s, v) if x >= 0]
         elif s.op[v] != Op.input:
             todo += [x for x in (s.a[v], s.b[v], s.c[v]) if x >= 0 and not live[x]]
@@ -145,6 +167,23 @@ def _live(s: Schedule) -> list[bool]:
     for places in s.changing.values():
         places.sort()
     return live
+
+
+def _reached(s: Schedule, live: list[bool], index: int) -> list[int]:
+    """What the results of a call that are read so far depend on."""
+    call = s.program.calls[index]
+    mask = bytes(live[call.first : call.first + len(call.template.types)])
+    return [x for k in call.template.reads(mask) if (x := call.operands[k]) >= 0 and not live[x]]
+
+
+def masks(s: Schedule, live: list[bool]) -> dict[int, bytes]:
+    """By call that somebody reads, a byte for every result that tells whether it is read."""
+    found = {}
+    for call in s.program.calls:
+        mask = bytes(live[call.first : call.first + len(call.template.types)])
+        if any(mask):
+            found[call.index] = mask
+    return found
 
 
 def _fuse(s: Schedule, live: list[bool]) -> None:
@@ -160,6 +199,9 @@ def _fuse(s: Schedule, live: list[bool]) -> None:
             outside += [owner.condition, *(owner.initial[k] for k in places), *(owner.nexts[k] for k in places)]
         else:
             outside += [*owner.predicates, *(o[k] for o in owner.outcomes for k in places)]
+    for index, mask in masks(s, live).items():
+        call = s.program.calls[index]
+        outside += [call.operands[k] for k in call.template.reads(mask)]
     for x in outside:
         if x >= 0:
             uses[x] += 2

@@ -15,7 +15,7 @@ import struct
 import numpy as np
 
 from .folding import FOLD, converted
-from .ops import DTYPES, NONE, Branches, Loop, Op, Region, TooLarge, Type
+from .ops import DTYPES, NONE, Branches, Call, Loop, Op, Region, TooLarge, Type
 
 
 class Program:
@@ -25,7 +25,7 @@ class Program:
     """
 
     def __init__(self, limit: int = 1 << 62):
-        self.limit = limit
+        self.limit = self.most = limit
         self.op: list[int] = []
         self.a: list[int] = []
         self.b: list[int] = []
@@ -36,6 +36,9 @@ class Program:
         self.constant_types: list[int] = []
         self.regions = [Region(-1)]
         self.owners: list[Loop | Branches] = []
+        self.calls: list[Call] = []
+        #: whether multiply-adds are fused already, and nothing else may be
+        self.fused = False
         self.outputs: list[list[int]] = []
         #: places of operands and outputs: (rows, type, whether all lanes share it)
         self.inputs: list[tuple[int, Type, bool]] = []
@@ -44,6 +47,10 @@ class Program:
         self._shared: list[dict] = [{}]
         self._floors = [0]
         self._here = [0]
+        #: whether it is a template, and calls none
+        self.nested = False
+        self._uniform: list[bool] = []
+        self._compiled: set = set()
         self.true, self.false = self.constant(True, Type.bool_), self.constant(False, Type.bool_)
 
     # what is known of values
@@ -71,7 +78,7 @@ class Program:
 
     def new(self, op: int, t: int, a: int, b: int = NONE, c: int = NONE, region: int = 0) -> int:
         if len(self.op) >= self.limit:
-            raise TooLarge(self.limit)
+            raise TooLarge(self.most)
         self.op.append(op)
         self.a.append(a)
         self.b.append(b)
@@ -103,6 +110,50 @@ class Program:
         if found is None:
             found = self._shared[0][key] = self.new(Op.input, t, operand, row)
         return found
+
+    # calls
+
+    def uniform(self) -> list[bool]:
+        """By operation made so far, whether all lanes surely share it."""
+        same, op = self._uniform, self.op
+        for v in range(len(same), len(op)):
+            o = op[v]
+            if self.region[v] or o == Op.carry or o == Op.result:
+                same.append(False)
+            elif o == Op.input:
+                same.append(self.inputs[self.a[v]][2])
+            elif o == Op.call:
+                same.append(self.calls[self.a[v]].template.uniform)
+            else:
+                same.append(all(x < 0 or same[x] for x in (self.a[v], self.b[v], self.c[v])))
+        return same
+
+    def call(self, template, operands: list[int]) -> int:
+        """The first of the results of a template (the others follow it)."""
+        key = (template, *operands)
+        tables = self._shared[:1] if template.uniform else self._shared
+        for table in tables:
+            found = table.get(key)
+            if found is not None:
+                return found
+        region, floor = self.region, 0 if template.uniform else self._floors[-1]
+        where = max([floor, *[region[x] for x in operands]])
+        count = len(template.types)
+        if template not in self._compiled:
+            self._compiled.add(template)
+            self.limit -= template.size
+        self.limit += count  # results are no operations
+        if len(self.op) + count > self.limit:
+            raise TooLarge(self.most)
+        first = tables[-1][key] = len(self.op)
+        self.op += [Op.call] * count
+        self.a += [len(self.calls)] * count
+        self.b += range(count)
+        self.c += [NONE] * count
+        self.type += template.types
+        self.region += [where] * count
+        self.calls.append(Call(len(self.calls), template, operands, first, where, floor))
+        return first
 
     # regions
 
@@ -373,4 +424,10 @@ class Program:
         constants = b"".join(
             struct.pack("B", t) + v.tobytes() for t, v in zip(self.constant_types, self.constants, strict=True)
         )
-        return b"\0".join([head.encode(), numbers, constants])
+        found = [head.encode(), numbers, constants]
+        if self.calls:
+            templates = {c.template: k for k, c in reversed(list(enumerate(self.calls)))}
+            found += [t.key() for t in templates]
+            words = [x for c in self.calls for x in (templates[c.template], c.region, c.floor, *c.operands)]
+            found.append(np.asarray(words, np.int64).tobytes())
+        return b"\0".join([*found, bytes([self.fused])])
