@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from .inline import straight
+from .inline import called, steps, straight
 from .kernels import made, name_of, program_of
 from .ops import TooLarge, Unsupported
 from .order import alive, schedule, trim
@@ -33,7 +33,8 @@ def facts(core, used, avals, shared) -> Facts:
     except (Unsupported, TooLarge) as reason:
         return Facts(name_of(core), f"XLA: {reason}")
     trim(program, used)
-    program = straight(program)
+    if not called(program, steps()):
+        program = straight(program)
     found = made(program)
     s = schedule(program)
     count = sum(isinstance(st, int) for body in s.body.values() for st in body)

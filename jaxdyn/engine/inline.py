@@ -5,15 +5,32 @@ give the bits that calls give.
 """
 
 import dataclasses
+import os
 
 from .ops import NONE, Call, Loop, Op
 from .order import Schedule, fused
 from .program import Program
 
 
-def size(program: Program) -> int:
-    """Operations of all calls, each counted as often as it is made."""
-    return sum(c.template.size for c in program.calls)
+#: operations that a program has at least, copied and on average for every one in a template, for steps to be called
+LEAST, RATIO = 4000, 4
+
+
+def steps() -> str:
+    """The choice of the environment variable JAXDYN_STEPS: "auto", "straight" or "called"."""
+    found = os.environ.get("JAXDYN_STEPS", "auto")
+    if found not in ("auto", "straight", "called"):
+        raise ValueError(f"JAXDYN_STEPS is {found!r}; choose auto, straight or called.")
+    return found
+
+
+def called(program: Program, mode: str) -> bool:
+    """Whether steps are called rather than copied."""
+    if mode != "auto" or not program.calls:
+        return mode == "called" and bool(program.calls)
+    copied = sum(c.template.size for c in program.calls)
+    once = sum(t.size for t in {c.template for c in program.calls})
+    return copied >= LEAST and copied >= RATIO * once
 
 
 def straight(program: Program) -> Program:

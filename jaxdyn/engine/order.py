@@ -8,9 +8,10 @@ the outputs, which leaves few values alive at once.
 
 import dataclasses
 import heapq
+import itertools
 from collections.abc import Sequence
 
-from .ops import Branches, Loop, Op, Type
+from .ops import Branches, Call, Loop, Op, Type
 from .program import Program
 
 _LEAVES = (Op.input, Op.carry, Op.result, Op.call)
@@ -36,10 +37,11 @@ class Guard:
 class Schedule:
     """A program in order.
 
-    **Fields:** `program`; `uniform`, operations made once a call, in order; `read`, those of them (and shared inputs)
-    that lanes read; `body`, the statements of every region: values, `Loop`s, `Branches`, `Guard`s, `Store`s;
-    `changing`, by loop or branches, the places of results that are read; `op`, `a`, `b`, `c` of every value after
-    fusing.
+    **Fields:** `program`; `uniform`, operations (and `Call`s) made once a call, in order; `read`, those of them (and
+    shared inputs) that lanes or calls read; `body`, the statements of every region: values, `Call`s, `Loop`s,
+    `Branches`, `Guard`s, `Store`s; `changing`, by loop or branches, the places of results that are read; `masks`, by
+    call, which results are read; `spread`, what is the same in all lanes and yet given to a call by lanes; `op`, `a`,
+    `b`, `c` of every value after fusing.
     """
 
     program: Program
@@ -52,6 +54,12 @@ class Schedule:
     body: dict[int, list] = dataclasses.field(default_factory=dict)
     changing: dict[int, list[int]] = dataclasses.field(default_factory=dict)
     is_uniform: list[bool] = dataclasses.field(default_factory=list)
+    masks: dict[int, bytes] = dataclasses.field(default_factory=dict)
+    spread: list[int] = dataclasses.field(default_factory=list)
+
+    def given(self, call: Call) -> list[int]:
+        """What a call reads."""
+        return [call.operands[k] for k in call.template.reads(self.masks[call.index])]
 
     def operands(self, v: int) -> tuple[int, ...]:
         """Operands of an operation that are values, without constants."""
@@ -63,6 +71,7 @@ class Schedule:
 def schedule(program: Program) -> Schedule:
     """The program in order."""
     s, live = fused(program)
+    s.masks = masks(s, live)
     _uniform(s, live)
     _Order(s, live).run()
     return s
@@ -228,10 +237,29 @@ def _uniform(s: Schedule, live: list[bool]) -> None:
             continue
         if s.op[v] == Op.input:
             same[v] = inputs[s.a[v]][2]
+        elif s.op[v] == Op.call:
+            same[v] = s.program.calls[s.a[v]].template.uniform
         elif s.op[v] not in _LEAVES:
             same[v] = all(same[x] for x in s.operands(v))
         if same[v]:
             s.uniform.append(v)
+    if s.program.calls:
+        _gather(s)
+
+
+def _gather(s: Schedule) -> None:
+    """Put calls for the values that they give, and those together that need not wait for other operations."""
+    phase: dict[int, int] = {}
+    found: dict = {}
+    for v in s.uniform:
+        if s.op[v] == Op.call:
+            call = s.program.calls[s.a[v]]
+            phase[v] = max((phase[x] for x in s.given(call)), default=0) | 1
+            found[call] = phase[v]
+        else:
+            last = max((phase[x] for x in s.operands(v)), default=0)
+            found[v] = phase[v] = last + (last & 1)
+    s.uniform = sorted(found, key=found.__getitem__)
 
 
 class _Order:
@@ -242,11 +270,17 @@ class _Order:
         self.done = [False] * len(s.op)
         self.begun: set[int] = set()
         self.read: dict[int, None] = {}
+        self.spread: dict[int, None] = {}
         self.captured = self._captures()
         self.depth = [0] * len(s.op)
         for v, alive in enumerate(live):
-            if alive:
+            if alive and s.op[v] != Op.call:
                 self.depth[v] = 1 + max((self.depth[x] for x in s.operands(v)), default=0)
+            elif alive and not self.depth[v]:
+                call = s.program.calls[s.a[v]]
+                depth = 1 + max((self.depth[x] for x in s.given(call) if x >= 0), default=0)
+                self.depth[call.first : call.results.stop] = [depth] * len(call.results)
+        self.phases = _Phases(self) if s.program.calls else None
 
     def _captures(self) -> dict[int, list[int]]:
         """By loop or branches, the values from outside that its regions read."""
@@ -265,6 +299,11 @@ class _Order:
             if alive and program.region[v]:
                 for x in s.operands(v):
                     note(x, program.region[v])
+        for index in s.masks:
+            call = program.calls[index]
+            if call.region:
+                for x in s.given(call):
+                    note(x, call.region)
         for index, places in s.changing.items():
             owner = program.owners[index]
             if isinstance(owner, Loop):
@@ -283,11 +322,18 @@ class _Order:
     def run(self) -> None:
         s = self.s
         body = s.body[0] = []
-        for k, out in enumerate(s.program.outputs):
-            for row, x in enumerate(out):
-                self.visit(x, 0, body)
-                body.append(Store(k, row, x))
-        s.read = list(self.read)
+        stores = [Store(k, row, x) for k, out in enumerate(s.program.outputs) for row, x in enumerate(out)]
+        if self.phases is None:
+            for st in stores:
+                self.visit(st.value, 0, body)
+                body.append(st)
+        else:
+            self.phases.region(0, body, stores)
+        for call in s.uniform:
+            if isinstance(call, Call):
+                mask = s.masks[call.index]
+                self.read.update((x, None) for x in (*s.given(call), *itertools.compress(call.results, mask)))
+        s.read, s.spread = list(self.read), list(self.spread)
 
     def inner(self, owner) -> None:
         """Order a loop's body, or branches."""
@@ -296,22 +342,41 @@ class _Order:
             body = s.body[owner.region] = []
             self.visit(owner.condition, owner.region, body)
             body.append(Guard(owner))
-            for k in places:
-                self.visit(owner.nexts[k], owner.region, body)
+            self.roots([owner.nexts[k] for k in places], owner.region, body)
         else:
             for region, outcome in zip(owner.regions, owner.outcomes, strict=True):
                 body = s.body[region] = []
-                for k in places:
-                    self.visit(outcome[k], region, body)
+                self.roots([outcome[k] for k in places], region, body)
+
+    def roots(self, values: list[int], region: int, body: list) -> None:
+        if self.phases is not None:
+            self.phases.region(region, body, [])
+        for x in values:
+            self.visit(x, region, body)
 
     def needs(self, v: int) -> list[int]:
         """What has to be there before, from the same region or outside."""
         s = self.s
+        if s.op[v] == Op.call:
+            return self.called(s.program.calls[s.a[v]])
         if s.op[v] != Op.result:
             return list(s.operands(v))
         owner, places = s.program.owners[s.a[v]], s.changing[s.a[v]]
         first = owner.predicates if isinstance(owner, Branches) else [owner.initial[k] for k in places]
         return [x for x in (*first, *self.captured[owner.index]) if x >= 0]
+
+    def called(self, call: Call) -> list[int]:
+        """What a call needs: of another call one result."""
+        s, calls = self.s, self.s.program.calls
+        found: dict[int, None] = {}
+        for k in call.template.reads(s.masks[call.index]):
+            x = call.operands[k]
+            if x < 0 or s.is_uniform[x]:
+                if not call.template.program.inputs[k][2]:
+                    self.spread[x] = None
+            if x >= 0:
+                found[x if s.op[x] != Op.call or s.is_uniform[x] else calls[s.a[x]].first] = None
+        return list(found)
 
     def visit(self, root: int, region: int, body: list) -> None:
         s, done, same = self.s, self.done, self.s.is_uniform
@@ -321,6 +386,8 @@ class _Order:
         stack = [(root, False)]
         while stack:
             v, ready = stack.pop()
+            if s.op[v] == Op.call and not same[v]:
+                v = s.program.calls[s.a[v]].first
             if done[v] and not ready:
                 continue
             if same[v]:
@@ -338,7 +405,9 @@ class _Order:
             if done[v]:
                 continue
             done[v] = True
-            if s.op[v] == Op.result:
+            if s.op[v] == Op.call:
+                body.append(s.program.calls[s.a[v]])
+            elif s.op[v] == Op.result:
                 if s.a[v] not in self.begun:
                     self.begun.add(s.a[v])
                     owner = s.program.owners[s.a[v]]
@@ -346,6 +415,53 @@ class _Order:
                     body.append(owner)
             else:
                 body.append(v)
+
+
+class _Phases:
+    """Calls and other statements in turns, as few of them as there can be: a statement's phase counts the turns that it
+    has to wait for, odd for calls. `crossing`, by region and phase, is what later phases read."""
+
+    def __init__(self, order: "_Order"):
+        self.order = order
+        s, live, program = order.s, order.live, order.s.program
+        self.phase = phase = [0] * len(s.op)
+        self.crossing: dict[int, dict[int, list[int]]] = {}
+        seen: set[int] = set()
+        marked: set[int] = set()
+        for v, alive in enumerate(live):
+            if not alive or s.is_uniform[v]:
+                continue
+            is_call = s.op[v] == Op.call
+            if is_call and s.program.calls[s.a[v]].first in seen:
+                continue
+            region = program.region[v]
+            needs = [
+                x for x in order.needs(v) if x >= 0 and not s.is_uniform[x] and program.region[x] == region and x != v
+            ]
+            last = max((phase[x] for x in needs), default=0)
+            here = last | 1 if is_call else last + (last & 1)
+            phase[v] = here
+            if is_call:
+                call = program.calls[s.a[v]]
+                seen.add(call.first)
+                phase[call.first : call.results.stop] = [here] * len(call.results)
+            for x in needs:
+                if phase[x] < here and x not in marked and s.op[x] not in (Op.input, Op.carry):
+                    marked.add(x)
+                    self.crossing.setdefault(region, {}).setdefault(phase[x], []).append(x)
+
+    def region(self, region: int, body: list, stores: list[Store]) -> None:
+        """Order a region, and the program's outputs."""
+        crossing, visit = self.crossing.get(region, {}), self.order.visit
+        by_phase: dict[int, list[Store]] = {}
+        for st in stores:
+            by_phase.setdefault(self.phase[st.value] if st.value >= 0 else 0, []).append(st)
+        for phase in sorted({*crossing, *by_phase}):
+            for x in sorted(crossing.get(phase, ())):
+                visit(x, region, body)
+            for st in by_phase.get(phase, ()):
+                visit(st.value, region, body)
+                body.append(st)
 
 
 def alive(s: Schedule) -> int:

@@ -5,8 +5,9 @@ one number each, and the *arena* with what crosses between pieces.
 """
 
 import dataclasses
+from collections.abc import Callable
 
-from .layout import Advance, Begin, Choice, Choose, Layout, Outcome, Piece
+from .layout import Advance, Begin, Calls, Choice, Choose, Layout, Outcome, Piece, Spread
 from .llvm import NAMES, Code
 from .ops import Branches, Op, Type
 from .order import Guard, Schedule, Store
@@ -15,7 +16,8 @@ from .order import Guard, Schedule, Store
 @dataclasses.dataclass(frozen=True)
 class Places:
     """Where operands and outputs stand in a stage (offsets in bytes, -1 for shared operands), and uniform values in
-    their buffer; all in bytes."""
+    their buffer; all in bytes. `copied`: shared operands that calls read, (operand, first byte, bytes, offset in the
+    buffer)."""
 
     lanes: int
     inputs: list[int]
@@ -23,6 +25,10 @@ class Places:
     stage: int
     uniform: dict[int, int]
     uniform_size: int
+    copied: list[tuple[int, int, int, int]]
+
+    def output(self, st: Store, t: Type) -> int:
+        return self.outputs[st.output] + st.row * self.lanes * t.bytes
 
 
 def places(s: Schedule, lanes: int) -> Places:
@@ -35,13 +41,36 @@ def places(s: Schedule, lanes: int) -> Places:
     for out, t in zip(program.outputs, program.output_types, strict=True):
         outputs.append(at)
         at += _up(len(out) * lanes * t.bytes)
-    uniform, end = {}, 0
-    for v in s.read:
+    uniform: dict[int, int] = {}
+    end, copied = _copied(s, uniform) if program.calls else (0, [])
+    # results of a call are neighbours
+    for v in sorted(s.read) if program.calls else s.read:
+        if v in uniform:
+            continue
         size = max(Type(program.type[v]).bytes, 4)
         end = -(-end // size) * size
         uniform[v] = end
         end += size
-    return Places(lanes, inputs, outputs, max(at, 64), uniform, _up(max(end, 64)))
+    return Places(lanes, inputs, outputs, max(at, 64), uniform, _up(max(end, 64)), copied)
+
+
+def _copied(s: Schedule, uniform: dict[int, int]) -> tuple[int, list[tuple[int, int, int, int]]]:
+    """Give places to the shared operands that somebody reads, so that those of one operand are as far from each other
+    as they are there; the bytes that they take, and what is to be copied."""
+    program, rows = s.program, {}
+    for v in s.read:
+        if s.op[v] == Op.input:
+            rows.setdefault(s.a[v], []).append(v)
+    end, copied = 0, []
+    for operand, members in sorted(rows.items()):
+        t = program.inputs[operand][1]
+        low, high = min(s.b[v] for v in members), max(s.b[v] for v in members)
+        end = -(-end // 8) * 8
+        copied.append((operand, low * t.bytes, (high + 1 - low) * t.bytes, end))
+        for v in members:
+            uniform[v] = end + (s.b[v] - low) * t.bytes
+        end += (high + 1 - low) * t.bytes
+    return end, copied
 
 
 def _up(n: int) -> int:
@@ -51,9 +80,16 @@ def _up(n: int) -> int:
 class Prologue(Code):
     """Uniform values, one lane: from shared operands to their buffer."""
 
+    uniform: dict[int, int] = {}
+
     def load(self, x: int) -> str:
         s, program = self.s, self.s.program
         t = program.type[x]
+        if s.op[x] == Op.call:
+            where = self.at("%uniform", self.uniform[x])
+            if t == Type.bool_:
+                return self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1")
+            return self.line(f"load {NAMES[t]}, ptr {where}")
         base = self.line(f"load ptr, ptr {self.at('%operands', 8 * s.a[x])}")
         where = self.at(base, s.b[x] * Type(t).bytes)
         if t == Type.bool_:
@@ -98,11 +134,18 @@ class Lanes(Code):
             return self.spread(x, t)
         if s.op[x] == Op.input:
             return self.operand(x, t)
+        st = self.layout.direct.get(x)
+        if st is not None:
+            return self.read("%stage", self.places.output(st, Type(t)), t)
         return self.fetch(self.layout.key(x))
 
     def spread(self, x: int, t: int) -> str:
         """A uniform value in all lanes."""
-        where = self.at("%uniform", self.places.uniform[x])
+        return self.everywhere("%uniform", self.places.uniform[x], t)
+
+    def everywhere(self, base: str, offset: int, t: int) -> str:
+        """One number in all lanes."""
+        where = self.at(base, offset)
         if t == Type.bool_:
             one, ty = self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1"), "i1"
         else:
@@ -119,8 +162,7 @@ class Lanes(Code):
 
     def output(self, st: Store) -> None:
         t = self.s.program.output_types[st.output]
-        offset = self.places.outputs[st.output] + st.row * self.lanes * t.bytes
-        self.write("%stage", offset, t, self.use(st.value))
+        self.write("%stage", self.places.output(st, t), t, self.use(st.value))
 
     def fetch(self, key) -> str:
         return self.read("%arena", self.layout.slot[key] * self.lanes, self.layout.type_of(key))
@@ -130,13 +172,19 @@ class Lanes(Code):
 
     def piece(self, piece: Piece, around) -> None:
         """All statements; `around` is the key of the mask of lanes that are in the piece's region, or None."""
-        for st in piece.statements:
+        self.statements(piece.statements, around)
+
+    def statements(self, statements: list, around) -> None:
+        for st in statements:
             if isinstance(st, int):
                 self.operation(st)
                 if st in self.layout.slot:
                     self.keep(st, self.names[st])
             elif isinstance(st, Store):
                 self.output(st)
+            elif isinstance(st, Spread):
+                for x in st.values:
+                    self.keep(("spread", x), self.use(x))
             elif isinstance(st, Branches):
                 self.detour(st)
             else:
@@ -226,8 +274,10 @@ class Driver:
     """The function that runs a block of vectors: pieces, with loops and branches between. Every piece goes over a group
     of vectors before the next one begins, so that its code is fetched once a group."""
 
-    def __init__(self, layout: Layout, lanes: int, group: int, stage: int, arena: int):
+    def __init__(self, layout: Layout, lanes: int, group: int, stage: int, arena: int, table: Callable):
         self.layout, self.lanes, self.group, self.stage, self.arena = layout, lanes, group, stage, arena
+        #: the name of the table of calls
+        self.table = table
         self.lines: list[str] = []
         self.count = 0
         #: by piece, the key of the mask around it
@@ -252,6 +302,10 @@ class Driver:
                 self.lines.append(
                     f"call void @each(ptr @piece{node.index}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)"
                 )
+            elif isinstance(node, Calls):
+                self.lines.append(
+                    f"call void @calls(ptr {self.table(node.calls)}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)"
+                )
             elif isinstance(node, Choice):
                 for k, case in enumerate(node.cases):
                     key = ("mask", node.branches.index, k)
@@ -275,6 +329,11 @@ class Driver:
         some = f"call i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8> %mask)" if w > 1 else "or i8 %mask, 0"
         values = {"STAGE": self.stage, "ARENA": self.arena, "GROUP": self.group, "MASK": mask, "ALIGN": w, "SOME": some}
         text = DRIVER.replace("@@BODY@@", "\n".join(self.lines))
+        if self.layout.runs:
+            text += EACH.replace("@each(ptr %piece,", "@calls(ptr %piece,").replace(
+                "void %piece(ptr %stage, ptr %uniform, ptr %arena)",
+                "void @step.each(ptr %stage, ptr %uniform, ptr %arena, ptr %piece)",
+            )
         for name, value in values.items():
             text = text.replace(f"@@{name}@@", str(value))
         return text + (f"declare i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8>)\n" if w > 1 else "")
@@ -301,6 +360,9 @@ end.group:
 end:
   ret void
 }
+"""
+
+EACH = """
 define internal void @each(ptr %piece, ptr %stages, ptr %uniform, ptr %arenas, i64 %count) nounwind noinline {
   br label %loop
 loop:
@@ -316,6 +378,11 @@ loop:
 end:
   ret void
 }
+"""
+
+DRIVER += (
+    EACH
+    + """
 define internal i1 @any(ptr %masks, i64 %count) nounwind noinline {
   br label %loop
 loop:
@@ -336,3 +403,4 @@ no:
   ret i1 false
 }
 """
+)
