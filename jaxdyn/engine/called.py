@@ -6,7 +6,7 @@ of the code. So a step of thirty operands has a few addresses only. Rows follow 
 and every function returns where the next row begins.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 
@@ -58,13 +58,13 @@ class Tables:
         self.kinds: dict[tuple, Kind] = {}
         self.runs: list[list[tuple[Kind, int]]] = []
 
-    def run(self, calls: Iterable[Call], where: Callable) -> str:
-        """The name of the table of these calls. `where(call, operand or None, value)` is (space, bytes)."""
+    def run(self, calls: Iterable[Call], own: Mapping, shared: Mapping) -> str:
+        """The name of the table of these calls. (space, bytes) of values that each lane has, and of what all share."""
         rows = []
         for call in calls:
-            routine = call.template.routine(self.masks[call.index])
-            places = [where(call, k, call.operands[k]) for k in routine.reads]
-            places += [where(call, None, call.first + k) for k in routine.results]
+            routine, first, operands = call.template.routine(self.masks[call.index]), call.first, call.operands
+            places = [shared[operands[k]] if same else own[operands[k]] for k, same in routine.reads]
+            places += [own[first + k] for k in routine.results]
             spaces = "".join([s for s, _ in places])
             kind = self.kinds.get((routine, spaces))
             if kind is None:
@@ -135,7 +135,7 @@ class _Step(Lanes):
         places = Places(lanes, [], [], 0, {}, 0, [])
         super().__init__(kind.routine.schedule, _NoSlots(), places, declared)  # pyright: ignore[reportArgumentType]
         self.kind = kind
-        self.number = {k: j for j, k in enumerate(kind.routine.reads)}
+        self.number = {k: j for j, k in enumerate(k for k, _ in kind.routine.reads)}
         self.bases: dict[int, str] = {}
 
     def steps(self) -> None:
@@ -166,26 +166,28 @@ class _Step(Lanes):
         self.write(base, offset, t, self.use(st.value))
 
 
-class Where:
-    """Where operands and results of calls lie."""
+class InLanes(dict):
+    """Where values lie that lanes have, (space, bytes)."""
 
     def __init__(self, s: Schedule, layout: Layout, places: Places):
         self.s, self.layout, self.places = s, layout, places
 
-    def lanes(self, call: Call, k: int | None, x: int) -> tuple[str, int]:
-        """Of a call for a vector of lanes."""
+    def __missing__(self, x: int) -> tuple[str, int]:
         s, layout, places, lanes = self.s, self.layout, self.places, self.places.lanes
-        if k is not None and call.template.program.inputs[k][2]:
-            return "u", places.uniform[x]
         if x < 0 or s.is_uniform[x]:
-            return "a", layout.slot["spread", x] * lanes
-        if s.op[x] == Op.input:
-            return "s", places.inputs[s.a[x]] + s.b[x] * lanes * Type(s.program.type[x]).bytes
-        st = layout.direct.get(x)
-        if st is not None:
-            return "s", places.output(st, Type(s.program.type[x]))
-        return "a", layout.slot[layout.key(x)] * lanes
+            found = "a", layout.slot["spread", x] * lanes
+        elif s.op[x] == Op.input:
+            found = "s", places.inputs[s.a[x]] + s.b[x] * lanes * Type(s.program.type[x]).bytes
+        elif x in layout.direct:
+            found = "s", places.output(layout.direct[x], Type(s.program.type[x]))
+        else:
+            found = "a", layout.slot[layout.key(x)] * lanes
+        self[x] = found
+        return found
 
-    def shared(self, call: Call, k: int | None, x: int) -> tuple[str, int]:
-        """Of a call for all lanes."""
-        return "u", self.places.uniform[x]
+
+class Shared(dict):
+    """Where values lie that all lanes share, (space, bytes)."""
+
+    def __init__(self, places: Places):
+        self.update((x, ("u", at)) for x, at in places.uniform.items())

@@ -5,7 +5,7 @@ import itertools
 from collections.abc import Callable
 
 from . import pieces, runtime
-from .called import Kind, Tables, Where
+from .called import InLanes, Kind, Shared, Tables
 from .layout import Layout, Piece
 from .ops import Call, Op, Type
 from .order import Schedule
@@ -41,13 +41,13 @@ def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[s
     group = min(vectors, GROUP)
     if layout.runs:
         group = max(1, min(group, ARENA // arena))
-    where = Where(s, layout, places)
+    own, same = InLanes(s, layout, places), Shared(places)
     steps = Tables("step", lanes, s.masks)
-    driver = pieces.Driver(layout, lanes, group, places.stage, arena, lambda calls: steps.run(calls, where.lanes))
+    driver = pieces.Driver(layout, lanes, group, places.stage, arena, lambda calls: steps.run(calls, own, same))
     driver.nodes(layout.nodes, None)
     declared: set[str] = set()
     shared = Tables("shared", 1, s.masks)
-    prologue = _prologue(s, places, declared, lambda calls: shared.run(calls, where.shared))
+    prologue = _prologue(s, places, declared, lambda calls: shared.run(calls, same, same))
     described = _descriptor(s, places, bool(prologue), vectors, group * arena)
     main = [*prologue, driver.text(), described, runtime.handler(HANDLER, vector_bytes)]
 

@@ -15,6 +15,9 @@ from .order import Guard, Schedule, Store
 
 #: statements that a detour has at most
 DETOUR = 100
+#: free stretches of memory that are looked at, where some do not suit for their alignment
+_TRIES = 20
+_BYTES = [t.bytes for t in Type]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -333,7 +336,7 @@ class Layout:
         return self.s.program.type_of(some)
 
     def bytes_of(self, key) -> int:
-        return Type(self.type_of(key)).bytes
+        return _BYTES[self.type_of(key)]
 
 
 class Intervals:
@@ -341,35 +344,43 @@ class Intervals:
 
     def __init__(self):
         self.size = 0
-        self._free: list[tuple[int, int]] = []
+        #: what is free: (length, start) in order, and the other one by start and by end
+        self._sorted: list[tuple[int, int]] = []
+        self._starts: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
 
     def take(self, size: int, align: int) -> int:
         """The offset of a stretch: the smallest free one that is long enough."""
-        best = None
-        for k, (start, length) in enumerate(self._free):
-            left = length - (-start % align) - size
-            if left >= 0 and (best is None or left < best[0]):
-                best = left, k
-        if best is None:
-            at = -(-self.size // align) * align
-            if at > self.size:
-                self.free(self.size, at - self.size)
-            self.size = at + size
-            return at
-        start, length = self._free.pop(best[1])
-        at = -(-start // align) * align
-        if at > start:
-            self.free(start, at - start)
-        if best[0]:
-            self.free(at + size, best[0])
+        for length, start in self._sorted[bisect.bisect(self._sorted, (size, -1)) :][:_TRIES]:
+            at = -(-start // align) * align
+            left = start + length - at - size
+            if left >= 0:
+                self._remove(start, length)
+                self._add(start, at - start)
+                self._add(at + size, left)
+                return at
+        at = -(-self.size // align) * align
+        before, self.size = self.size, at + size
+        self._add(before, at - before)
         return at
 
     def free(self, start: int, length: int) -> None:
         """Give a stretch back; neighbours become one."""
-        k = bisect.bisect(self._free, (start, 0))
-        if k < len(self._free) and self._free[k][0] == start + length:
-            length += self._free.pop(k)[1]
-        if k and sum(self._free[k - 1]) == start:
-            start, before = self._free.pop(k - 1)
-            k, length = k - 1, length + before
-        self._free.insert(k, (start, length))
+        after = self._starts.get(start + length)
+        if after is not None:
+            self._remove(start + length, after)
+            length += after
+        before = self._ends.get(start)
+        if before is not None:
+            self._remove(start - before, before)
+            start, length = start - before, length + before
+        self._add(start, length)
+
+    def _add(self, start: int, length: int) -> None:
+        if length:
+            bisect.insort(self._sorted, (length, start))
+            self._starts[start] = self._ends[start + length] = length
+
+    def _remove(self, start: int, length: int) -> None:
+        del self._sorted[bisect.bisect_left(self._sorted, (length, start))]
+        del self._starts[start], self._ends[start + length]

@@ -271,6 +271,8 @@ class _Order:
         self.begun: set[int] = set()
         self.read: dict[int, None] = {}
         self.spread: dict[int, None] = {}
+        #: by call, what it needs
+        self.needed: dict[int, list[int]] = {}
         self.captured = self._captures()
         self.depth = [0] * len(s.op)
         for v, alive in enumerate(live):
@@ -358,7 +360,10 @@ class _Order:
         """What has to be there before, from the same region or outside."""
         s = self.s
         if s.op[v] == Op.call:
-            return self.called(s.program.calls[s.a[v]])
+            index = s.a[v]
+            if index not in self.needed:
+                self.needed[index] = self.called(s.program.calls[index])
+            return self.needed[index]
         if s.op[v] != Op.result:
             return list(s.operands(v))
         owner, places = s.program.owners[s.a[v]], s.changing[s.a[v]]

@@ -94,14 +94,14 @@ def _dependencies(program: Program) -> list[int]:
 
 class Routine:
     """The fused, ordered code of a template for some of its results. `results` are their numbers; its schedule stores
-    the k-th of them as row k of its output; `reads` are the operands that it needs; `size`, its operations."""
+    the k-th of them as output k; `reads` are the operands that it needs, with whether all lanes share them; `size`, its operations."""
 
     def __init__(self, template: Template, mask: bytes):
         program = copy.copy(template.program)
         program.owners = [copy.copy(o) for o in program.owners]
         self.template, self.mask = template, mask
         self.results = [k for k, wanted in enumerate(mask) if wanted]
-        self.reads = template.reads(mask)
+        self.reads = [(k, program.inputs[k][2]) for k in template.reads(mask)]
         program.outputs = [[template.outputs[k]] for k in self.results]
         program.output_types = [Type(template.types[k]) for k in self.results]
         self.schedule = schedule(program)
