@@ -1,7 +1,9 @@
 # Every target makes `.venv` and installs what it needs, once. Set PYTHON for another interpreter, JOBS for
 # more test processes.
-PYTHON ?= $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,\
+ifndef PYTHON
+PYTHON := $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,\
   $(shell $(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
+endif
 JOBS ?= 2
 VENV := .venv
 BIN := $(VENV)/bin
@@ -27,7 +29,7 @@ demo: $(VENV)/installed-examples
 	$(BIN)/python -m jaxdyn demo
 
 QUICK := architecture bad_calls batching cache constraints dynamics manifold parse_bad_input parse_mjcf parse_robot_yaml \
-  parse_sdf parse_urdf parse_urdf_plus runtime simulate transposes
+  parse_sdf parse_urdf parse_urdf_plus project runtime simulate transposes
 quick: $(VENV)/installed-test
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(QUICK:%=tests/test_%.py)
 

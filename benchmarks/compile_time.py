@@ -15,7 +15,6 @@ import jax
 import jax.numpy as jnp
 
 import jaxdyn as jd
-from jaxdyn import robots
 
 
 def tree(model):
@@ -57,7 +56,7 @@ def measure(name: str, make: Callable, *args) -> None:
 
 
 def main(paths: list[str]) -> None:
-    models = [jd.load(p) for p in paths] or [robots.strider()]
+    models = [jd.load(p) for p in paths] or [jd.load("strider")]
     with tempfile.TemporaryDirectory() as folder:
         jax.config.update("jax_compilation_cache_dir", folder)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)

@@ -60,7 +60,7 @@ class Case:
         self.tau = jnp.asarray(rng.normal(size=(n, nv)))
         self.rows = functools.partial(jd.constraint_jacobian, self.model, constraints=self.model.constraints)
 
-    def solve(self, solver: jd.Solver) -> Callable:
+    def solve(self, solver: jd.solvers.Solver) -> Callable:
         """(μ, warm start or None) to accelerations and multipliers, both for masses of one."""
 
         def one(mu, q, v, tau, warm):
@@ -103,7 +103,7 @@ def deviation(x, reference) -> np.ndarray:
 def steps(n: int) -> dict:
     case, mu, out = Case("two_hands_cube", n), 1e5, {}
     for name in ("LCABA", "ProxBBO", "ProxLTL"):
-        one = case.solve(getattr(jd, name)(mu=1.0, max_steps=1, refine=False))
+        one = case.solve(getattr(jd.solvers, name)(mu=1.0, max_steps=1, refine=False))
         lam, found = None, []
         for _ in range(STEPS):
             qdd, lam = one(mu, lam)
@@ -111,7 +111,7 @@ def steps(n: int) -> dict:
         out[f"{name}, not refined"] = dict(zip(map(str, range(1, STEPS + 1)), found, strict=True))
     refined = {}
     for k in (1, 2, 3, 4, 6, 11):
-        qdd, _ = case.solve(jd.LCABA(mu=1.0, max_steps=k, tol=0.0))(mu)
+        qdd, _ = case.solve(jd.solvers.LCABA(mu=1.0, max_steps=k, tol=0.0))(mu)
         refined[str(k)] = spread(case.residual(qdd))
     out["LCABA, refined"] = refined
     return out
@@ -119,12 +119,12 @@ def steps(n: int) -> dict:
 
 def weights(n: int) -> dict:
     case, out = Case("two_hands_cube", n), {}
-    best, _ = case.solve(jd.LCABA(mu=1e3, max_steps=60))(1.0)
-    dense, _ = case.solve(jd.Dense())(1.0)
+    best, _ = case.solve(jd.solvers.LCABA(mu=1e3, max_steps=60))(1.0)
+    dense, _ = case.solve(jd.solvers.Dense())(1.0)
     out["Dense"] = {"1e3": spread(deviation(dense, best))}
     for name in ("LCABA", "ProxBBO", "ProxLTL"):
         for refine in (False, True):
-            run = case.solve(getattr(jd, name)(mu=1.0, max_steps=30, refine=refine))
+            run = case.solve(getattr(jd.solvers, name)(mu=1.0, max_steps=30, refine=refine))
             found = {f"{mu:.0e}": spread(deviation(run(mu)[0], best)) for mu in WEIGHTS}
             out[f"{name}, {'' if refine else 'not '}refined"] = found
     return out
@@ -132,7 +132,7 @@ def weights(n: int) -> dict:
 
 def duplicates(n: int) -> dict:
     case, out = Case("talos_4_twice", n), {}
-    one = case.solve(jd.ProxLTL(mu=1.0, max_steps=1, refine=False))
+    one = case.solve(jd.solvers.ProxLTL(mu=1.0, max_steps=1, refine=False))
     for mu in (1e2, 1e4, 1e6, 1e8):
         lam, found = None, {}
         for k in range(1, 9):
@@ -144,10 +144,10 @@ def duplicates(n: int) -> dict:
 
 def soft(n: int) -> dict:
     case, out = Case("talos_4", n), {}
-    hard, _ = case.solve(jd.PV())(1.0)
+    hard, _ = case.solve(jd.solvers.PV())(1.0)
     out["PV: residual"] = {f"{w:.0e}": spread(case.residual(hard)) for w in 10.0 ** np.arange(2, 13)}
     for name in ("PVSoft", "LTLSoft"):
-        run = case.solve(getattr(jd, name)(weights=1.0, max_steps=1))
+        run = case.solve(getattr(jd.solvers, name)(weights=1.0, max_steps=1))
         found = {f"{w:.0e}": run(w)[0] for w in 10.0 ** np.arange(2, 13)}
         out[f"{name}: residual"] = {w: spread(case.residual(x)) for w, x in found.items()}
         out[f"{name}: deviation from PV"] = {w: spread(deviation(x, hard)) for w, x in found.items()}
@@ -184,7 +184,7 @@ def main() -> None:
     results = Results(options.out, "convergence")
     for name in tqdm(options.names or FIGURES):
         results.found[name] = FIGURES[name][0](options.states)
-        results.keep()
+        results.keep(name)
         results.plot(name, functools.partial(draw, name=name, found=results.found[name]))
 
 

@@ -3,11 +3,9 @@
 import dataclasses
 import hashlib
 import os
-import platform
 import re
 import shutil
 import subprocess
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 import numpy as np
@@ -65,22 +63,9 @@ class Bench:
     def keep(self, section: str, key: str, found: dict) -> None:
         load = round(os.getloadavg()[0], 1) if hasattr(os, "getloadavg") else None
         self.results.found.setdefault(section, {})[key] = {"state": self.state, "load": load, **found}
-        self.results.found["about"] = about()
-        self.results.keep()
-        self.results.write(".md", written(self.results.found, BASE))
+        self.results.keep(section, [key])
+        self.results.write(".md", written(self.results.found, BASE, self.results.origins.told))
         print(f"{section}: {line(key, found)}", flush=True)
-
-
-def about() -> dict:
-    info = Path("/proc/cpuinfo")
-    names = re.findall(r"model name\s*:\s*(.*)", info.read_text()) if info.exists() else []
-    found = {"processor": names[0] if names else platform.processor() or platform.machine()}
-    for package in ("jax", "jaxlib", "llvmlite"):
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            found[package] = "none"
-    return found
 
 
 def difference(folder: Path, workers: dict[str, Worker]) -> float:

@@ -1,6 +1,6 @@
 """What `kernels.py` has measured: a line a row as they come, and tables in Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 #: Pinocchio's time that a precision may take at most
 SHARE = {"aba": {"float32": 0.08, "float64": 0.15}, "lcaba_3": {"float32": 0.2, "float64": 0.4}}
@@ -130,14 +130,14 @@ def _pinocchio(rows: dict, table: dict) -> list[str]:
     return out
 
 
-def written(found: dict, base: str) -> str:
-    """All of it as Markdown."""
-    about = ", ".join(f"{k} {v}" if k != "processor" else v for k, v in found["about"].items())
-    out = ["# One kernel a program", "", f"Made by `benchmarks/kernels.py` on {about}.", ""]
+def written(found: dict, base: str, told: Callable[[str], str]) -> str:
+    """All of it as Markdown; `told` says where a section comes from."""
+    out = ["# One kernel a program", "", "Made by `benchmarks/kernels.py`.", ""]
     out += ["Least of three rounds, in which old and new took turns; `kernels.json` holds all of them."]
     for section, make in (("table", _table), ("batch", _batch), ("single", _single), ("compile", _compile)):
         if found.get(section):
             out += make(found[section], base) if section == "table" else make(found[section])
+            out += ["", told(section)]
     if found.get("pinocchio"):
-        out += _pinocchio(found["pinocchio"], found.get("table", {}))
+        out += [*_pinocchio(found["pinocchio"], found.get("table", {})), "", told("pinocchio")]
     return "\n".join(out) + "\n"

@@ -156,7 +156,7 @@ class Server:
         """Least CPU microseconds an evaluation."""
         import jax
 
-        from jaxdyn.bench import best
+        from jaxdyn.commands.bench import best
 
         run, args, evaluations = self.runs[key]
         return round(best(lambda: jax.block_until_ready(run(*args)), evaluations, repeats), 5)

@@ -26,7 +26,7 @@ from kernel_bench import BATCH, Bench, difference
 from kernel_worker import Failed, Worker
 from results import Results, parser
 
-from jaxdyn.bench import one_core
+from jaxdyn.commands.bench import one_core
 
 DTYPES = ("float32", "float64")
 STEPS = 1000

@@ -27,13 +27,15 @@ def counted(f: Callable, *args, trips: int = 1) -> int:
     return of(3) - of(2)
 
 
-def acceleration_by(solver: jd.Solver) -> Callable:
+def acceleration_by(solver: jd.solvers.Solver) -> Callable:
     """(model, q, v, tau) to accelerations; `ABA` leaves the constraints out."""
-    options = {"constraints": ()} if isinstance(solver, jd.ABA) else {}
+    options = {"constraints": ()} if isinstance(solver, jd.solvers.ABA) else {}
     return lambda m, q, v, tau: jd.forward_dynamics(m, jd.State(q, v), tau, solver=solver, **options).acceleration
 
 
-def program(model: jd.Model, q, solver: jd.Solver, batch: int = 256, dtype=jnp.float32) -> tuple[float, Callable]:
+def program(
+    model: jd.Model, q, solver: jd.solvers.Solver, batch: int = 256, dtype=jnp.float32
+) -> tuple[float, Callable]:
     """Seconds of CPU time to trace and compile, and the program of a batch in that precision."""
     robot, args = jax.tree.map(lambda x: jnp.asarray(x, dtype), (model, states(model, q, batch)))
     solve = acceleration_by(solver)
@@ -43,12 +45,12 @@ def program(model: jd.Model, q, solver: jd.Solver, batch: int = 256, dtype=jnp.f
 
 
 def prepare(
-    model: jd.Model, q, solver: jd.Solver, batch: int = 256, timed: bool = True, dtype=jnp.float32
+    model: jd.Model, q, solver: jd.solvers.Solver, batch: int = 256, timed: bool = True, dtype=jnp.float32
 ) -> tuple[dict, Callable | None]:
     """Operations of an evaluation more in a batch, with as many solves as `max_steps` allows. If `timed`, also what
     `program` tells."""
     rows = sum(c.layout(model.topology).rows for c in model.constraints)
-    found: dict = {"nv": model.nv, "rows": 0 if isinstance(solver, jd.ABA) else rows}
+    found: dict = {"nv": model.nv, "rows": 0 if isinstance(solver, jd.solvers.ABA) else rows}
     solve, args = acceleration_by(solver), states(model, q, 3)
     found["operations"] = counted(lambda *x: solve(model, *x), *args, trips=getattr(solver, "max_steps", 1))
     if not timed:
@@ -76,7 +78,10 @@ def together(runs: Sequence[Callable], batch: int = 256, rounds: int = 25) -> li
 
 
 def measure(
-    cases: dict[Hashable, tuple[jd.Model, jax.Array, jd.Solver]], batch: int = 256, timed: bool = True, rounds: int = 25
+    cases: dict[Hashable, tuple[jd.Model, jax.Array, jd.solvers.Solver]],
+    batch: int = 256,
+    timed: bool = True,
+    rounds: int = 25,
 ) -> dict:
     """By name, what `prepare` tells and the microseconds of `together`."""
     made = {name: prepare(*case, batch, timed) for name, case in tqdm(cases.items(), leave=False)}

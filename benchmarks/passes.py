@@ -15,7 +15,7 @@ from results import Results, parser
 from tqdm import tqdm
 
 import jaxdyn as jd
-from jaxdyn.bench import one_core
+from jaxdyn.commands.bench import one_core
 
 CHAINS = {str(n): n for n in (12, 25, 50)}
 
@@ -23,7 +23,7 @@ CHAINS = {str(n): n for n in (12, 25, 50)}
 def passes(joints: int, states: list[int]) -> dict[str, float]:
     """Microseconds of a pass by the number of states."""
     model = topologies.chain(joints)
-    runs = [program(model, model.neutral(), jd.PVSoft(max_steps=1), n)[1] for n in states]
+    runs = [program(model, model.neutral(), jd.solvers.PVSoft(max_steps=1), n)[1] for n in states]
     return dict(zip(map(str, states), together(runs, 1), strict=True))
 
 
@@ -46,7 +46,7 @@ def main() -> None:
     with one_core():
         for name in tqdm(options.names or CHAINS):
             results.found[name] = passes(CHAINS[name], options.states)
-            results.keep()
+            results.keep(name)
     results.plot("a_joint", functools.partial(draw, found=results.found))
 
 

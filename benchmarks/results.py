@@ -2,10 +2,12 @@
 
 import argparse
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
-from jaxdyn.output import complete, save_plot
+from origins import Origins, origin
+
+from jaxdyn.commands.output import complete, save_plot
 
 OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 
@@ -25,20 +27,24 @@ def parser(about: str, kind: str, names: Collection[str]) -> argparse.ArgumentPa
 
 
 class Results:
-    """Measurements in ``NAME.json``; those of earlier runs stay until they are replaced."""
+    """Measurements in ``NAME.json``; those of earlier runs stay until they are replaced. Its `meta` says which
+    run each of them comes from."""
 
     def __init__(self, folder: Path, name: str):
         folder.mkdir(parents=True, exist_ok=True)
         self.folder, self.name = folder, name
         file = folder / f"{name}.json"
         self.found: dict = json.loads(file.read_text()) if file.exists() else {}
+        self.origins = Origins(self.found.pop("meta", None))
 
     def write(self, suffix: str, text: str) -> None:
         with complete(self.folder / f"{self.name}{suffix}") as path:
             path.write_text(text)
 
-    def keep(self) -> None:
-        self.write(".json", json.dumps(self.found, indent=1) + "\n")
+    def keep(self, section: str, rows: Iterable[str] = ("",)) -> None:
+        """Writes everything; `rows` of the section were measured now, by default the section as a whole."""
+        self.origins.note(section, rows, origin())
+        self.write(".json", json.dumps({"meta": self.origins.meta()} | self.found, indent=1) + "\n")
 
     def plot(self, figure: str, draw: Callable) -> None:
         """``NAME_FIGURE.png``; `draw` gets matplotlib's `pyplot` and returns the figure."""

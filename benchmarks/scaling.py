@@ -10,6 +10,7 @@ batched, on one core. Writes `scaling.json`, in which earlier numbers are kept u
 
 import functools
 import itertools
+from collections.abc import Callable
 
 import jax
 import numpy as np
@@ -19,7 +20,7 @@ from results import Results, parser
 from tqdm import tqdm
 
 import jaxdyn as jd
-from jaxdyn.bench import one_core
+from jaxdyn.commands.bench import one_core
 
 GROUND = ("PVSoft", "ConstrainedABA", "PVEarly", "PV", "LTL", "ProxLTL")
 LOOPS = ("LCABA", "ProxBBO", "Unified", "ProxLTL", "ProxLTLSoft")
@@ -55,11 +56,11 @@ def exponent(sizes, values) -> float:
 KEYS = {"operations": "operations", "microseconds": "time", "compile_seconds": "compile time"}
 
 
-def written(families: dict) -> str:
-    """As Markdown: exponents, and the values of the largest robot."""
+def written(families: dict, told: Callable[[str], str]) -> str:
+    """As Markdown: exponents, and the values of the largest robot; `told` says where a family comes from."""
     out = ["# Growth", "", "Made by `benchmarks/scaling.py`: exponents of n, fitted to the upper half of the sizes."]
     for family, solvers in families.items():
-        out += ["", f"## {family}", "", f"n counts {FAMILIES[family][3]}.", ""]
+        out += ["", f"## {family}", "", f"n counts {FAMILIES[family][3]}. {told(family)}".rstrip(), ""]
         out += ["| solver | sizes | " + " | ".join(KEYS.values()) + " | of the largest: µs | operations |"]
         out += ["|---" * (4 + len(KEYS)) + "|"]
         for solver, rows in solvers.items():
@@ -92,7 +93,7 @@ def missing(name: str, found: dict, options) -> tuple[dict, dict]:
         chosen = n <= options.timed and (not options.solvers or solver in options.solvers)
         key = "microseconds" if chosen else "operations"
         if options.again or key not in found.get(solver, {}).get(str(n), {}):
-            case = build(n), build(n).neutral(), getattr(jd, solver)(max_steps=1)
+            case = build(n), build(n).neutral(), getattr(jd.solvers, solver)(max_steps=1)
             (timed if chosen else counted)[solver, n] = case
     return timed, counted
 
@@ -118,11 +119,11 @@ def main() -> None:
                 rows = found.get(solver, {}) | {str(n): row}
                 found[solver] = dict(sorted(rows.items(), key=lambda item: int(item[0])))
             jax.clear_caches()
-            results.keep()
+            results.keep(name, [f"{solver} {n}" for solver, n in measured])
             for solver, rows in found.items():
                 slopes = [f"{key} n^{exponent(*points(rows, key)):.2f}" for key in ("operations", "microseconds")]
                 print(f"{name:12s} {solver:15s} {', '.join(slopes)}")
-            results.write(".md", written(results.found))
+            results.write(".md", written(results.found, results.origins.told))
             results.plot(name, functools.partial(draw, name=name, about=about, found=found))
 
 

@@ -20,8 +20,7 @@ import numpy as np
 from topologies import MADE, turn
 
 import jaxdyn as jd
-from jaxdyn.parse.load import load_spec
-from jaxdyn.robots import SHIPPED
+from jaxdyn.loaders.load import load_spec
 
 ROBOTS = "cmeel.prefix/share/example-robot-data/robots"
 System = tuple[jd.Model, jax.Array]
@@ -55,7 +54,7 @@ class Scene:
 
     def cube(self, mass: float = 0.3, side: float = 0.07) -> None:
         inertia = jd.Inertia(mass, (0, 0, 0), np.eye(3) * mass * side**2 / 6)
-        self.spec.add_body("cube", "world", jd.Free(name="cube"), inertia=inertia)
+        self.spec.add_body("cube", "world", jd.joints.Free(name="cube"), inertia=inertia)
 
     def build(self, ties: Sequence[tuple], hold: Sequence[str] = ()) -> System:
         """`ties` are (kind, a, b), not stabilised: they hold where the posture is. The cube is put amidst the frames
@@ -100,7 +99,7 @@ QUADRUPEDS = {
 def quadruped(name: str, n: int) -> System:
     """With `n` of its feet held at a point."""
     path, feet = QUADRUPEDS[name]
-    return robot(path, [(jd.Point, f) for f in feet[:n]])
+    return robot(path, [(jd.constraints.Point, f) for f in feet[:n]])
 
 
 TALOS = ("left_sole_link", "right_sole_link", "wrist_left_ft_tool_link", "wrist_right_ft_tool_link")
@@ -108,7 +107,7 @@ TALOS = ("left_sole_link", "right_sole_link", "wrist_left_ft_tool_link", "wrist_
 
 def talos(n: int, copies: int = 1) -> System:
     """Two feet, then two hands, welded."""
-    return robot("talos_data/robots/talos_reduced.urdf", copies * [(jd.Weld, f) for f in TALOS[:n]])
+    return robot("talos_data/robots/talos_reduced.urdf", copies * [(jd.constraints.Weld, f) for f in TALOS[:n]])
 
 
 def cassie() -> System:
@@ -127,12 +126,14 @@ def made(name: str) -> System:
 
 
 def shipped(name: str) -> System:
-    model = SHIPPED[name]()
+    model = jd.load(name)
     return model, model.neutral()
 
 
 def icub(n: int) -> System:
-    return robot("icub_description/robots/icub_reduced.urdf", [(jd.Weld, f) for f in ("l_sole", "r_sole")[:n]])
+    return robot(
+        "icub_description/robots/icub_reduced.urdf", [(jd.constraints.Weld, f) for f in ("l_sole", "r_sole")[:n]]
+    )
 
 
 def _limb(spec: jd.ModelSpec, rng, parent: str, tag: str, n: int, length: float, mass: float) -> str:
@@ -140,7 +141,7 @@ def _limb(spec: jd.ModelSpec, rng, parent: str, tag: str, n: int, length: float,
         sway = mass * length**2 / 12
         inertia = jd.Inertia(mass, (0, 0, length / 2), np.diag([sway, sway, mass * 0.05**2 / 2]))
         placement = jd.Transform.from_quaternion(turn(rng), (0, 0, length if k else 0.1))
-        joint = jd.Revolute(axis=np.eye(3)[k % 3])
+        joint = jd.joints.Revolute(axis=np.eye(3)[k % 3])
         parent = spec.add_body(f"{tag}{k}", parent, joint, placement=placement, inertia=inertia) and f"{tag}{k}"
     return parent
 
@@ -155,12 +156,14 @@ def iiwa(kind: type | None) -> System:
 def atlas(n: int) -> System:
     """A humanoid of thirty joints: back of three, neck, legs of six, arms of seven; feet, then hands welded."""
     scene, rng = Scene("atlas"), np.random.default_rng(30)
-    scene.spec.add_body("pelvis", "world", jd.Free(), inertia=jd.Inertia(18.0, (0, 0, 0.05), np.diag([0.3, 0.3, 0.3])))
+    scene.spec.add_body(
+        "pelvis", "world", jd.joints.Free(), inertia=jd.Inertia(18.0, (0, 0, 0.05), np.diag([0.3, 0.3, 0.3]))
+    )
     back = _limb(scene.spec, rng, "pelvis", "back", 3, 0.2, 9.0)
     _limb(scene.spec, rng, back, "neck", 1, 0.2, 2.0)
     tips = [_limb(scene.spec, rng, "pelvis", f"leg{s}_", 6, 0.2, 3.0) for s in "lr"]
     tips += [_limb(scene.spec, rng, back, f"arm{s}_", 7, 0.15, 2.0) for s in "lr"]
-    return scene.build([(jd.Weld, tip, "world") for tip in tips[:n]])
+    return scene.build([(jd.constraints.Weld, tip, "world") for tip in tips[:n]])
 
 
 TIPS = tuple(f"link_{k}.0_tip" for k in (3, 7, 11, 15))
@@ -183,14 +186,14 @@ def hand_cube() -> System:
     """An Allegro hand holds a cube with four fingertips, each a point."""
     scene = Scene("hand_cube")
     tips = _hands(scene, [("", "right", "world", (0, 0, 0))])
-    return scene.build([(jd.Point, t, "cube") for t in tips], tips)
+    return scene.build([(jd.constraints.Point, t, "cube") for t in tips], tips)
 
 
 def two_hands_cube() -> System:
     """Eight points: what they want of the cube is redundant."""
     scene = Scene("two_hands_cube")
     tips = _hands(scene, [("r/", "right", "world", (0, 0, 0)), ("l/", "left", "world", (0.18, 0, 0))])
-    return scene.build([(jd.Point, t, "cube") for t in tips], tips)
+    return scene.build([(jd.constraints.Point, t, "cube") for t in tips], tips)
 
 
 def humanoid_hands_cube(feet: bool) -> System:
@@ -198,9 +201,9 @@ def humanoid_hands_cube(feet: bool) -> System:
     scene = Scene("humanoid_hands_cube" + ("_feet" if feet else ""))
     scene.add(described("simple_humanoid_description/urdf/simple_humanoid.urdf"), floating=True)
     tips = _hands(scene, [("l/", "left", "l_wrist", (0, 0, 0)), ("r/", "right", "r_wrist", (0, 0, 0))])
-    ties = [(jd.Point, t, "cube") for t in tips]
+    ties = [(jd.constraints.Point, t, "cube") for t in tips]
     if feet:
-        ties += [(jd.Weld, f, "world") for f in ("l_ankle", "r_ankle")]
+        ties += [(jd.constraints.Weld, f, "world") for f in ("l_ankle", "r_ankle")]
     return scene.build(ties, tips)
 
 
@@ -214,11 +217,11 @@ def digit(robots: int, cube: bool) -> System:
     ties: list[tuple] = []
     for k in range(robots):
         scene.add(Path(os.environ["JAXDYN_DIGIT"]), f"d{k}/", at=(float(k), 0, 0), floating=True)
-        ties += [(jd.Weld, f"d{k}/{foot}", "world") for foot in ("foot", "foot_left")]
+        ties += [(jd.constraints.Weld, f"d{k}/{foot}", "world") for foot in ("foot", "foot_left")]
         for side in "lr" if cube else "":
             place = jd.Transform(np.eye(3), np.array([0.4 - 0.8 * k, 0.2 if side == "l" else -0.2, 0.3]))
             scene.spec.add_frame(f"d{k}/hold_{side}", f"d{k}/torso", place)
-            ties.append((jd.Point, f"d{k}/hold_{side}", "cube"))
+            ties.append((jd.constraints.Point, f"d{k}/hold_{side}", "cube"))
     if cube:
         scene.cube(2.0, 0.4)
     return scene.build(ties, [a for kind, a, b in ties if b == "cube"])
@@ -226,14 +229,14 @@ def digit(robots: int, cube: bool) -> System:
 
 #: name: (builder, its arguments)
 SYSTEMS: dict[str, tuple[Callable[..., System], tuple]] = {
-    "ur5": (ur5, (jd.Weld,)),
-    "ur5_point": (ur5, (jd.Point,)),
+    "ur5": (ur5, (jd.constraints.Weld,)),
+    "ur5_point": (ur5, (jd.constraints.Point,)),
     **{f"{name}_{n}": (quadruped, (name, n)) for name in QUADRUPEDS for n in (1, 2, 3, 4)},
     "four_bar": (shipped, ("four_bar",)),
     "strider": (shipped, ("strider",)),
     "cassie": (cassie, ()),
-    "iiwa_point": (iiwa, (jd.Point,)),
-    "iiwa_weld": (iiwa, (jd.Weld,)),
+    "iiwa_point": (iiwa, (jd.constraints.Point,)),
+    "iiwa_weld": (iiwa, (jd.constraints.Weld,)),
     **{f"atlas_{n}": (atlas, (n,)) for n in (1, 2, 3, 4)},
     **{f"talos_{n}": (talos, (n,)) for n in (1, 2, 3, 4)},
     "talos_4_twice": (talos, (4, 2)),

@@ -16,6 +16,8 @@ there are left out with a word. Writes `tables.json`, in which earlier measureme
 `tables.md`.
 """
 
+from collections.abc import Callable
+
 import jax
 import jax.numpy as jnp
 import systems
@@ -25,8 +27,8 @@ from results import Results, parser
 from tqdm import tqdm
 
 import jaxdyn as jd
-from jaxdyn import peers
-from jaxdyn.bench import one_core
+from jaxdyn.commands import peers
+from jaxdyn.commands.bench import one_core
 from jaxdyn.constrained.damped import uniform
 from jaxdyn.constrained.joint_space import saddle_factor
 from jaxdyn.constrained.problem import problem_of
@@ -47,7 +49,7 @@ REAL += ("two_digits_cube",)
 CHOICE = ("LCABA", "ProxBBO", "ProxLTL", "ProxLTLSoft", "Unified", "Auto")
 
 
-class DenseRows(jd.ProxLTL):
+class DenseRows(jd.solvers.ProxLTL):
     """ProxLTL with one dense block of all rows, as its paper has it."""
 
     def system(self, problem, weights):
@@ -64,8 +66,8 @@ TABLES = {
 }
 
 
-def solver_of(name: str, solves: int) -> jd.Solver:
-    kind = DenseRows if name == "DenseRows" else getattr(jd, name)
+def solver_of(name: str, solves: int) -> jd.solvers.Solver:
+    kind = DenseRows if name == "DenseRows" else getattr(jd.solvers, name)
     if name == "ABA":
         return kind()
     return kind(max_steps=solves, tol=0.0) if solves > 1 else kind(max_steps=1)
@@ -80,7 +82,7 @@ def same_as(name: str, solver: str) -> str:
     """Whose program it is: that of what `Auto` picks; in `Unified` all constraints may ride, or none."""
     model, _ = systems.system(name)
     if solver == "Auto":
-        solver = type(jd.Auto().pick(model.topology, model.constraints)).__name__
+        solver = type(jd.solvers.Auto().pick(model.topology, model.constraints)).__name__
     if solver == "Unified":
         riders = riders_of(model.topology, bundles_of(model.topology, model.constraints))
         ride = plan(model.topology, riders)[1]
@@ -89,7 +91,7 @@ def same_as(name: str, solver: str) -> str:
 
 
 def _factor(model: jd.Model, q, mu):
-    solver = jd.ProxLTL()
+    solver = jd.solvers.ProxLTL()
     problem = problem_of(model, model.constraints, q, None, solver.order)
     return solver.system(problem, uniform(problem, mu))
 
@@ -159,8 +161,8 @@ def beside(name: str, batch: int = 256) -> dict:
 OTHERS = {"ltl": parts, "pinocchio": beside}
 
 
-def written(tables: dict) -> str:
-    """As Markdown: microseconds (thousands of operations)."""
+def written(tables: dict, told: Callable[[str], str]) -> str:
+    """As Markdown: microseconds (thousands of operations); `told` says where a table comes from."""
     out = ["# Tables", "", "Made by `benchmarks/tables.py`: µs of CPU time per evaluation (thousands of operations)."]
     for name, (robots, solvers, _) in TABLES.items():
         rows = {robot: tables[name][robot] for robot in robots if tables.get(name, {}).get(robot)}
@@ -171,6 +173,7 @@ def written(tables: dict) -> str:
             "",
             f"## {name}",
             "",
+            *([told(name), ""] if told(name) else []),
             "| robot | nv | rows | " + " | ".join(columns) + " |",
             "|---" * (3 + len(columns)) + "|",
         ]
@@ -199,17 +202,18 @@ def main() -> None:
                 if name.startswith(("digit", "two_digits")) and not systems.has_digit():
                     tqdm.write(f"{name} is left out: set JAXDYN_DIGIT, see systems.py")
                     continue
-                row = rows.setdefault(name, {})
+                row, new = rows.setdefault(name, {}), []
                 if table in OTHERS and (options.again or not row):
-                    rows[name] = OTHERS[table](name)
+                    rows[name], new = OTHERS[table](name), [name]
                 same = {solver: same_as(name, solver) for solver in solvers if competes(name, solver)}
                 if options.again or any(solver not in row for solver in same):
                     wanted = dict.fromkeys(same.values())
                     row |= measure({s: (*systems.system(name), solver_of(s, solves)) for s in wanted})
                     row |= {s: row[other] | {"same as": other} for s, other in same.items() if s != other}
+                    new = [name]
                 jax.clear_caches()
-                results.keep()
-                results.write(".md", written(results.found))
+                results.keep(table, new)
+                results.write(".md", written(results.found, results.origins.told))
 
 
 if __name__ == "__main__":

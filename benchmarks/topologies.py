@@ -34,7 +34,7 @@ class Robot:
         inertia = jd.Inertia(mass, (0, 0, LENGTH / 2), np.diag([sway, sway, mass * 0.05**2 / 6]))
         offset = (0, 0, LENGTH) if tip and parent != "world" else (0, 0, 0)
         placement = jd.Transform.from_quaternion(turn(self.rng), offset)
-        joint = jd.Revolute(axis=self.rng.normal(size=3)) if joint is None else joint
+        joint = jd.joints.Revolute(axis=self.rng.normal(size=3)) if joint is None else joint
         self.spec.add_body(name, parent, joint, placement=placement, inertia=inertia)
         self.at[name] = self.at[parent] @ placement
         return name
@@ -60,17 +60,17 @@ def chain(n: int, seed: int = 0) -> jd.Model:
     """`n` revolute joints, the tip welded to the ground (popov_vereshchagin, Fig. 4a)."""
     robot = Robot(f"chain_{n}", seed)
     links = robot.chain("world", n, "link")
-    robot.tie(jd.Weld, links[-1])
+    robot.tie(jd.constraints.Weld, links[-1])
     return robot.build()
 
 
 def tree(n: int, seed: int = 0) -> jd.Model:
     """A floating base with limbs of ten links, `n` in all, each welded to the ground."""
     robot = Robot(f"tree_{n}", seed)
-    robot.body("base", "world", jd.Free())
+    robot.body("base", "world", jd.joints.Free())
     for k in range(n // 10):
         links = robot.chain("base", 10, f"limb{k}")
-        robot.tie(jd.Weld, links[-1])
+        robot.tie(jd.constraints.Weld, links[-1])
     return robot.build()
 
 
@@ -80,7 +80,7 @@ def ladder(rungs: int, seed: int = 0) -> jd.Model:
     robot, stem = Robot(f"ladder_{rungs}", seed), "world"
     for k in range(rungs):
         stem = robot.chain(stem, 3, f"stem{k}")[-1]
-        robot.tie(jd.Weld, robot.chain(stem, 7, f"rung{k}")[-1])
+        robot.tie(jd.constraints.Weld, robot.chain(stem, 7, f"rung{k}")[-1])
     return robot.build()
 
 
@@ -93,10 +93,10 @@ def loop_chain(loops: int, links: int = 7, seed: int = 0, name: str | None = Non
     """Loops of `links` links from a floating base; the next starts at the middle of the last
     (lcaba_proxbbo, Fig. 7)."""
     robot = Robot(name or f"loop_chain_{loops}x{links}", seed)
-    base = robot.body("base", "world", jd.Free())
+    base = robot.body("base", "world", jd.joints.Free())
     for k in range(loops):
         names = robot.chain(base, links, f"loop{k}", tip=False)
-        robot.tie(jd.Weld, names[-1], base)
+        robot.tie(jd.constraints.Weld, names[-1], base)
         base = names[links // 2]
     return robot.build()
 
@@ -105,10 +105,10 @@ def nested_loops(loops: int, seed: int = 0) -> jd.Model:
     """A chain whose k-th link from the end is tied to the k-th from the start: all loops share the middle, the worst
     for eliminations in the order of the tree (lcaba_proxbbo, Fig. 8)."""
     robot = Robot(f"nested_{loops}", seed)
-    robot.body("base", "world", jd.Free())
+    robot.body("base", "world", jd.joints.Free())
     links = robot.chain("base", 6 * loops, "link")
     for k in range(loops):
-        robot.tie(jd.Point, links[-1 - k], links[k])
+        robot.tie(jd.constraints.Point, links[-1 - k], links[k])
     return robot.build()
 
 
@@ -116,22 +116,22 @@ def branching_loops(branches: int, seed: int = 0) -> jd.Model:
     """A floating base with branches of eight links, tips welded to the first one's: no link that is eliminated has more
     than one neighbour, while the rows of all loops ride on the first branch (lcaba_proxbbo, Fig. 9)."""
     robot = Robot(f"branching_{branches}", seed)
-    robot.body("base", "world", jd.Free())
+    robot.body("base", "world", jd.joints.Free())
     tips = [robot.chain("base", 8, f"branch{k}")[-1] for k in range(branches)]
     for tip in tips[1:]:
-        robot.tie(jd.Weld, tip, tips[0])
+        robot.tie(jd.constraints.Weld, tip, tips[0])
     return robot.build()
 
 
 def handled_object(hands: int, seed: int = 0) -> jd.Model:
     """A floating base with arms of eight links, each with a loop of its own and its tip on one common body."""
     robot = Robot(f"object_{hands}", seed)
-    robot.body("base", "world", jd.Free())
-    robot.body("object", "world", jd.Free())
+    robot.body("base", "world", jd.joints.Free())
+    robot.body("object", "world", jd.joints.Free())
     for k in range(hands):
         links = robot.chain("base", 8, f"arm{k}")
-        robot.tie(jd.Point, links[5], links[1])
-        robot.tie(jd.Point, links[-1], "object")
+        robot.tie(jd.constraints.Point, links[5], links[1])
+        robot.tie(jd.constraints.Point, links[-1], "object")
     return robot.build()
 
 
@@ -139,12 +139,12 @@ def held_loops(limbs: int, loops: int = 3, seed: int = 0) -> jd.Model:
     """A floating base on limbs of six links welded to the ground, with a chain as in `nested_loops`: rows to the ground
     are cheaper as penalties, those around a common middle cheaper as rows."""
     robot = Robot(f"held_{limbs}_{loops}", seed)
-    robot.body("base", "world", jd.Free())
+    robot.body("base", "world", jd.joints.Free())
     links = robot.chain("base", 6 * loops, "link")
     for k in range(loops):
-        robot.tie(jd.Point, links[-1 - k], links[k])
+        robot.tie(jd.constraints.Point, links[-1 - k], links[k])
     for k in range(limbs):
-        robot.tie(jd.Weld, robot.chain("base", 6, f"limb{k}")[-1])
+        robot.tie(jd.constraints.Weld, robot.chain("base", 6, f"limb{k}")[-1])
     return robot.build()
 
 
@@ -152,7 +152,7 @@ def random_loops(n: int, loops: int, seed: int, near: bool = False) -> jd.Model:
     """A random tree of `n` links from a floating base, with point constraints between random pairs of links; with
     `near`, between links at most six apart in the tree."""
     robot = Robot(f"random_{'near_' if near else ''}{n}_{loops}_{seed}", seed)
-    names, up = [robot.body("base", "world", jd.Free())], {"base": "world"}
+    names, up = [robot.body("base", "world", jd.joints.Free())], {"base": "world"}
     for k in range(n):
         recent = names[-3:] if robot.rng.random() < 0.7 else names
         parent = recent[robot.rng.integers(len(recent))]
@@ -171,7 +171,7 @@ def random_loops(n: int, loops: int, seed: int, near: bool = False) -> jd.Model:
         a, b = (names[k] for k in robot.rng.choice(len(names), 2, replace=False))
         apart = len(set(path(a)) ^ set(path(b)))
         if 4 <= apart and (not near or apart <= 6):
-            robot.tie(jd.Point, a, b)
+            robot.tie(jd.constraints.Point, a, b)
             made += 1
     return robot.build()
 

@@ -10,11 +10,10 @@ import jax
 import jax.numpy as jnp
 
 import jaxdyn as jd
-from jaxdyn.robots import four_bar
 
 
 def main(count=1000, steps=500, dt=1e-3, seed=0):
-    model = four_bar()
+    model = jd.load("four_bar")
     q = jd.assemble(model, model.neutral())
     # a velocity that the closed loop allows: the direction along which no row moves
     along = jnp.linalg.svd(jd.constraint_jacobian(model, q))[2][-1]

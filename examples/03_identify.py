@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import optax
 
 import jaxdyn as jd
-from jaxdyn.robots import four_bar
 
 #: spring at the rocker, N m/rad
 STIFFNESS = 4.0
@@ -21,7 +20,7 @@ def drive(t):
 
 
 def main(steps=600, window=15, iterations=300, dt=2e-3, verbose=True):
-    model = four_bar()
+    model = jd.load("four_bar")
     rocker, crank = model.v_slice("rocker").start, model.v_slice("crank").start
     q = jd.assemble(model, model.neutral())
 
@@ -45,8 +44,8 @@ def main(steps=600, window=15, iterations=300, dt=2e-3, verbose=True):
         guess = robot(log_scale)
 
         def error(k):
-            controls = jax.lax.dynamic_slice(torques, (k, 0), (window, model.nv))
-            end = jd.simulate(guess, record[k], controls, dt)[-1]
+            tau = jax.lax.dynamic_slice(torques, (k, 0), (window, model.nv))
+            end = jd.simulate(guess, record[k], tau, dt)[-1]
             return jnp.sum(((end.v - record.v[k + window]) / scale) ** 2)
 
         return jax.vmap(error)(starts).mean()

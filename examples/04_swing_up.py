@@ -9,17 +9,16 @@ import jax.numpy as jnp
 import optax
 
 import jaxdyn as jd
-from jaxdyn.robots import four_bar
 
 
 def closed_at(model, angle, guess):
     """The closed configuration with the crank at `angle`."""
-    hold = (jd.Coupling(("crank",), (1.0,), angle),)
+    hold = (jd.constraints.Coupling(("crank",), (1.0,), angle),)
     return jd.assemble(model, guess, constraints=model.constraints + hold)
 
 
 def main(starts=16, knots=20, each=8, iterations=200, dt=8e-3, strength=0.6, seed=0, verbose=True):
-    model = four_bar()
+    model = jd.load("four_bar")
     crank = model.v_slice("crank").start
     steps = knots * each
 

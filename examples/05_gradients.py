@@ -9,11 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 
 import jaxdyn as jd
-from jaxdyn.robots import four_bar
 
 
 def main(steps=10, dt=5e-3):
-    model = four_bar()
+    model = jd.load("four_bar")
     crank = model.v_slice("crank").start
     q = jd.assemble(model, model.neutral())
     along = jnp.linalg.svd(jd.constraint_jacobian(model, q))[2][-1]

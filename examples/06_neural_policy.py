@@ -10,14 +10,13 @@ import jax.numpy as jnp
 import optax
 
 import jaxdyn as jd
-from jaxdyn.robots import four_bar
 
 #: crank angle to hold, rad, and the strongest torque, N m
 GOAL, LIMIT = 0.5, 3.0
 
 
 def main(batch=32, steps=60, iterations=120, dt=5e-3, width=16, seed=0, verbose=True):
-    model = four_bar()
+    model = jd.load("four_bar")
     crank = model.v_slice("crank").start
     closed = jd.assemble(model, model.neutral())
     knet, kstart, ktest = jax.random.split(jax.random.key(seed), 3)
@@ -25,7 +24,7 @@ def main(batch=32, steps=60, iterations=120, dt=5e-3, width=16, seed=0, verbose=
     @jax.jit
     def start(key):
         """The linkage at rest with the crank turned by up to a radian."""
-        hold = (jd.Coupling(("crank",), (1.0,), jax.random.uniform(key, (), minval=-1.0, maxval=1.0)),)
+        hold = (jd.constraints.Coupling(("crank",), (1.0,), jax.random.uniform(key, (), minval=-1.0, maxval=1.0)),)
         q = jd.assemble(model, closed, constraints=model.constraints + hold)
         return jd.State(q, jnp.zeros(model.nv))
 

@@ -1,15 +1,14 @@
-"""jaxdyn: differentiable dynamics of robots with closed loops, gears and contacts, in JAX."""
+"""jaxdyn: differentiable dynamics of robots with closed loops, gears and contacts, in JAX.
 
-from .constrained.auto import Auto
-from .constrained.base import Solver
-from .constrained.dense import Dense
+Functions and what they take and return are here; what there are many of is in a namespace each: `joints`,
+`constraints`, `solvers`, `integrators`.
+"""
+
+from typing import TYPE_CHECKING
+
+from . import constraints, integrators, joints, solvers
 from .constrained.forward_dynamics import Result, Solution, Stats, forward_dynamics
 from .constrained.impulse import Jump, impulse
-from .constrained.lcaba import ABA, LCABA, ConstrainedABA, PVSoft
-from .constrained.ltl import LTL, LTLSoft, ProxLTL, ProxLTLSoft
-from .constrained.prox_bbo import PV, ProxBBO, ProxPV
-from .constrained.pv_early import PVEarly
-from .constrained.unified import Unified
 from .dynamics.constraint_terms import constraint_bias, constraint_jacobian, constraint_residual, constraint_slices
 from .dynamics.energy import center_of_mass, centroidal_momentum, kinetic_energy, potential_energy
 from .dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics, mass_matrix, passive_forces
@@ -23,26 +22,10 @@ from .kinematics.frames import (
     jacobian,
 )
 from .kinematics.manifold import difference, integrate, tangent
-from .model.constraints import Baumgarte, Constraint
-from .model.joints import (
-    Cylindrical,
-    Fixed,
-    Free,
-    Helical,
-    Planar,
-    Prismatic,
-    Revolute,
-    Spherical,
-    Translation,
-    Universal,
-)
-from .model.many import CenterOfMass, Coupling, General
+from .loaders.load import load, load_spec
 from .model.model import Model
-from .model.pairs import Cylinder, Distance, Hinge, Point, PointOnPlane, Slider, Weld
 from .model.spec import ModelSpec, ModelWarning
 from .model.state import State
-from .parse.load import load, load_spec
-from .simulate.integrators import RK4, Gauss, ImplicitMidpoint, Integrator, RungeKutta, SemiImplicitEuler
 from .simulate.rollout import Trajectory, simulate
 from .simulate.step import step
 from .spatial.inertia import Inertia, inertia_from_log_cholesky, log_cholesky_from_inertia
@@ -51,61 +34,17 @@ from .spatial.transform import Transform
 __version__ = "0.1.0"
 
 __all__ = [
-    "ABA",
-    "Auto",
-    "Baumgarte",
-    "CenterOfMass",
-    "ConstrainedABA",
-    "Constraint",
-    "Coupling",
-    "Cylinder",
-    "Cylindrical",
-    "Dense",
-    "Distance",
-    "Fixed",
-    "Free",
-    "Gauss",
-    "General",
-    "Helical",
-    "Hinge",
-    "ImplicitMidpoint",
     "Inertia",
-    "Integrator",
     "Jump",
-    "LCABA",
-    "LTL",
-    "LTLSoft",
     "Model",
     "ModelSpec",
     "ModelWarning",
-    "PV",
-    "PVEarly",
-    "PVSoft",
-    "Planar",
-    "Point",
-    "PointOnPlane",
-    "Prismatic",
-    "ProxBBO",
-    "ProxLTL",
-    "ProxLTLSoft",
-    "ProxPV",
-    "RK4",
     "Result",
-    "Revolute",
-    "RungeKutta",
-    "SemiImplicitEuler",
-    "Slider",
     "Solution",
-    "Solver",
-    "Spherical",
     "State",
     "Stats",
     "Trajectory",
     "Transform",
-    "Translation",
-    "Unified",
-    "Universal",
-    "Weld",
     "anchored",
     "assemble",
     "bias_forces",
@@ -115,6 +54,7 @@ __all__ = [
     "constraint_jacobian",
     "constraint_residual",
     "constraint_slices",
+    "constraints",
     "difference",
     "forward_dynamics",
     "forward_kinematics",
@@ -125,8 +65,10 @@ __all__ = [
     "impulse",
     "inertia_from_log_cholesky",
     "integrate",
+    "integrators",
     "inverse_dynamics",
     "jacobian",
+    "joints",
     "kinetic_energy",
     "load",
     "load_spec",
@@ -135,6 +77,18 @@ __all__ = [
     "passive_forces",
     "potential_energy",
     "simulate",
+    "solvers",
     "step",
     "tangent",
 ]
+
+
+if not TYPE_CHECKING:  # with it, type checkers would take every name for one that exists
+
+    def __getattr__(name: str):
+        """Tells where a joint, a constraint, a solver or an integrator is that was looked for here."""
+        for family in (joints, constraints, solvers, integrators):
+            if name in family.__all__:
+                place = family.__name__.rsplit(".", 1)[-1]
+                raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}; use `jd.{place}.{name}`.", name=name)
+        raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}")

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from .model.model import Model
 from .model.state import State
@@ -88,7 +88,9 @@ def from_pinocchio(model: Model, pin_model: Any, q: ArrayLike, v: ArrayLike | No
     return State(jnp.concatenate(qs), jnp.concatenate(vs))
 
 
-def to_pinocchio(model: Model, pin_model: Any, state: State) -> tuple[Array, Array]:
+def to_pinocchio(
+    model: Model, pin_model: Any, state: State
+) -> tuple[Float[Array, " nq_there"], Float[Array, " nv_there"]]:
     """Jaxdyn's state as Pinocchio's (q, v). What Pinocchio's model has besides stays at zero."""
     q, v = jnp.zeros(pin_model.nq, state.q.dtype), jnp.zeros(pin_model.nv, state.v.dtype)
     for span, (_, kind, qs, vs) in zip(_pinocchio_spans(model, pin_model), _joints(model), strict=True):
@@ -135,7 +137,7 @@ def from_mujoco(model: Model, mj_model: Any, qpos: ArrayLike, qvel: ArrayLike | 
     return _from_world(model, _mujoco_spans(model, mj_model), int(mj_model.nv), qpos, qvel)
 
 
-def to_mujoco(model: Model, mj_model: Any, state: State) -> tuple[Array, Array]:
+def to_mujoco(model: Model, mj_model: Any, state: State) -> tuple[Float[Array, " nq_there"], Float[Array, " nv_there"]]:
     """Jaxdyn's state as MuJoCo's (qpos, qvel)."""
     return _to_world(model, _mujoco_spans(model, mj_model), int(mj_model.nq), int(mj_model.nv), state)
 
@@ -166,7 +168,7 @@ def from_brax(model: Model, system: Any, q: ArrayLike, qd: ArrayLike | None = No
     return _from_world(model, spans, nv, q, qd)
 
 
-def to_brax(model: Model, system: Any, state: State) -> tuple[Array, Array]:
+def to_brax(model: Model, system: Any, state: State) -> tuple[Float[Array, " nq_there"], Float[Array, " nv_there"]]:
     """Jaxdyn's state as Brax's (q, qd)."""
     return _to_world(model, *_brax_spans(model, system), state)
 

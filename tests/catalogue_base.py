@@ -125,5 +125,7 @@ class Pose:
         ends = [oracle.attached(self.robot, self.frames, n) for n in (a, b)]
         (pa, pb) = (f.p + f.R @ np.asarray(x, float) for f, x in zip(ends, (point_a, point_b), strict=True))
         places = {"placement_a": at(*point_a), "placement_b": at(*point_b)}
-        self.spec.add_constraint(jd.Distance(a, b, length=float(np.linalg.norm(pa - pb)), **places, **options))
+        self.spec.add_constraint(
+            jd.constraints.Distance(a, b, length=float(np.linalg.norm(pa - pb)), **places, **options)
+        )
         return self

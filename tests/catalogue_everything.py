@@ -11,12 +11,16 @@ Y = (0, 1, 0)
 
 def _bodies(spec, wheel):
     """A floating trunk with an arm on a ball, a hand, a leg and a wheel."""
-    spec.add_body("trunk", "world", jd.Free(), inertia=lump(3.0, (0.02, 0.03, 0.01)))
-    spec.add_body("arm", "trunk", jd.Spherical(damping=0.1), placement=at(0.2, 0.1), inertia=bar(1.0, (0.3, 0, 0.2)))
-    hinge = jd.Revolute(axis=(1, 1, 0), armature=0.05)
+    spec.add_body("trunk", "world", jd.joints.Free(), inertia=lump(3.0, (0.02, 0.03, 0.01)))
+    spec.add_body(
+        "arm", "trunk", jd.joints.Spherical(damping=0.1), placement=at(0.2, 0.1), inertia=bar(1.0, (0.3, 0, 0.2))
+    )
+    hinge = jd.joints.Revolute(axis=(1, 1, 0), armature=0.05)
     spec.add_body("hand", "arm", hinge, placement=at(0.3, 0, 0.2), inertia=bar(0.5, (0.1, 0.3, 0)))
-    spec.add_body("leg", "trunk", jd.Revolute(axis=Y), placement=at(0.1, -0.2), inertia=bar(0.8, (0.2, 0, -0.3)))
-    spec.add_body("wheel", wheel, jd.Revolute(axis=(1, 0, 1)), placement=at(-0.1, 0.3), inertia=lump(0.9, (0.05, 0, 0)))
+    spec.add_body("leg", "trunk", jd.joints.Revolute(axis=Y), placement=at(0.1, -0.2), inertia=bar(0.8, (0.2, 0, -0.3)))
+    spec.add_body(
+        "wheel", wheel, jd.joints.Revolute(axis=(1, 0, 1)), placement=at(-0.1, 0.3), inertia=lump(0.9, (0.05, 0, 0))
+    )
     return Pose(spec, hand=0.3, leg=-0.2, wheel=0.4)
 
 
@@ -37,11 +41,11 @@ def _everything(spec):
     pose = _bodies(spec, "trunk")
     pose.strut("hand", (0.1, 0.3, 0), "leg", (0.2, 0, -0.3), name="loop")
     pose.strut("arm", (0.2, 0.1, 0), "trunk", (0, 0.3, 0.2), name="wire")
-    pose.tie(jd.PointOnPlane, "trunk", point=(0, 0, 0.2), normal=(0.2, 0, 1), name="ceiling")
-    spec.add_constraint(jd.Coupling(("hand", "leg", "wheel"), (1.0, 2.0, -0.5), -0.3, name="gear"))
-    spec.add_constraint(jd.General(("arm", "hand", "wheel"), _spread, 1, name="spread"))
+    pose.tie(jd.constraints.PointOnPlane, "trunk", point=(0, 0, 0.2), normal=(0.2, 0, 1), name="ceiling")
+    spec.add_constraint(jd.constraints.Coupling(("hand", "leg", "wheel"), (1.0, 2.0, -0.5), -0.3, name="gear"))
+    spec.add_constraint(jd.constraints.General(("arm", "hand", "wheel"), _spread, 1, name="spread"))
     center = oracle.center_of_mass(pose.robot, pose.q)
-    spec.add_constraint(jd.CenterOfMass(center, name="balance"))
+    spec.add_constraint(jd.constraints.CenterOfMass(center, name="balance"))
     return pose
 
 
@@ -60,11 +64,11 @@ def everything(spec):
 def _held(spec):
     """Rows to the ground alone: of the base and of every limb."""
     pose = _bodies(spec, "world")
-    pose.tie(jd.PointOnPlane, "trunk", point=(0, 0, 0.2), normal=(0.2, 0, 1), name="ceiling")
-    pose.tie(jd.Point, "hand", point=(0.1, 0.3, 0), name="grip")
-    pose.tie(jd.PointOnPlane, "leg", point=(0.2, 0, -0.3), normal=(0, 0.2, 1), name="floor")
-    spec.add_constraint(jd.Coupling("wheel", (2.0,), 0.8, name="brake"))
-    spec.add_constraint(jd.General("arm", _tilt, 1, name="tilt"))
+    pose.tie(jd.constraints.PointOnPlane, "trunk", point=(0, 0, 0.2), normal=(0.2, 0, 1), name="ceiling")
+    pose.tie(jd.constraints.Point, "hand", point=(0.1, 0.3, 0), name="grip")
+    pose.tie(jd.constraints.PointOnPlane, "leg", point=(0.2, 0, -0.3), normal=(0, 0.2, 1), name="floor")
+    spec.add_constraint(jd.constraints.Coupling("wheel", (2.0,), 0.8, name="brake"))
+    spec.add_constraint(jd.constraints.General("arm", _tilt, 1, name="tilt"))
     return pose
 
 
@@ -77,4 +81,4 @@ def held_once(spec):
 @robot(floating=True, redundant=True, spread=0.15)
 def held(spec):
     """One row more on the hand, a mix of the point's."""
-    return _held(spec).tie(jd.PointOnPlane, "hand", point=(0.1, 0.3, 0), normal=(1, 2, 0.5), name="again")
+    return _held(spec).tie(jd.constraints.PointOnPlane, "hand", point=(0.1, 0.3, 0), normal=(1, 2, 0.5), name="again")

@@ -33,7 +33,7 @@ def mapped(f, shared=1):
 
 
 @functools.cache
-def solve_program(solver: jd.Solver):
+def solve_program(solver: jd.solvers.Solver):
     """(model, q, v, tau, external) to a `Solution`, one program for every robot that comes along."""
     return mapped(lambda m, q, v, tau, x: jd.forward_dynamics(m, jd.State(q, v), tau, external=x, solver=solver))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import oracle
 
-from jaxdyn.parse.load import load
+from jaxdyn.loaders.load import load
 
 #: where the package example-robot-data keeps its robots
 ROBOTS = Path(str(distribution("example-robot-data").locate_file("cmeel.prefix/share/example-robot-data/robots")))

@@ -27,7 +27,7 @@ class Row(NamedTuple):
     precision. `iterates`: has `max_steps`, `mu` and `refine`.
     """
 
-    solver: jd.Solver
+    solver: jd.solvers.Solver
     also: tuple[str, ...] = ()
     constraints: bool = True
     loops: bool = True
@@ -51,21 +51,21 @@ class Row(NamedTuple):
 
 #: besides the widest: a singular pose; the longest way of six rows; loops that share links, under several ancestors
 SOLVERS = {
-    "ABA": Row(jd.ABA(), TREES, constraints=False),
-    "PV": Row(jd.PV(), loops=False, redundant=False),
-    "PVEarly": Row(jd.PVEarly(), ("stretched_arm", "tip_weld"), loops=False, iterates=True),
-    "PVSoft": Row(jd.PVSoft(), loops=False, soft=True),
-    "ConstrainedABA": Row(jd.ConstrainedABA(), ("stretched_arm",), loops=False, iterates=True),
-    "ProxPV": Row(jd.ProxPV(), ("stretched_arm",), loops=False, iterates=True),
-    "LCABA": Row(jd.LCABA(), CONSTRAINED, iterates=True),
-    "ProxBBO": Row(jd.ProxBBO(), ("crossing_loops", "two_robots"), iterates=True),
-    "Unified": Row(jd.Unified(), ("crossing_loops",), iterates=True),
-    "LTL": Row(jd.LTL(), ("crossing_loops",), redundant=False),
-    "LTLSoft": Row(jd.LTLSoft(), soft=True),
-    "ProxLTL": Row(jd.ProxLTL(), ("crossing_loops",), iterates=True),
-    "ProxLTLSoft": Row(jd.ProxLTLSoft(), ("crossing_loops",), iterates=True),
-    "Dense": Row(jd.Dense(), ("stretched_arm", "thin_rods")),
-    "Auto": Row(jd.Auto(), ("pendulum", "four_bar_point")),
+    "ABA": Row(jd.solvers.ABA(), TREES, constraints=False),
+    "PV": Row(jd.solvers.PV(), loops=False, redundant=False),
+    "PVEarly": Row(jd.solvers.PVEarly(), ("stretched_arm", "tip_weld"), loops=False, iterates=True),
+    "PVSoft": Row(jd.solvers.PVSoft(), loops=False, soft=True),
+    "ConstrainedABA": Row(jd.solvers.ConstrainedABA(), ("stretched_arm",), loops=False, iterates=True),
+    "ProxPV": Row(jd.solvers.ProxPV(), ("stretched_arm",), loops=False, iterates=True),
+    "LCABA": Row(jd.solvers.LCABA(), CONSTRAINED, iterates=True),
+    "ProxBBO": Row(jd.solvers.ProxBBO(), ("crossing_loops", "two_robots"), iterates=True),
+    "Unified": Row(jd.solvers.Unified(), ("crossing_loops",), iterates=True),
+    "LTL": Row(jd.solvers.LTL(), ("crossing_loops",), redundant=False),
+    "LTLSoft": Row(jd.solvers.LTLSoft(), soft=True),
+    "ProxLTL": Row(jd.solvers.ProxLTL(), ("crossing_loops",), iterates=True),
+    "ProxLTLSoft": Row(jd.solvers.ProxLTLSoft(), ("crossing_loops",), iterates=True),
+    "Dense": Row(jd.solvers.Dense(), ("stretched_arm", "thin_rods")),
+    "Auto": Row(jd.solvers.Auto(), ("pendulum", "four_bar_point")),
 }
 
 

@@ -13,15 +13,15 @@ LOOP = CATALOGUE["four_bar_point"].build()
 ROD = CATALOGUE["pendulum"].build()
 REST = jd.State([0.0], [0.0])
 ZERO = [0.0]
-POINT = jd.Point("coupler")
+POINT = jd.constraints.Point("coupler")
 
 
 def solve(model=ROD, state=REST, tau=ZERO, **options):
     return jd.forward_dynamics(model, state, tau, **options)
 
 
-def run(controls=((0.0,),), dt=0.1, state=REST, **options):
-    return jd.simulate(ROD, state, controls, dt, **options)
+def run(tau=((0.0,),), dt=0.1, state=REST, **options):
+    return jd.simulate(ROD, state, tau, dt, **options)
 
 
 LOOP_REST = jd.State(LOOP.neutral(), np.zeros(3))
@@ -54,10 +54,10 @@ BAD = {
         r"`warm_start`.*\(4,\), not \(3,\)",
     ),
     "solver_is_text": (lambda: solve(solver="LCABA"), TypeError, r"`forward_dynamics`.*`solver`.*'LCABA'.*LCABA\(\)"),
-    "solver_is_a_class": (lambda: solve(solver=jd.LCABA), TypeError, r"`forward_dynamics`.*`solver`"),
+    "solver_is_a_class": (lambda: solve(solver=jd.solvers.LCABA), TypeError, r"`forward_dynamics`.*`solver`"),
     "adjoint": (lambda: solve(adjoint="magic"), ValueError, r"`adjoint`.*'magic'.*'implicit' or 'unrolled'"),
     "aba_with_loops": (
-        lambda: solve(LOOP, LOOP_REST, np.zeros(3), solver=jd.ABA()),
+        lambda: solve(LOOP, LOOP_REST, np.zeros(3), solver=jd.solvers.ABA()),
         ValueError,
         r"`ABA` takes no constraints.*'pin'.*LCABA",
     ),
@@ -65,17 +65,17 @@ BAD = {
     "constraints_is_a_number": (lambda: solve(constraints=3), TypeError, r"`constraints` is int, not a tuple"),
     "constraint_is_a_name": (lambda: solve(constraints=("foot",)), TypeError, r"`constraints\[0\]`.*'foot'"),
     "constraint_on_an_unknown_body": (
-        lambda: solve(constraints=(jd.Point("rodd", name="peg"),)),
+        lambda: solve(constraints=(jd.constraints.Point("rodd", name="peg"),)),
         ValueError,
         r"constraint 'peg'.*'rodd'.*'rod'",
     ),
     "constraint_within_one_body": (
-        lambda: solve(constraints=(jd.Weld("rod", "rod"),)),
+        lambda: solve(constraints=(jd.constraints.Weld("rod", "rod"),)),
         ValueError,
         r"constraint 0.*both sides.*body 'rod'",
     ),
     "coupling_of_an_unknown_joint": (
-        lambda: solve(constraints=(jd.Coupling(("rod", "gear"), (1.0, 2.0)),)),
+        lambda: solve(constraints=(jd.constraints.Coupling(("rod", "gear"), (1.0, 2.0)),)),
         ValueError,
         r"constraint 0.*'gear'",
     ),
@@ -83,33 +83,49 @@ BAD = {
         lambda: jd.constraint_jacobian(
             CATALOGUE["siblings"].build(),
             CATALOGUE["siblings"].build().neutral(),
-            (jd.Coupling(("left", "torso"), (1.0, 1.0)),),
+            (jd.constraints.Coupling(("left", "torso"), (1.0, 1.0)),),
         ),
         ValueError,
         r"'left'",
     ),
-    "coupling_lengths": (lambda: jd.Coupling(("a", "b"), (1.0,)), ValueError, r"`Coupling.*coefficients"),
+    "coupling_lengths": (lambda: jd.constraints.Coupling(("a", "b"), (1.0,)), ValueError, r"`Coupling.*coefficients"),
     "general_rows": (
-        lambda: jd.General(("rod",), lambda p: p.translation, 2),
+        lambda: jd.constraints.General(("rod",), lambda p: p.translation, 2),
         ValueError,
         r"`General\(\['rod'\]\)`.*\(2,\)",
     ),
-    "general_function": (lambda: jd.General(("rod",), 3.0, 1), TypeError, r"`General.*`fn` is 3.0"),
-    "zero_axis": (lambda: jd.Hinge("a", axis=(0, 0, 0)), ValueError, r"`Hinge\('a', 'world'\)`.*`axis` is zero"),
-    "flat_normal": (lambda: jd.PointOnPlane("a", normal=(0, 1)), ValueError, r"`PointOnPlane.*`normal`.*\(2,\)"),
-    "target_length": (lambda: jd.Point("a", target=[1.0]), ValueError, r"`Point\('a', 'world'\)`.*`target`.*\(1,\)"),
-    "placement_is_a_vector": (lambda: jd.Weld("a", placement_a=(0, 0, 1)), TypeError, r"`placement_a`.*`Transform`"),
+    "general_function": (lambda: jd.constraints.General(("rod",), 3.0, 1), TypeError, r"`General.*`fn` is 3.0"),
+    "zero_axis": (
+        lambda: jd.constraints.Hinge("a", axis=(0, 0, 0)),
+        ValueError,
+        r"`Hinge\('a', 'world'\)`.*`axis` is zero",
+    ),
+    "flat_normal": (
+        lambda: jd.constraints.PointOnPlane("a", normal=(0, 1)),
+        ValueError,
+        r"`PointOnPlane.*`normal`.*\(2,\)",
+    ),
+    "target_length": (
+        lambda: jd.constraints.Point("a", target=[1.0]),
+        ValueError,
+        r"`Point\('a', 'world'\)`.*`target`.*\(1,\)",
+    ),
+    "placement_is_a_vector": (
+        lambda: jd.constraints.Weld("a", placement_a=(0, 0, 1)),
+        TypeError,
+        r"`placement_a`.*`Transform`",
+    ),
     "stabilization_is_a_number": (
-        lambda: jd.Weld("a", stabilization=5.0),
+        lambda: jd.constraints.Weld("a", stabilization=5.0),
         TypeError,
         r"`stabilization` is 5.0.*Baumgarte",
     ),
-    "negative_length": (lambda: jd.Distance("a", length=-1.0), ValueError, r"`Distance.*`length`"),
-    "negative_weight": (lambda: jd.LCABA(mu=-1.0), ValueError, r"`LCABA`: `mu` = -1.0"),
-    "no_steps": (lambda: jd.LCABA(max_steps=0), ValueError, r"`LCABA`: `max_steps` = 0"),
-    "half_a_step": (lambda: jd.LCABA(max_steps=2.5), ValueError, r"`LCABA`: `max_steps` = 2.5"),
-    "negative_tolerance": (lambda: jd.LCABA(tol=-1e-9), ValueError, r"`LCABA`: `tol` = -1e-09"),
-    "negative_rcond": (lambda: jd.Dense(rcond=-1.0), ValueError, r"`Dense`: `rcond`"),
+    "negative_length": (lambda: jd.constraints.Distance("a", length=-1.0), ValueError, r"`Distance.*`length`"),
+    "negative_weight": (lambda: jd.solvers.LCABA(mu=-1.0), ValueError, r"`LCABA`: `mu` = -1.0"),
+    "no_steps": (lambda: jd.solvers.LCABA(max_steps=0), ValueError, r"`LCABA`: `max_steps` = 0"),
+    "half_a_step": (lambda: jd.solvers.LCABA(max_steps=2.5), ValueError, r"`LCABA`: `max_steps` = 2.5"),
+    "negative_tolerance": (lambda: jd.solvers.LCABA(tol=-1e-9), ValueError, r"`LCABA`: `tol` = -1e-09"),
+    "negative_rcond": (lambda: jd.solvers.Dense(rcond=-1.0), ValueError, r"`Dense`: `rcond`"),
     "unknown_frame": (lambda: jd.frame_pose(ARM, ARM.neutral(), "left_fot"), ValueError, r"'left_fot'.*'left_foot'"),
     "unknown_reference": (
         lambda: jd.jacobian(ARM, ARM.neutral(), "trunk", reference="world"),
@@ -146,12 +162,12 @@ BAD = {
     "zero_time_step": (lambda: run(dt=0.0), ValueError, r"`simulate`: `dt` = 0.0"),
     "time_steps": (lambda: run(dt=[0.1, 0.1]), ValueError, r"`simulate`: `dt` has shape \(2,\)"),
     "integrator_is_a_function": (
-        lambda: jd.step(ROD, REST, ZERO, 0.1, integrator=jd.RK4),
+        lambda: jd.step(ROD, REST, ZERO, 0.1, integrator=jd.integrators.RK4),
         TypeError,
         r"`step`: `integrator`",
     ),
-    "controls_of_one_step": (lambda: run(controls=(0.0,)), ValueError, r"`simulate`: `controls`.*\(1,\).*\(T, 1\)"),
-    "controls_and_other_steps": (lambda: run(steps=3), ValueError, r"`steps` is 3, but `controls` has 1 rows"),
+    "tau_of_one_step": (lambda: run(tau=(0.0,)), ValueError, r"`simulate`: `tau`.*\(1,\).*\(T, 1\)"),
+    "tau_and_other_steps": (lambda: run(steps=3), ValueError, r"`steps` is 3, but `tau` has 1 rows"),
     "policy_without_steps": (
         lambda: run(lambda s, t: jnp.zeros(1)),
         ValueError,
@@ -177,7 +193,7 @@ def test_bad_call(name):
 def test_loops_beyond_a_solver_are_told_before_tracing():
     """Under jit as well."""
     with pytest.raises(ValueError, match="`ABA` takes no constraints"):
-        jax.jit(lambda s: solve(LOOP, s, np.zeros(3), solver=jd.ABA()))(LOOP_REST)
+        jax.jit(lambda s: solve(LOOP, s, np.zeros(3), solver=jd.solvers.ABA()))(LOOP_REST)
 
 
 def test_values_under_jit_are_told_by_the_result():

@@ -10,12 +10,14 @@ import convergence
 import measure
 import numpy as np
 import operations
+import origins
 import passes
 import pytest
 import scaling
 import systems
 import tables
 import topologies
+from results import Results
 
 import jaxdyn as jd
 from jaxdyn.constrained.unified import mixture
@@ -66,11 +68,11 @@ def test_dense_rows_cost_more_and_find_the_same():
     """Two arms whose rows nothing couples."""
     robot = topologies.Robot("arms", 0)
     for arm in "ab":
-        robot.tie(jd.Weld, robot.chain("world", 7, arm)[-1])
+        robot.tie(jd.constraints.Weld, robot.chain("world", 7, arm)[-1])
     model = robot.build()
     q, v, tau = (x[0] for x in measure.states(model, model.neutral(), 1))
     solve = lambda solver, *x: jd.forward_dynamics(model, jd.State(*x[:2]), x[2], solver=solver).acceleration  # noqa: E731
-    solvers = jd.ProxLTL(max_steps=1), tables.DenseRows(max_steps=1)
+    solvers = jd.solvers.ProxLTL(max_steps=1), tables.DenseRows(max_steps=1)
     apart, dense = (operations.operations(functools.partial(solve, s), q, v, tau) for s in solvers)
     assert apart < dense
     apart, dense = (solve(s, q, v, tau) for s in solvers)
@@ -150,7 +152,7 @@ def test_figures_of_convergence(figure, copies, tmp_path, monkeypatch):
     """Written for a small arm whose tip is welded; the others take as long as their robots."""
     scene = systems.Scene("arm")
     tip = systems._limb(scene.spec, np.random.default_rng(0), "world", "link", 7, 0.2, 3.0)
-    arm = scene.build(copies * [(jd.Weld, tip, "world")])
+    arm = scene.build(copies * [(jd.constraints.Weld, tip, "world")])
     monkeypatch.setattr(systems, "system", lambda name: arm)
     monkeypatch.setattr(sys, "argv", ["convergence.py", figure, "--states", "2", "--out", str(tmp_path)])
     convergence.main()
@@ -162,6 +164,41 @@ def test_figures_of_convergence(figure, copies, tmp_path, monkeypatch):
         soft, hard = (found[f"{x}: residual"]["1e+08"]["largest"] for x in ("PVSoft", "PV"))
         assert hard < 1e-3 * soft < 1e-3
     assert (tmp_path / f"convergence_{figure}.png").stat().st_size > 1000
+
+
+@pytest.mark.parametrize("name", ["convergence", "kernels", "passes", "scaling", "tables"])
+def test_results_say_where_they_come_from(name):
+    """Every section has runs, and the page names their commits and dates."""
+    found = json.loads((FOLDER / f"{name}.json").read_text())
+    meta = found.pop("meta")
+    assert set(meta["of"]) == set(found)
+    page = FOLDER / f"{name}.md"
+    text = (page if page.exists() else FOLDER / "index.md").read_text()
+    for run in meta["runs"]:
+        assert run["date"] in text and run.get("commit", run.get("added by")) in text
+    if page.exists():
+        told = origins.Origins(meta).told
+        assert all(told(section) and told(section) in text for section in found)
+
+
+def test_a_run_notes_its_machine_and_commit(tmp_path, monkeypatch):
+    """New rows are of the new run, others stay of theirs, and runs of which nothing is left go."""
+    run = origins.origin()
+    assert {"processor", "cores", "python", "jax", "jaxlib", "llvmlite", "commit", "date"} == set(run)
+    results = Results(tmp_path, "some")
+    results.found["a"] = {"x": 1, "y": 2}
+    monkeypatch.setattr("results.origin", lambda: run | {"commit": "1111111"})
+    results.keep("a", ["x", "y"])
+    results = Results(tmp_path, "some")
+    assert results.found == {"a": {"x": 1, "y": 2}}
+    monkeypatch.setattr("results.origin", lambda: run | {"commit": "2222222"})
+    results.keep("a", ["x"])
+    meta = json.loads((tmp_path / "some.json").read_text())["meta"]
+    assert [meta["runs"][meta["of"]["a"][row]]["commit"] for row in "xy"] == ["2222222", "1111111"]
+    told = results.origins.told("a")
+    assert told.count("Measured on") == 1 and "2222222" in told and "1111111" in told
+    results.keep("a", ["y"])
+    assert [r["commit"] for r in json.loads((tmp_path / "some.json").read_text())["meta"]["runs"]] == ["2222222"]
 
 
 def test_ten_random_robots_are_not_fitted():
@@ -178,7 +215,7 @@ def test_many_constraints_are_planned_quickly():
     mixture.cache_clear()
     model, q = systems.quadruped("go1", 4)
     feet = [c for c in model.constraints for _ in range(12)]
-    picked = jd.Auto().pick(model.topology, tuple(feet))
+    picked = jd.solvers.Auto().pick(model.topology, tuple(feet))
     assert mixture.cache_info().misses <= 3
     assert type(picked).__name__ in ("LCABA", "ProxBBO", "ProxLTL")
-    assert type(jd.Auto().pick(model.topology, ())).__name__ == "ABA"
+    assert type(jd.solvers.Auto().pick(model.topology, ())).__name__ == "ABA"

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import jaxdyn as jd
-from jaxdyn import bench, demo, output, peers, robots
-from jaxdyn.cli import main, parser
+from jaxdyn.commands import bench, demo, output, peers
+from jaxdyn.commands.cli import main, parser
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = ("info", "check", "simulate", "bench", "demo")
-FOUR_BAR = str(ROOT / "docs" / "robots" / "four_bar.urdf")
+FOUR_BAR = str(ROOT / "jaxdyn" / "robots" / "four_bar.urdf")
 
 
 @pytest.fixture(autouse=True)
@@ -86,7 +86,6 @@ def test_wrong_options(argv, said, capsys):
     [
         (["info", "nowhere.urdf"], "no file 'nowhere.urdf'"),
         (["check", "nowhere.urdf"], "strider, four_bar"),
-        (["info", "strider", "--fixed"], "--floating and --fixed are for files"),
         (["simulate", "four_bar"], "--out"),
         (["simulate", "four_bar", "--out", "no/such/folder/t.npz"], "no folder 'no/such/folder'"),
         (["simulate", "four_bar", "--plot", "."], "it is a folder"),
@@ -128,7 +127,7 @@ def test_malformed_files(command, name, tmp_path, capsys):
 def test_info_tells_everything(capsys):
     assert main(["info", "strider"]) == 0
     text = capsys.readouterr().out
-    model = robots.strider()
+    model = jd.load("strider")
     for name in (*model.joint_names, *model.body_names, *model.actuator_names):
         assert re.search(rf"\b{name}\b", text), name
     for constraint in model.constraints:
@@ -190,7 +189,7 @@ def test_simulate_saves_and_plots(tmp_path, capsys):
     assert t.shape == (11,) and q.shape == v.shape == (3, 11, 3)
     np.testing.assert_allclose(t, np.arange(11) * 0.01, atol=1e-12)
     assert q.dtype == np.float64 and np.isfinite(q).all()
-    model = robots.four_bar()
+    model = jd.load("four_bar")
     for end in q[:, -1]:
         assert float(np.abs(jd.constraint_residual(model, end)).max()) < 1e-4
     assert np.abs(q[0, -1] - q[1, -1]).max() > 1e-6, "all rollouts are the same"
@@ -233,7 +232,7 @@ def _umask() -> int:
 
 def test_shipped_robots_are_closed_and_redundant():
     for name, rank in (("four_bar", 2), ("strider", 10)):
-        model = robots.SHIPPED[name]()
+        model = jd.load(name)
         q = model.neutral()
         assert float(np.abs(jd.constraint_residual(model, q)).max()) < 1e-12
         J = np.asarray(jax.jit(jd.constraint_jacobian)(model, q))
@@ -241,7 +240,8 @@ def test_shipped_robots_are_closed_and_redundant():
 
 
 def test_cassie_is_found_without_pinocchio():
-    code = "import sys; from jaxdyn.demo import cassie_path; print(cassie_path()); print('pinocchio' in sys.modules)"
+    code = "import sys; from jaxdyn.commands.demo import cassie_path as found; print(found()); "
+    code += "print('pinocchio' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=120)
     path, imported = done.stdout.split("\n")[:2]
     assert path.endswith("cassie_v2.sdf") and Path(path).is_file()
@@ -284,7 +284,7 @@ def test_bench_prints_ratios(tmp_path, capsys):
 @pytest.mark.parametrize("name", ["four_bar", "strider"])
 def test_peers_are_the_same_robot(name):
     pin = pytest.importorskip("pinocchio")
-    model = robots.SHIPPED[name]()
+    model = jd.load(name)
     robot, _ = peers.pinocchio_model(model)
     states, tau = bench.random_states(model, 2)
     free = model.replace({"joints.damping": np.zeros(model.nv), "joints.stiffness": np.zeros(model.nv)})

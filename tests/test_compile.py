@@ -31,7 +31,7 @@ def chain(n):
         parent = f"link_{k - 1}" if k else "world"
         inertia = jd.Inertia(1.0, (0.1, 0, 0), 0.01 * jnp.eye(3))
         placement = jd.Transform.from_quaternion((1, 0, 0, 0), (0.2, 0, 0))
-        spec.add_body(f"link_{k}", parent, jd.Revolute(axis=(0, 1, 0)), placement=placement, inertia=inertia)
+        spec.add_body(f"link_{k}", parent, jd.joints.Revolute(axis=(0, 1, 0)), placement=placement, inertia=inertia)
     return spec.build()
 
 
@@ -64,7 +64,7 @@ def test_size_follows_the_levels_not_the_bodies():
         spec = jd.ModelSpec(f"star_{n}")
         for k in range(n):
             inertia = jd.Inertia(1.0, (0.1, 0, 0), 0.01 * jnp.eye(3))
-            spec.add_body(f"leg_{k}", "world", jd.Revolute(axis=(0, 1, 0)), inertia=inertia)
+            spec.add_body(f"leg_{k}", "world", jd.joints.Revolute(axis=(0, 1, 0)), inertia=inertia)
         return spec.build()
 
     def size(model):

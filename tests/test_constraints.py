@@ -38,7 +38,11 @@ def test_rows(robot):
 
 def test_slices_of_nameless_constraints():
     model = CATALOGUE["quadruped"].build()
-    some = (jd.Point("left_foot"), jd.Weld("right_foot", name="foot"), jd.Distance("trunk", length=1.0))
+    some = (
+        jd.constraints.Point("left_foot"),
+        jd.constraints.Weld("right_foot", name="foot"),
+        jd.constraints.Distance("trunk", length=1.0),
+    )
     assert jd.constraint_slices(model, some) == {0: slice(0, 3), "foot": slice(3, 9), 2: slice(9, 10)}
     assert jd.constraint_slices(model) == {}
 
@@ -54,14 +58,14 @@ def test_conventions_of_a_weld():
     """a at 90 degrees about z, one metre out, welded to the world's origin: velocity of a minus that of b in a's
     axes, linear first; position and rotation vector of a seen from b, in a's axes."""
     spec = jd.ModelSpec("free")
-    spec.add_body("box", "world", jd.Free(), inertia=jd.Inertia(1.0, (0, 0, 0), np.eye(3)))
+    spec.add_body("box", "world", jd.joints.Free(), inertia=jd.Inertia(1.0, (0, 0, 0), np.eye(3)))
     model = spec.build()
     half = np.sqrt(0.5)
     q = [1.0, 0, 0, half, 0, 0, half]
-    weld = (jd.Weld("box"),)
+    weld = (jd.constraints.Weld("box"),)
     close(jd.constraint_residual(model, q, weld), [0, -1, 0, 0, 0, np.pi / 2], 1e-12)
     close(jd.constraint_jacobian(model, q, weld), np.eye(6), 1e-12)
-    moved = (jd.Weld("box", placement_b=jd.Transform(np.eye(3), [1.0, 2.0, 0.0])),)
+    moved = (jd.constraints.Weld("box", placement_b=jd.Transform(np.eye(3), [1.0, 2.0, 0.0])),)
     close(jd.constraint_residual(model, q, moved), [-2, 0, 0, 0, 0, np.pi / 2], 1e-12)
 
 
@@ -69,14 +73,14 @@ def test_conventions_of_a_point():
     """The difference of the two points' velocities in a's axes, and its exact rate: none seen from the turning rod,
     the centripetal acceleration seen from the world."""
     spec = jd.ModelSpec("rod")
-    spec.add_body("rod", "world", jd.Revolute(axis=(0, 0, 1)), inertia=jd.Inertia(1.0, (0, 0, 0), np.eye(3)))
+    spec.add_body("rod", "world", jd.joints.Revolute(axis=(0, 0, 1)), inertia=jd.Inertia(1.0, (0, 0, 0), np.eye(3)))
     model, tip = spec.build(), jd.Transform(np.eye(3), [2.0, 0.0, 0.0])
     q, v = [np.pi / 2], [3.0]
-    own = (jd.Point("rod", placement_a=tip),)
+    own = (jd.constraints.Point("rod", placement_a=tip),)
     close(jd.constraint_jacobian(model, q, own), [[0], [2], [0]], 1e-12)
     close(jd.constraint_bias(model, jd.State(q, v), own), [0, 0, 0], 1e-12)
     close(jd.constraint_residual(model, q, own), [2, 0, 0], 1e-12)
-    other = (jd.Point("world", "rod", placement_b=tip),)
+    other = (jd.constraints.Point("world", "rod", placement_b=tip),)
     close(jd.constraint_jacobian(model, q, other), [[2], [0], [0]], 1e-12)
     close(jd.constraint_bias(model, jd.State(q, v), other), [0, 18, 0], 1e-12)
     close(jd.constraint_residual(model, q, other), [0, -2, 0], 1e-12)
@@ -85,14 +89,14 @@ def test_conventions_of_a_point():
 def test_targets_and_gains_enter_the_wanted_acceleration():
     """J q̈ + gamma = target - stiffness residual - damping J v; without stabilisation only the target."""
     spec = jd.ModelSpec("cart")
-    spec.add_body("cart", "world", jd.Prismatic(axis=(1, 0, 0)), inertia=jd.Inertia(2.0, (0, 0, 0), np.eye(3)))
+    spec.add_body("cart", "world", jd.joints.Prismatic(axis=(1, 0, 0)), inertia=jd.Inertia(2.0, (0, 0, 0), np.eye(3)))
     model = spec.build()
     state = jd.State([0.5], [2.0])
-    plane = lambda **kw: (jd.PointOnPlane("cart", normal=(1, 0, 0), target=[0.7], **kw),)  # noqa: E731
+    plane = lambda **kw: (jd.constraints.PointOnPlane("cart", normal=(1, 0, 0), target=[0.7], **kw),)  # noqa: E731
     solve = lambda c: jd.forward_dynamics(model, state, [0.0], constraints=c)  # noqa: E731
-    held = solve(plane(stabilization=jd.Baumgarte(100.0, 5.0)))
+    held = solve(plane(stabilization=jd.constraints.Baumgarte(100.0, 5.0)))
     close(held.acceleration, [0.7 - 100 * 0.5 - 5 * 2], 1e-11)
     close(held.multipliers, 2 * np.asarray(held.acceleration), 1e-9)
     close(solve(plane(stabilization=None)).acceleration, [0.7], 1e-11)
     close(solve(plane()).acceleration, [0.7 - 6400 * 0.5 - 160 * 2], 1e-11)
-    close(jd.Baumgarte(25.0).damping, 10.0, 1e-15)
+    close(jd.constraints.Baumgarte(25.0).damping, 10.0, 1e-15)

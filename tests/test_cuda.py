@@ -173,10 +173,10 @@ MADE = {
     "control": lambda: [control()],
     "conversions": lambda: [conversions()],
     **{f"functions, {d.__name__}": lambda d=d: [functions(d)] for d in FLOATS},
-    **{f"ABA, {d.__name__}": lambda d=d: robot("quadruped", jd.ABA(), d) for d in FLOATS},
-    **{f"LCABA, {d.__name__}": lambda d=d: robot("four_bar_point", jd.LCABA(), d) for d in FLOATS},
-    "gradient of ABA, float32": lambda: robot("cart_double_pendulum", jd.ABA(), np.float32, True),
-    "gradient of LCABA, float64": lambda: robot("four_bar_point", jd.LCABA(), np.float64, True),
+    **{f"ABA, {d.__name__}": lambda d=d: robot("quadruped", jd.solvers.ABA(), d) for d in FLOATS},
+    **{f"LCABA, {d.__name__}": lambda d=d: robot("four_bar_point", jd.solvers.LCABA(), d) for d in FLOATS},
+    "gradient of ABA, float32": lambda: robot("cart_double_pendulum", jd.solvers.ABA(), np.float32, True),
+    "gradient of LCABA, float64": lambda: robot("four_bar_point", jd.solvers.LCABA(), np.float64, True),
 }
 
 

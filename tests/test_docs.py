@@ -2,74 +2,52 @@
 
 import os
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
+import pages
 import pytest
 from conftest import FLAGS
+from pages import PAGES, ROOT, fences, name_of
 
-ROOT = Path(__file__).resolve().parents[1]
-PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if "benchmarks" not in p.parts)]
-FENCE = re.compile(r"^( *)```(\S*)")
 LANGUAGES = {"python", "sh", "text", "yaml", "xml"}
-
-
-def name_of(path: Path) -> str:
-    return path.relative_to(ROOT).as_posix()
-
-
-def fences(text: str) -> list[tuple[str, int, int]]:
-    """(language, first line, line after the last) of each fenced block, in lines from 0, without the fences."""
-    found, opened = [], None
-    for number, line in enumerate(text.splitlines()):
-        match = FENCE.match(line)
-        if match and opened is None:
-            opened = (match[2], number + 1)
-        elif match:
-            found.append((*opened, number))
-            opened = None
-    assert opened is None, f"a block is not closed: line {opened[1]}"
-    return found
-
-
-def script_of(text: str) -> str:
-    """The Python of a page, every line at its number on the page."""
-    lines = text.splitlines()
-    kept = [""] * len(lines)
-    for language, start, stop in fences(text):
-        if language == "python":
-            kept[start:stop] = lines[start:stop]
-    return "\n".join(kept)
-
-
-SCRIPTS = [p for p in PAGES if "```python" in p.read_text()]
+SCRIPTS = [p for p in PAGES if pages.blocks(p)]
 ALGORITHMS = [p for p in SCRIPTS if p.parent.name == "algorithms"]
 
 
 @pytest.mark.parametrize(
-    "pages",
+    "some",
     [*([p] for p in SCRIPTS if p not in ALGORITHMS), ALGORITHMS],
-    ids=lambda pages: name_of(pages[0]) if pages is not ALGORITHMS else "docs/algorithms",
+    ids=lambda some: name_of(some[0]) if some is not ALGORITHMS else "docs/algorithms",
 )
-def test_snippets_run(pages, tmp_path):
-    """In a process with JAX's own precision, in a folder with the robots of the documentation. Pages of algorithms
-    share one, and with it the robot."""
-    for robot in (ROOT / "docs" / "robots").iterdir():
-        shutil.copy(robot, tmp_path)
-    (tmp_path / "docs").symlink_to(ROOT / "docs")
-    for page in pages:
-        (tmp_path / f"{page.stem}.py").write_text(script_of(page.read_text()))
-    run = f"import runpy\nfor name in {[p.stem for p in pages]}:\n    runpy.run_path(name + '.py')"
-    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
-    environment = {k: v for k, v in os.environ.items() if k not in ("JAX_ENABLE_X64", "JAX_DEBUG_NANS")}
-    environment |= {"PYTHONPATH": path, "JAX_PLATFORMS": "cpu", "JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}
-    environment["XLA_FLAGS"] = f"{environment.get('XLA_FLAGS', '')} {FLAGS}"
-    done = subprocess.run(
-        [sys.executable, "-c", run], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=600
-    )
-    assert done.returncode == 0, f"lines are those of the page\n{done.stderr[-4000:]}"
+def test_snippets_run(some, tmp_path):
+    """And print what stands under them. Pages of algorithms share a process, and with it the robot."""
+    for page, printed in pages.run(some, tmp_path, FLAGS).items():
+        for (line, _), told, found in zip(pages.blocks(page), pages.told(page), printed, strict=True):
+            where = f"{name_of(page)}:{line}"
+            assert not found.strip() or told is not None, f"{where}: nothing under it says that it prints\n{found}"
+            assert not found.strip() or pages.same(told, found), (
+                f"{where}: under it stands\n{told}\nbut it prints\n{found}\n(python tests/pages.py writes it anew)"
+            )
+
+
+@pytest.mark.parametrize(
+    ("told", "printed", "same"),
+    [
+        ("[1.0, 2]", "[ 1.0001  ,2]", True),
+        ("[1.0, 2]", "[1.1, 2]", False),
+        ("[1.0, 2]", "[1.0, 3]", False),
+        ("at 1.0e-7", "at -3.2e-07", True),
+        ("3e-08 m", "2e-07 m", True),
+        ("3e-08 m", "2e-06 m", False),
+        ("joint_1 is float32", "joint_2 is float32", False),
+        ("mass [1.]", "mass [1. 2.]", False),
+    ],
+)
+def test_outputs_are_compared_by_words_and_numbers(told, printed, same):
+    assert pages.same(told, printed) == same
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name_of)
@@ -90,7 +68,12 @@ def test_names_exist(page):
     """Every `jd.name` on a page is a public name."""
     import jaxdyn
 
-    missing = {n for n in re.findall(r"\bjd\.(\w+)", page.read_text()) if not hasattr(jaxdyn, n)}
+    missing = set()
+    for name in set(re.findall(r"\bjd\.(\w+(?:\.\w+)?)", page.read_text())):
+        outer, _, inner = name.partition(".")
+        found = getattr(jaxdyn, outer, None)
+        if found is None or (inner and isinstance(found, ModuleType) and not hasattr(found, inner)):
+            missing.add(name)
     assert not missing, f"{name_of(page)}: jaxdyn has no {sorted(missing)}"
 
 
@@ -125,7 +108,7 @@ def test_code_is_where_the_page_says(page):
 
 @pytest.mark.parametrize("page", [p for p in PAGES if "```sh" in p.read_text()], ids=name_of)
 def test_command_lines_parse(page):
-    from jaxdyn.cli import parser
+    from jaxdyn.commands.cli import parser
 
     for language, start, stop in fences(page.read_text()):
         for line in page.read_text().splitlines()[start:stop] if language == "sh" else []:
@@ -166,11 +149,38 @@ def test_site_builds_strictly(tmp_path):
         assert (tmp_path / "site" / page / "index.html").exists(), page
 
 
+PICTURES = ROOT / "docs" / "pictures"
+
+
+def test_pictures_are_drawn(tmp_path):
+    """By the script that is committed: the same names, small files, all of them on some page."""
+    path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    done = subprocess.run(
+        [sys.executable, str(PICTURES / "draw.py"), "--out", str(tmp_path)],
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    kept = {p.name for p in PICTURES.glob("*.svg")}
+    assert {p.name for p in tmp_path.iterdir()} == kept
+    shown = {Path(name).name for page in PAGES for name in re.findall(r"\]\(([^)#\s]+\.svg)\)", page.read_text())}
+    assert shown == kept
+    for name in kept:
+        words = [
+            set(re.findall(r"<text[^>]*>([^<]*)<", (folder / name).read_text())) for folder in (PICTURES, tmp_path)
+        ]
+        assert words[0] == words[1], f"{name} shows other words: run docs/pictures/draw.py"
+        assert (PICTURES / name).stat().st_size < 30_000, name
+
+
 def test_public_names_are_in_the_reference():
     import jaxdyn
 
     reference = (ROOT / "docs" / "api.md").read_text()
-    names = getattr(jaxdyn, "__all__", None) or [n for n in vars(jaxdyn) if not n.startswith("_")]
-    folders = {p.name for p in (ROOT / "jaxdyn").iterdir() if p.is_dir()} | {"interop", "cli", "demo"}
-    missing = [n for n in names if n not in folders and not re.search(rf"::: jaxdyn\.{n}\b", reference)]
+    names = [n for n in jaxdyn.__all__ if not isinstance(getattr(jaxdyn, n), ModuleType)]
+    for family in (jaxdyn.joints, jaxdyn.constraints, jaxdyn.solvers, jaxdyn.integrators):
+        names += [f"{family.__name__.removeprefix('jaxdyn.')}.{n}" for n in family.__all__]
+    missing = [n for n in names if not re.search(rf"^::: jaxdyn\.{n}$", reference, re.M)]
     assert not missing, f"docs/api.md lacks {missing}"

@@ -104,7 +104,9 @@ def test_numbers_worked_out_by_hand():
     """A point mass on a rod about y: m l² q̈ + m g l sin q = tau, energies and momentum at the bottom."""
     m, l, g = 2.0, 0.5, 9.81
     spec = jd.ModelSpec("pendulum", gravity=(0, 0, -g))
-    spec.add_body("rod", "world", jd.Revolute(axis=(0, 1, 0)), inertia=jd.Inertia(m, (0, 0, -l), 1e-12 * np.eye(3)))
+    spec.add_body(
+        "rod", "world", jd.joints.Revolute(axis=(0, 1, 0)), inertia=jd.Inertia(m, (0, 0, -l), 1e-12 * np.eye(3))
+    )
     model = spec.build()
     angle, speed = 0.4, 1.5
     state = jd.State([angle], [speed])

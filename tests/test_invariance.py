@@ -23,21 +23,33 @@ def two_arms(order):
     """Two arms on a torso that hold each other, their bodies declared in the given order."""
     spec = jd.ModelSpec("two_arms")
     add = {
-        "torso": lambda: spec.add_body("torso", "world", jd.Universal(), inertia=lump(3.0, (0, 0, 0.2))),
+        "torso": lambda: spec.add_body("torso", "world", jd.joints.Universal(), inertia=lump(3.0, (0, 0, 0.2))),
         "left": lambda: spec.add_body(
-            "left", "torso", jd.Spherical(damping=0.1), placement=at(0, 0.2, 0.4), inertia=bar(0.8, (0.4, -0.2, 0.1))
+            "left",
+            "torso",
+            jd.joints.Spherical(damping=0.1),
+            placement=at(0, 0.2, 0.4),
+            inertia=bar(0.8, (0.4, -0.2, 0.1)),
         ),
         "right": lambda: spec.add_body(
-            "right", "torso", jd.Spherical(stiffness=1.0), placement=at(0, -0.2, 0.4), inertia=bar(0.7, (0.4, 0.2, 0.1))
+            "right",
+            "torso",
+            jd.joints.Spherical(stiffness=1.0),
+            placement=at(0, -0.2, 0.4),
+            inertia=bar(0.7, (0.4, 0.2, 0.1)),
         ),
         "hand": lambda: spec.add_body(
-            "hand", "left", jd.Revolute(axis=(1, 1, 0), armature=0.1), placement=at(0.4, -0.2, 0.1), inertia=lump(0.3)
+            "hand",
+            "left",
+            jd.joints.Revolute(axis=(1, 1, 0), armature=0.1),
+            placement=at(0.4, -0.2, 0.1),
+            inertia=lump(0.3),
         ),
     }
     for body in order:
         add[body]()
     place = at(0.4, 0.2, 0.1)
-    spec.add_constraint(jd.Point("right", "hand", placement_a=place, placement_b=at(0.05), name="grip"))
+    spec.add_constraint(jd.constraints.Point("right", "hand", placement_a=place, placement_b=at(0.05), name="grip"))
     return spec.build()
 
 
@@ -75,7 +87,7 @@ def test_moving_the_world(robot):
     for k, c in enumerate(model.constraints):
         if c.body_b == "world":
             moved = eqx.tree_at(lambda m, k=k: m.constraints[k].placement_b, moved, move @ c.placement_b)
-    here, there = solve(jd.LCABA(), model, *states(robot)), solve(jd.LCABA(), moved, *states(robot))
+    here, there = solve(jd.solvers.LCABA(), model, *states(robot)), solve(jd.solvers.LCABA(), moved, *states(robot))
     scale = float(jnp.abs(here.acceleration).max())
     close(there.acceleration, here.acceleration, 1e-8, scale)
     close(there.multipliers, here.multipliers, 1e-7)
@@ -87,18 +99,18 @@ def test_another_root():
     place = at(0.3, 0.1, 0.2, (1, 2, 0), 0.7)
     back = place.inverse()
     first = jd.ModelSpec("from_the_hull")
-    first.add_body("hull", "world", jd.Free(), inertia=hull)
-    first.add_body("arm", "hull", jd.Revolute(axis=(0, 1, 1)), placement=place, inertia=arm)
+    first.add_body("hull", "world", jd.joints.Free(), inertia=hull)
+    first.add_body("arm", "hull", jd.joints.Revolute(axis=(0, 1, 1)), placement=place, inertia=arm)
     second = jd.ModelSpec("from_the_arm")
-    second.add_body("arm", "world", jd.Free(), inertia=arm)
+    second.add_body("arm", "world", jd.joints.Free(), inertia=arm)
     # the hull seen from the joint, which is now its frame
     r = np.asarray(back.rotation)
     center = r @ np.asarray(hull.center_of_mass) + np.asarray(back.translation)
     seen = jd.Inertia(2.0, center, r @ np.asarray(hull.rotational) @ r.T)
-    second.add_body("joint", "arm", jd.Revolute(axis=(0, 1, 1)), inertia=seen)
+    second.add_body("joint", "arm", jd.joints.Revolute(axis=(0, 1, 1)), inertia=seen)
     second.add_frame("hull", "joint", back)
     for spec in (first, second):
-        spec.add_constraint(jd.Point("arm", placement_a=at(0.4, 0, 0.1), name="tip"))
+        spec.add_constraint(jd.constraints.Point("arm", placement_a=at(0.4, 0, 0.1), name="tip"))
     one, other = first.build(), second.build()
     rng = np.random.default_rng(2)
     q = np.asarray(jd.assemble(one, jd.integrate(one, one.neutral(), rng.normal(size=7), 0.3)))
@@ -128,9 +140,9 @@ def _quaternion(R):
 def test_a_joint_of_several_axes_is_a_chain_of_single_ones():
     """Universal against two hinges, cylinder against a slide and a hinge, with a massless link between."""
     for joint, parts in (
-        (jd.Universal(axis=X, axis2=Y), (jd.Revolute(axis=X), jd.Revolute(axis=Y))),
-        (jd.Cylindrical(axis=Z), (jd.Prismatic(axis=Z), jd.Revolute(axis=Z))),
-        (jd.Helical(axis=Z, pitch=0.2), None),
+        (jd.joints.Universal(axis=X, axis2=Y), (jd.joints.Revolute(axis=X), jd.joints.Revolute(axis=Y))),
+        (jd.joints.Cylindrical(axis=Z), (jd.joints.Prismatic(axis=Z), jd.joints.Revolute(axis=Z))),
+        (jd.joints.Helical(axis=Z, pitch=0.2), None),
     ):
         whole = jd.ModelSpec("whole")
         whole.add_body("link", "world", joint, inertia=lump(1.0, (0.1, 0.2, 0.3)))
@@ -138,9 +150,9 @@ def test_a_joint_of_several_axes_is_a_chain_of_single_ones():
         a = jd.forward_dynamics(whole.build(), jd.State(q, v), tau).acceleration
         chain = jd.ModelSpec("chain")
         if parts is None:  # a screw: a slide and a hinge that a gear couples
-            parts = (jd.Prismatic(axis=Z), jd.Revolute(axis=Z))
+            parts = (jd.joints.Prismatic(axis=Z), jd.joints.Revolute(axis=Z))
             q, v, tau = (np.array([f * x[0], x[0]]) for f, x in ((0.2, q), (0.2, v), (0.0, tau)))
-            chain.add_constraint(jd.Coupling(("first", "link"), (1.0, -0.2)))
+            chain.add_constraint(jd.constraints.Coupling(("first", "link"), (1.0, -0.2)))
         chain.add_body("first", "world", parts[0], inertia=jd.Inertia(1e-9, (0, 0, 0), 1e-9 * np.eye(3)))
         chain.add_body("link", "first", parts[1], inertia=lump(1.0, (0.1, 0.2, 0.3)))
         b = jd.forward_dynamics(chain.build(), jd.State(q, v), tau).acceleration

@@ -21,7 +21,7 @@ needs_kernels = pytest.mark.skipif(host.unavailable() is not None, reason="llvml
 
 
 def accelerate(model, q, v, tau):
-    return jd.forward_dynamics(model, jd.State(q, v), tau, solver=jd.LCABA()).acceleration
+    return jd.forward_dynamics(model, jd.State(q, v), tau, solver=jd.solvers.LCABA()).acceleration
 
 
 def run(code: str, timeout=300, **environment) -> str:
@@ -47,7 +47,7 @@ for x64 in (False, True):
         model = CATALOGUE[name].build().with_compiler("kernel")
         q, v, tau = (jnp.asarray(x, model.gravity.dtype) for x in sample(CATALOGUE[name].build(), 3, 21))
         def f(q, v, tau):
-            g = lambda v: jd.forward_dynamics(model, jd.State(q, v), tau, solver=jd.LCABA()).acceleration
+            g = lambda v: jd.forward_dynamics(model, jd.State(q, v), tau, solver=jd.solvers.LCABA()).acceleration
             a, back = jax.vjp(g, v)
             return a, back(jnp.ones_like(a))
         for x in jax.jit(jax.vmap(f))(q, v, tau):
@@ -149,7 +149,7 @@ def test_names_are_no_part_of_a_kernel():
     def robot(prefix):
         spec = jd.ModelSpec(prefix)
         inertia = jd.Inertia(1.0, (0.1, 0, 0), 0.01 * np.eye(3))
-        spec.add_body(f"{prefix}_arm", "world", jd.Revolute(axis=(0, 1, 0)), inertia=inertia)
+        spec.add_body(f"{prefix}_arm", "world", jd.joints.Revolute(axis=(0, 1, 0)), inertia=inertia)
         return spec.build()
 
     x = jnp.zeros(1)
@@ -215,7 +215,7 @@ def test_choice_of_a_compiler(monkeypatch):
     assert model.with_compiler("xla").compiler == "xla"
     with pytest.raises(ValueError, match=r"with_compiler.*'gcc'.*auto, kernel, xla"):
         model.with_compiler("gcc")
-    assert jd.load(str(ROOT / "docs/robots/four_bar.urdf"), compiler="xla").compiler == "xla"
+    assert jd.load("four_bar", compiler="xla").compiler == "xla"
     monkeypatch.setenv("JAXDYN_COMPILER", "fortran")
     with pytest.raises(ValueError, match=r"JAXDYN_COMPILER.*'fortran'"):
         kernels.choice("auto")
@@ -258,7 +258,7 @@ def test_without_a_working_llvmlite_xla_does_the_work(tmp_path, stub):
     code = f"""
 import sys; sys.path.insert(0, {str(tmp_path)!r})
 import jaxdyn as jd, jax.numpy as jnp
-model = jd.load({str(ROOT / "docs/robots/four_bar.urdf")!r})
+model = jd.load({"four_bar"!r})
 x = jnp.zeros(model.nv)
 print(jd.forward_dynamics(model, jd.State(model.neutral(), x), x).acceleration.shape)
 try:

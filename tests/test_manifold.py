@@ -127,9 +127,11 @@ def test_assemble_has_derivatives():
 def test_assemble_refuses_what_cannot_close():
     """Outside of jit: an error that names the constraint; under jit: the nearest configuration."""
     spec = jd.ModelSpec("short")
-    spec.add_body("arm", "world", jd.Revolute(axis=(0, 1, 0)), inertia=jd.Inertia(1.0, (0.5, 0, 0), np.eye(3)))
+    spec.add_body("arm", "world", jd.joints.Revolute(axis=(0, 1, 0)), inertia=jd.Inertia(1.0, (0.5, 0, 0), np.eye(3)))
     far = jd.Transform(np.eye(3), [3.0, 0.0, 0.0])
-    spec.add_constraint(jd.Point("arm", placement_a=jd.Transform(np.eye(3), [1.0, 0, 0]), placement_b=far, name="peg"))
+    spec.add_constraint(
+        jd.constraints.Point("arm", placement_a=jd.Transform(np.eye(3), [1.0, 0, 0]), placement_b=far, name="peg")
+    )
     model = spec.build()
     with pytest.raises(ValueError, match=r"`assemble`: cannot close 'peg' \(Point on arm\) stays open by 2"):
         jd.assemble(model, [0.3])

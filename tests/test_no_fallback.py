@@ -83,8 +83,8 @@ def functions(m: jd.Model) -> dict:
         "potential_energy": lambda q, v, t: jd.potential_energy(m, q),
         "forward_dynamics": lambda q, v, t: jd.forward_dynamics(m, S(q, v), t),
         "step": lambda q, v, t: jd.step(m, S(q, v), t, 1e-3),
-        "rk4": lambda q, v, t: jd.step(m, S(q, v), t, 1e-3, integrator=jd.RK4()),
-        "implicit_midpoint": lambda q, v, t: jd.step(m, S(q, v), t, 1e-3, integrator=jd.ImplicitMidpoint()),
+        "rk4": lambda q, v, t: jd.step(m, S(q, v), t, 1e-3, integrator=jd.integrators.RK4()),
+        "implicit_midpoint": lambda q, v, t: jd.step(m, S(q, v), t, 1e-3, integrator=jd.integrators.ImplicitMidpoint()),
     }
     if m.constraints:
         found |= {

@@ -30,14 +30,14 @@ ROBOTS = {
 }
 
 
-def counted(model: jd.Model, solver: jd.Solver) -> int:
+def counted(model: jd.Model, solver: jd.solvers.Solver) -> int:
     q, v, tau = (x[0] for x in measure.states(model, model.neutral(), 1))
     f = lambda q, v, tau: jd.forward_dynamics(model, jd.State(q, v), tau, solver=solver).acceleration  # noqa: E731
     return counter.operations(f, q, v, tau)
 
 
 @functools.cache
-def cost(robot: str, size: int, solver: jd.Solver) -> int:
+def cost(robot: str, size: int, solver: jd.solvers.Solver) -> int:
     """Operations of one damped solve."""
     return counted(ROBOTS[robot](size), solver)
 
@@ -74,23 +74,23 @@ def test_synthetic_robots_are_closed_and_come_from_their_seed(name):
 @pytest.mark.parametrize(
     ("robot", "sizes", "solver"),
     [
-        ("chain", (12, 48), jd.PV(max_steps=1)),
-        ("chain", (12, 48), jd.PVEarly(max_steps=1)),
-        ("chain", (12, 48), jd.PVSoft(max_steps=1)),
-        ("chain", (12, 48), jd.ConstrainedABA(max_steps=1)),
-        ("tree", (20, 80), jd.PV(max_steps=1)),
-        ("tree", (20, 80), jd.PVEarly(max_steps=1)),
-        ("tree", (20, 80), jd.PVSoft(max_steps=1)),
-        ("tree", (20, 80), jd.ConstrainedABA(max_steps=1)),
-        ("ladder", (2, 6), jd.PVEarly(max_steps=1)),
-        ("ladder", (2, 6), jd.PVSoft(max_steps=1)),
-        ("cycle", (10, 40), jd.LCABA(max_steps=1)),
-        ("cycle", (10, 40), jd.ProxBBO(max_steps=1)),
-        ("loop_chain", (2, 8), jd.LCABA(max_steps=1)),
-        ("loop_chain", (2, 8), jd.ProxBBO(max_steps=1)),
-        ("branching", (2, 8), jd.LCABA(max_steps=1)),
+        ("chain", (12, 48), jd.solvers.PV(max_steps=1)),
+        ("chain", (12, 48), jd.solvers.PVEarly(max_steps=1)),
+        ("chain", (12, 48), jd.solvers.PVSoft(max_steps=1)),
+        ("chain", (12, 48), jd.solvers.ConstrainedABA(max_steps=1)),
+        ("tree", (20, 80), jd.solvers.PV(max_steps=1)),
+        ("tree", (20, 80), jd.solvers.PVEarly(max_steps=1)),
+        ("tree", (20, 80), jd.solvers.PVSoft(max_steps=1)),
+        ("tree", (20, 80), jd.solvers.ConstrainedABA(max_steps=1)),
+        ("ladder", (2, 6), jd.solvers.PVEarly(max_steps=1)),
+        ("ladder", (2, 6), jd.solvers.PVSoft(max_steps=1)),
+        ("cycle", (10, 40), jd.solvers.LCABA(max_steps=1)),
+        ("cycle", (10, 40), jd.solvers.ProxBBO(max_steps=1)),
+        ("loop_chain", (2, 8), jd.solvers.LCABA(max_steps=1)),
+        ("loop_chain", (2, 8), jd.solvers.ProxBBO(max_steps=1)),
+        ("branching", (2, 8), jd.solvers.LCABA(max_steps=1)),
     ],
-    ids=lambda x: type(x).__name__ if isinstance(x, jd.Solver) else None,
+    ids=lambda x: type(x).__name__ if isinstance(x, jd.solvers.Solver) else None,
 )
 def test_linear_growth(robot, sizes, solver):
     """Exponents of operations in the number of bodies."""
@@ -101,15 +101,18 @@ def test_linear_growth(robot, sizes, solver):
 def test_growth_of_the_joint_space():
     """LTL on a chain is worse than linear; where rungs add up, PV is too, and PVEarly is cheaper than both."""
     exponent = lambda robot, a, b, s: np.log(cost(robot, b, s) / cost(robot, a, s)) / np.log(b / a)  # noqa: E731
-    assert exponent("chain", 12, 48, jd.LTL(max_steps=1)) > 1.3
-    assert exponent("ladder", 2, 6, jd.PV(max_steps=1)) > 1.2
-    costs = [cost("ladder", 6, s) for s in (jd.PVEarly(max_steps=1), jd.PV(max_steps=1), jd.LTL(max_steps=1))]
+    assert exponent("chain", 12, 48, jd.solvers.LTL(max_steps=1)) > 1.3
+    assert exponent("ladder", 2, 6, jd.solvers.PV(max_steps=1)) > 1.2
+    costs = [
+        cost("ladder", 6, s)
+        for s in (jd.solvers.PVEarly(max_steps=1), jd.solvers.PV(max_steps=1), jd.solvers.LTL(max_steps=1))
+    ]
     assert costs == sorted(costs)
 
 
 def test_which_of_two_is_cheaper_depends_on_the_loops():
     """The paper's favourable topology for LCABA, and its worst case (lcaba_proxbbo, Figs. 8 and 9)."""
-    lcaba, bbo = jd.LCABA(max_steps=1), jd.ProxBBO(max_steps=1)
+    lcaba, bbo = jd.solvers.LCABA(max_steps=1), jd.solvers.ProxBBO(max_steps=1)
     assert cost("branching", 8, lcaba) < 0.8 * cost("branching", 8, bbo)
     assert cost("nested", 4, lcaba) > cost("nested", 4, bbo)
 
@@ -122,7 +125,7 @@ def test_a_mixture_takes_fewer_operations_than_both():
     """And by the times that are told from the plan, `Unified` is never dearer by more than what a change must gain;
     `test_benchmarks.py` holds it to measured ones."""
     held = topologies.held_loops(2)
-    mine, *others = (counted(held, s(max_steps=1)) for s in (jd.Unified, jd.LCABA, jd.ProxBBO))
+    mine, *others = (counted(held, s(max_steps=1)) for s in (jd.solvers.Unified, jd.solvers.LCABA, jd.solvers.ProxBBO))
     assert mine < 0.95 * min(others)
     for model in MIXED:
         told = features_of(model.topology, tuple(bundles_of(model.topology, model.constraints)))

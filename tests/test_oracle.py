@@ -270,14 +270,14 @@ def test_external_wrenches_act_at_body_origins(name):
 def test_numbers_by_hand():
     """A rod on a hinge, and a spinning body in free flight: signs, axes and units."""
     spec = jd.ModelSpec("rod")
-    hinge = jd.Revolute(axis=(0, 1, 0), armature=0.5, damping=0.2, stiffness=3.0, rest=0.1)
+    hinge = jd.joints.Revolute(axis=(0, 1, 0), armature=0.5, damping=0.2, stiffness=3.0, rest=0.1)
     spec.add_body("rod", "world", hinge, inertia=jd.Inertia(2.0, (0, 0, -1.5), np.diag([0.3, 0.4, 0.5])))
     r, q, v = oracle.read(spec.build()), np.array([0.3]), np.array([0.7])
     close(oracle.mass_matrix(r, q), [[0.5 + 0.4 + 2.0 * 1.5**2]], 1e-15)
     close(oracle.bias_forces(r, q, v), [2.0 * 9.81 * 1.5 * np.sin(0.3)], 1e-15)
     close(oracle.passive_forces(r, q, v), [-3.0 * 0.2 - 0.2 * 0.7], 1e-15)
     spec = jd.ModelSpec("body").add_body(
-        "body", "world", jd.Free(), inertia=jd.Inertia(2.0, (0, 0, 0), np.diag([1.0, 2.0, 3.0]))
+        "body", "world", jd.joints.Free(), inertia=jd.Inertia(2.0, (0, 0, 0), np.diag([1.0, 2.0, 3.0]))
     )
     half = np.sqrt(0.5)
     q = np.array([1.0, 2.0, 3.0, half, half, 0, 0])  # a quarter turn about x: body z is world -y
@@ -288,10 +288,10 @@ def test_numbers_by_hand():
 
 
 def acts_on_many(c, r):
-    if isinstance(c, jd.Coupling):
+    if isinstance(c, jd.constraints.Coupling):
         moved = [r.joint_names.index(j) for j in c.joints]
         return len(({*moved} | {r.parents[b] for b in moved}) - {-1}) > 1
-    if isinstance(c, jd.General) and len(c.bodies) == 1:
+    if isinstance(c, jd.constraints.General) and len(c.bodies) == 1:
         return False
     sides = [c.body_a, c.body_b] if hasattr(c, "body_a") else ["many", "bodies"]
     return not any(s == "world" or (s in r.frames and r.frames[s][0] < 0) for s in sides)

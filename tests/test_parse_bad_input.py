@@ -6,7 +6,7 @@ import time
 import pytest
 from parse_help import arm, joint, link, quiet, urdf
 
-from jaxdyn.parse.load import load
+from jaxdyn.loaders.load import load
 
 PLAIN = ("base", "a", "b")
 TWO = [*map(link, PLAIN), joint("j1", "base", "a"), joint("j2", "a", "b")]

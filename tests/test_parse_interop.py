@@ -11,7 +11,7 @@ from parse_help import arm, joint, link, quiet, urdf
 
 import jaxdyn as jd
 from jaxdyn import interop
-from jaxdyn.parse.load import load
+from jaxdyn.loaders.load import load
 
 pin = pytest.importorskip("pinocchio")
 mujoco = pytest.importorskip("mujoco")
@@ -85,7 +85,9 @@ def test_conversions_may_be_traced(pair):
 def test_a_joint_that_pinocchio_has_not():
     with pytest.raises(ValueError, match="'j3'"):
         interop.pinocchio_velocity_order(load(arm(n=3)), pin.buildModelFromXML(arm(n=2)))
-    ball = jd.ModelSpec().add_body("l1", "world", jd.Spherical("j1"), inertia=jd.Inertia(1.0, (0, 0, 1.0))).build()
+    ball = (
+        jd.ModelSpec().add_body("l1", "world", jd.joints.Spherical("j1"), inertia=jd.Inertia(1.0, (0, 0, 1.0))).build()
+    )
     with pytest.raises(ValueError, match="'j1' has 3 velocities here.*1 in"):
         interop.pinocchio_velocity_order(ball, pin.buildModelFromXML(arm(n=1)))
 
@@ -126,9 +128,9 @@ def test_brax_and_back():
     # what Brax's System holds of the links, declared in another order
     system = SimpleNamespace(link_names=["base", "a"], link_types="f2")
     small = jd.ModelSpec()
-    small.add_body("base", "world", jd.Free("root"), inertia=jd.Inertia(1.0, rotational=jnp.eye(3)))
-    small.add_body("a_ja", "base", jd.Revolute("ja"))
-    small.add_body("a", "a_ja", jd.Revolute("jb"), inertia=jd.Inertia(1.0, rotational=jnp.eye(3)))
+    small.add_body("base", "world", jd.joints.Free("root"), inertia=jd.Inertia(1.0, rotational=jnp.eye(3)))
+    small.add_body("a_ja", "base", jd.joints.Revolute("ja"))
+    small.add_body("a", "a_ja", jd.joints.Revolute("jb"), inertia=jd.Inertia(1.0, rotational=jnp.eye(3)))
     small = small.build()
     state = small.random_state(jax.random.key(2))
     q, qd = interop.to_brax(small, system, state)
@@ -148,7 +150,7 @@ def test_brax_and_back():
 def test_brax_orders_links_as_it_likes():
     spec = jd.ModelSpec()
     for n in "ab":
-        spec.add_body(n, "world", jd.Revolute(f"j{n}"), inertia=jd.Inertia(1.0, (0, 0, 1.0)))
+        spec.add_body(n, "world", jd.joints.Revolute(f"j{n}"), inertia=jd.Inertia(1.0, (0, 0, 1.0)))
     state = interop.from_brax(
         spec.build(), SimpleNamespace(link_names=["b", "a"], link_types="11"), np.array([1.0, 2.0])
     )

@@ -12,7 +12,7 @@ from parse_help import closed, quiet
 
 import jaxdyn as jd
 from jaxdyn import interop
-from jaxdyn.parse.load import load
+from jaxdyn.loaders.load import load
 
 mujoco = pytest.importorskip("mujoco")
 
@@ -93,7 +93,11 @@ def test_equalities():
     mm = mujoco.MjModel.from_xml_string(TREE.format(EQUALITIES))
     kinds = {c.name: type(c) for c in model.constraints}
     points, welds, gears = ("pin", "sites", "ground"), ("glue", "welded", "posed"), ("gear", "lock", "taut")
-    expected = dict.fromkeys(points, jd.Point) | dict.fromkeys(welds, jd.Weld) | dict.fromkeys(gears, jd.Coupling)
+    expected = (
+        dict.fromkeys(points, jd.constraints.Point)
+        | dict.fromkeys(welds, jd.constraints.Weld)
+        | dict.fromkeys(gears, jd.constraints.Coupling)
+    )
     assert kinds == expected
     # at MuJoCo's initial pose what it builds from that pose is closed
     q0 = np.array(interop.from_mujoco(model, mm, mm.qpos0).q)

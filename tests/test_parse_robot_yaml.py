@@ -6,7 +6,7 @@ import pytest
 from parse_help import closed, joint, link, quiet, urdf
 
 import jaxdyn as jd
-from jaxdyn.parse.load import load
+from jaxdyn.loaders.load import load
 
 NO_TURN = ('rpy="0.1 0.2 0.3"', "")
 
@@ -34,7 +34,9 @@ def write(folder, text):
 CLOSED = "closed_loop: [['end2', 'end3']]\ntype: ['{}']\nname_mot: ['motor']\n"
 
 
-@pytest.mark.parametrize(("kind", "constraint"), [("3d", jd.Point), ("6d", jd.Weld), ("3D", jd.Point)])
+@pytest.mark.parametrize(
+    ("kind", "constraint"), [("3d", jd.constraints.Point), ("6d", jd.constraints.Weld), ("3D", jd.constraints.Point)]
+)
 def test_a_pair_of_frames(folder, kind, constraint):
     model = load(write(folder, CLOSED.format(kind)))
     (c,) = model.constraints
@@ -69,7 +71,7 @@ def test_another_urdf(folder):
 
 def test_types_default_to_6d_and_motors_to_all(folder):
     model = load(write(folder, "closed_loop: [['end2', 'end3']]\n"))
-    assert type(model.constraints[0]) is jd.Weld
+    assert type(model.constraints[0]) is jd.constraints.Weld
     assert model.actuator_names == ("motor", "free2", "free3")
 
 

@@ -6,7 +6,7 @@ import pytest
 from parse_help import ROBOTS, closed, quiet
 
 import jaxdyn as jd
-from jaxdyn.parse.load import load
+from jaxdyn.loaders.load import load
 
 INERTIAL = """<inertial><mass>{}</mass><pose>0.1 0 0.05 0 0 0</pose>
   <inertia><ixx>0.01</ixx><iyy>0.02</iyy><izz>0.015</izz>
@@ -146,7 +146,9 @@ def test_a_joint_whose_child_has_a_parent_closes_a_loop():
     model = load(four_bar())
     assert model.joint_names == ("ja", "jb", "jc")
     (hinge,) = model.constraints
-    assert type(hinge) is jd.Hinge and hinge.name == "jd" and (hinge.body_a, hinge.body_b) == ("ground", "c")
+    assert (
+        type(hinge) is jd.constraints.Hinge and hinge.name == "jd" and (hinge.body_a, hinge.body_b) == ("ground", "c")
+    )
     # as drawn the loop is closed
     np.testing.assert_allclose(oracle.constraint_residual(model, np.zeros(3)), 0, atol=1e-15)
     q, error = closed(model, [0.3, 0.0, 0.0])
@@ -155,11 +157,11 @@ def test_a_joint_whose_child_has_a_parent_closes_a_loop():
 
 
 CUT = [
-    ("ball", jd.Point),
-    ("revolute", jd.Hinge),
-    ("continuous", jd.Hinge),
-    ("prismatic", jd.Slider),
-    ("fixed", jd.Weld),
+    ("ball", jd.constraints.Point),
+    ("revolute", jd.constraints.Hinge),
+    ("continuous", jd.constraints.Hinge),
+    ("prismatic", jd.constraints.Slider),
+    ("fixed", jd.constraints.Weld),
 ]
 
 
@@ -327,7 +329,9 @@ def test_cassie():
     parents = {n: model.topology.parents[k] for k, n in enumerate(model.body_names)}
     assert model.body_names[parents["left-achilles-rod"]] == "left-hip-pitch"
     assert {c.name: type(c) for c in model.constraints} == {
-        f"{side}-{name}-joint": jd.Point for side in ("left", "right") for name in ("achilles-spring", "plantar-foot")
+        f"{side}-{name}-joint": jd.constraints.Point
+        for side in ("left", "right")
+        for name in ("achilles-spring", "plantar-foot")
     }
     stiffness = np.array(model.joints.stiffness)
     for joint_name, value in (("knee-shin-joint", 1500), ("tarsus-spring-joint", 1250)):
@@ -342,6 +346,6 @@ def test_a_hinge_that_does_not_lean_stays_a_hinge():
     text = four_bar(
         kinds=("revolute", "revolute", "ball", "revolute"), inner=[axis("1 0 0"), axis("0 1 1"), None, axis("0 1 0")]
     )
-    assert [type(c) for c in load(text).constraints] == [jd.Hinge]
+    assert [type(c) for c in load(text).constraints] == [jd.constraints.Hinge]
     plane = four_bar(kinds=("revolute", "revolute", "ball", "revolute"))
-    assert [type(c) for c in load(plane).constraints] == [jd.Hinge]
+    assert [type(c) for c in load(plane).constraints] == [jd.constraints.Hinge]

@@ -9,7 +9,7 @@ import pytest
 from parse_help import arm, joint, link, quiet, urdf
 
 import jaxdyn as jd
-from jaxdyn.parse.load import load, load_spec
+from jaxdyn.loaders.load import load, load_spec
 
 
 @pytest.fixture(autouse=True)
@@ -134,7 +134,7 @@ def test_mimic_is_a_coupling():
     mimic = '<mimic joint="j1" multiplier="-2" offset="0.25"/>'
     model = load(urdf(*map(link, ("base", "a", "b")), joint("j1", "base", "a"), joint("j2", "a", "b", inner=mimic)))
     (coupling,) = model.constraints
-    assert isinstance(coupling, jd.Coupling) and coupling.name == "j2_mimic"
+    assert isinstance(coupling, jd.constraints.Coupling) and coupling.name == "j2_mimic"
     assert model.actuator_names == ("j1",)
     residual = oracle.constraint_residual(model, np.array([0.3, -2 * 0.3 + 0.25]))
     np.testing.assert_allclose(residual, 0, atol=1e-15)
@@ -303,7 +303,7 @@ def test_namespaces_and_comments_are_no_obstacle():
 
 def test_load_spec_can_be_changed_before_it_is_built():
     spec = load_spec(arm())
-    spec.add_constraint(jd.Point("l2", name="tip"))
+    spec.add_constraint(jd.constraints.Point("l2", name="tip"))
     assert [c.name for c in spec.build().constraints] == ["tip"]
 
 

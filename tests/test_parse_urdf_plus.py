@@ -7,7 +7,7 @@ import pytest
 from parse_help import closed, joint, link, urdf
 
 import jaxdyn as jd
-from jaxdyn.parse.load import load
+from jaxdyn.loaders.load import load
 
 
 def flat(name, parent, child, xyz, independent=None):
@@ -35,7 +35,7 @@ def bars(*extra, dependent="false"):
 def test_a_four_bar_linkage():
     model = load(bars(loop()))
     (hinge,) = model.constraints
-    assert type(hinge) is jd.Hinge and hinge.name == "loop"
+    assert type(hinge) is jd.constraints.Hinge and hinge.name == "loop"
     assert (hinge.body_a, hinge.body_b) == ("bar2", "bar3")
     np.testing.assert_allclose(hinge.placement_a.translation, [1, 0, 0])
     np.testing.assert_allclose(hinge.placement_b.translation, [0.5, 0, 0])

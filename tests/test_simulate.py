@@ -21,9 +21,9 @@ FOUR_BAR = "four_bar_point"
 def satellite():
     """A free body with an arm on a ball joint, and no forces from outside."""
     spec = jd.ModelSpec("satellite", gravity=(0, 0, 0))
-    spec.add_body("hull", "world", jd.Free(), inertia=lump(2.0, (0, 0.05, 0)))
+    spec.add_body("hull", "world", jd.joints.Free(), inertia=lump(2.0, (0, 0.05, 0)))
     spec.add_body(
-        "arm", "hull", jd.Spherical(), placement=at(0.2, 0.1, 0, (1, 1, 0), 0.5), inertia=bar(1.0, (0.3, 0, 0))
+        "arm", "hull", jd.joints.Spherical(), placement=at(0.2, 0.1, 0, (1, 1, 0), 0.5), inertia=bar(1.0, (0.3, 0, 0))
     )
     return spec.build()
 
@@ -45,10 +45,10 @@ def rolled(integrator):
 
 
 INTEGRATORS = {
-    "SemiImplicitEuler": (jd.SemiImplicitEuler(), 1),
-    "ImplicitMidpoint": (jd.ImplicitMidpoint(), 2),
-    "RK4": (jd.RK4(), 4),
-    "Gauss": (jd.Gauss(), 4),
+    "SemiImplicitEuler": (jd.integrators.SemiImplicitEuler(), 1),
+    "ImplicitMidpoint": (jd.integrators.ImplicitMidpoint(), 2),
+    "RK4": (jd.integrators.RK4(), 4),
+    "Gauss": (jd.integrators.Gauss(), 4),
 }
 
 
@@ -131,7 +131,7 @@ def test_projection_keeps_loops_closed():
         assert np.abs(oracle.constraint_jacobian(model, q) @ v).max() < 1e-9
 
 
-def test_simulate_is_repeated_steps_and_a_policy_is_controls():
+def test_simulate_is_repeated_steps_and_a_policy_is_tau():
     """Shapes, the start included; a policy of the state, with the same effect as the forces it gave; a warm start
     that changes nothing."""
     model, state = undamped()
@@ -146,7 +146,7 @@ def test_simulate_is_repeated_steps_and_a_policy_is_controls():
     close(again.v, traj.v, 1e-10)
     close(again.multipliers, traj.multipliers, 1e-7)
     for k, tau in enumerate(traj.tau):
-        after = rolled(jd.SemiImplicitEuler())(model, traj[k], tau, 2e-3, 1)
+        after = rolled(jd.integrators.SemiImplicitEuler())(model, traj[k], tau, 2e-3, 1)
         close(after.q, traj.q[k + 1], 1e-10)
         close(after.v, traj.v[k + 1], 1e-9)
 
@@ -154,16 +154,16 @@ def test_simulate_is_repeated_steps_and_a_policy_is_controls():
 def test_stiff_springs_and_dampers_are_implicit():
     """A damper that is a thousand times faster than the step, and a spring beside it: the joint comes to rest."""
     spec = jd.ModelSpec("stiff", gravity=(0, 0, 0))
-    hinge = jd.Revolute(axis=(0, 1, 0), damping=1e3, stiffness=1e5, rest=0.2)
+    hinge = jd.joints.Revolute(axis=(0, 1, 0), damping=1e3, stiffness=1e5, rest=0.2)
     spec.add_body("rod", "world", hinge, inertia=bar(1e-3, (0, 0, -0.1)))
     model = spec.build()
-    for integrator in (jd.SemiImplicitEuler(), jd.ImplicitMidpoint()):
+    for integrator in (jd.integrators.SemiImplicitEuler(), jd.integrators.ImplicitMidpoint()):
         end = rolled(integrator)(model, jd.State([0.0], [5.0]), jnp.zeros(1), 1e-2, 400)
         close(end.q, [0.2], 1e-6)
 
 
 def test_gradient_through_a_rollout():
-    """Of the last state with respect to initial velocity, controls and masses, through a loop of gears."""
+    """Of the last state with respect to initial velocity, tau and masses, through a loop of gears."""
     robot = "geared_arm"
     model = CATALOGUE[robot].build()
     q, v, tau = (jnp.asarray(x[0]) for x in states(robot))

@@ -65,7 +65,7 @@ def test_soft_rows_minimise_gauss(name, one):
 
 def test_soft_rows_are_no_contradiction():
     """They are violated by intention: the result is a success, and the residual tells by how much."""
-    got = solve(jd.LTLSoft(weights=1.0), CATALOGUE["same_pair"].build(), *states("same_pair"))
+    got = solve(jd.solvers.LTLSoft(weights=1.0), CATALOGUE["same_pair"].build(), *states("same_pair"))
     assert succeeded(got.result).all() and (np.asarray(got.stats.residual_constraint) > 1e-3).all()
 
 
@@ -114,7 +114,7 @@ def test_many_bodies_are_refused(name):
     """The text names up to five bodies, and tells how many there are else."""
     for robot, constraints, joined in (
         ("general_of_three", None, r"constraint 'kite' joins bodies 'one', 'two' and 'three'\. Use"),
-        ("tip_weld", (jd.CenterOfMass(),), r"constraint number 0 \(CenterOfMass\) joins .*7 bodies\. Use"),
+        ("tip_weld", (jd.constraints.CenterOfMass(),), r"constraint number 0 \(CenterOfMass\) joins .*7 bodies\. Use"),
     ):
         model = CATALOGUE[robot].build()
         q, v, tau = (x[0] for x in states(robot))
@@ -144,7 +144,7 @@ def test_dependent_rows_are_told(name, robot):
 def carried(robot):
     """Rows that ride at each body in PVEarly: when it is eliminated, and what it hands to its parent."""
     model = CATALOGUE[robot].build()
-    order = jd.PVEarly().order(model.topology, bundles_of(model.topology, model.constraints))
+    order = jd.solvers.PVEarly().order(model.topology, bundles_of(model.topology, model.constraints))
     return {model.body_names[b]: (len(g.rows), g.left) for g in order for b in g.nodes}
 
 
@@ -169,7 +169,7 @@ def test_multipliers_go_at_the_common_ancestor(robot):
     model = CATALOGUE[robot].build()
     topology = model.topology
     bundles = bundles_of(topology, model.constraints)
-    order = jd.ProxBBO().order(topology, bundles)
+    order = jd.solvers.ProxBBO().order(topology, bundles)
     gone = [
         (r, node)
         for g in order
@@ -191,16 +191,16 @@ def test_multipliers_go_at_the_common_ancestor(robot):
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
-@pytest.mark.parametrize("solver", [jd.PV(), jd.LTL()])
+@pytest.mark.parametrize("solver", [jd.solvers.PV(), jd.solvers.LTL()])
 def test_a_row_that_nothing_moves_is_told(solver, dtype):
     """At the end of a stretched arm, along the arm, where its coefficients are rounding: alone, and beside another."""
     spec, bar = jd.ModelSpec("arm"), jd.Inertia(1.0, (0.2, 0, 0), np.diag([1e-3, 0.02, 0.02]))
     shift = jd.Transform(np.eye(3), (0.31, 0, 0.17))
-    spec.add_body("upper", "world", jd.Revolute(axis=(0, 1, 0)), inertia=bar)
-    spec.add_body("lower", "upper", jd.Revolute(axis=(0, 1, 0)), placement=shift, inertia=bar)
+    spec.add_body("upper", "world", jd.joints.Revolute(axis=(0, 1, 0)), inertia=bar)
+    spec.add_body("lower", "upper", jd.joints.Revolute(axis=(0, 1, 0)), placement=shift, inertia=bar)
     model, q = spec.build(), jnp.array([0.3, 0.0])
     along, across = np.array([0.31, 0, 0.17]), np.array([-0.17, 0, 0.31])
-    plane = lambda n: jd.anchored(model, q, jd.PointOnPlane("lower", normal=n, placement_a=shift))  # noqa: E731
+    plane = lambda n: jd.anchored(model, q, jd.constraints.PointOnPlane("lower", normal=n, placement_a=shift))  # noqa: E731
     ends = []
     for normals in ((along,), (along, across), (across,), (along + across,)):
         given = model, q, jnp.zeros(2), jnp.ones(2), tuple(plane(n) for n in normals)
@@ -341,11 +341,11 @@ def test_impulses_are_not_soft(name):
 @pytest.mark.parametrize(
     ("make", "text"),
     [
-        (lambda: jd.PV(max_steps=0), "`PV`: `max_steps` = 0 is not a positive integer"),
-        (lambda: jd.PVSoft(weights=-1.0), "`PVSoft`: `weights` = -1.0 are not positive"),
-        (lambda: jd.LTLSoft(weights=(1.0, 0.0)), "`LTLSoft`: `weights`"),
-        (lambda: jd.ProxBBO(mu=0.0), "`ProxBBO`: `mu` = 0.0 is not a positive number"),
-        (lambda: jd.ProxLTL(tol=-1.0), "`ProxLTL`: `tol` = -1.0 is negative"),
+        (lambda: jd.solvers.PV(max_steps=0), "`PV`: `max_steps` = 0 is not a positive integer"),
+        (lambda: jd.solvers.PVSoft(weights=-1.0), "`PVSoft`: `weights` = -1.0 are not positive"),
+        (lambda: jd.solvers.LTLSoft(weights=(1.0, 0.0)), "`LTLSoft`: `weights`"),
+        (lambda: jd.solvers.ProxBBO(mu=0.0), "`ProxBBO`: `mu` = 0.0 is not a positive number"),
+        (lambda: jd.solvers.ProxLTL(tol=-1.0), "`ProxLTL`: `tol` = -1.0 is negative"),
     ],
 )
 def test_bad_options(make, text):
@@ -356,12 +356,12 @@ def test_bad_options(make, text):
 def test_as_many_weights_as_rows():
     model, (q, v, tau) = CATALOGUE["standing"].build(), [x[0] for x in states("standing")]
     with pytest.raises(ValueError, match="`LTLSoft` has 2 `weights` for 7 rows"):
-        jd.forward_dynamics(model, jd.State(q, v), tau, solver=jd.LTLSoft((1.0, 2.0)))
+        jd.forward_dynamics(model, jd.State(q, v), tau, solver=jd.solvers.LTLSoft((1.0, 2.0)))
 
 
 def _inertias(model, q, mu):
     """Λ⁻¹ and Λ of ProxLTL's factor."""
-    solver = jd.ProxLTL()
+    solver = jd.solvers.ProxLTL()
     problem = problem_of(model, model.constraints, q, None, solver.order)
     factor = solver.system(problem, uniform(problem, mu))
     return factor.inverse_inertia(), factor.inertia()

@@ -51,7 +51,7 @@ def test_constraints_beside_the_models_own():
     q, v, tau = (jnp.asarray(x[0]) for x in states("quadruped"))
     feet = tuple(
         jd.anchored(model, q, kind(f"{side}_foot", name=side))
-        for side, kind in (("left", jd.Point), ("right", jd.Weld))
+        for side, kind in (("left", jd.constraints.Point), ("right", jd.constraints.Weld))
     )
     got = jd.forward_dynamics(model, jd.State(q, v), tau, constraints=model.constraints + feet)
     wanted = oracle.forward_dynamics(model, np.asarray(q), np.asarray(v), np.asarray(tau), constraints=feet)
@@ -173,7 +173,7 @@ def test_a_quaternion_that_is_not_of_unit_length_is_told():
     model = CATALOGUE["stretched_arm"].build()
     q, v, tau = (x.copy() for x in states("stretched_arm"))
     q[2, :4] *= 1.01
-    result = solve(jd.LCABA(), model, q, v, tau).result
+    result = solve(jd.solvers.LCABA(), model, q, v, tau).result
     assert np.asarray(result == jd.Result.non_unit_quaternion).tolist() == [False, False, True, False]
 
 
@@ -187,8 +187,10 @@ def test_throw():
 
 
 def test_the_table_covers_every_solver_and_kind_of_robot():
-    exported = {getattr(jd, n) for n in jd.__all__}
-    kinds = {x for x in exported if isinstance(x, type) and issubclass(x, jd.Solver) and x is not jd.Solver}
+    exported = {getattr(jd.solvers, n) for n in jd.solvers.__all__}
+    kinds = {
+        x for x in exported if isinstance(x, type) and issubclass(x, jd.solvers.Solver) and x is not jd.solvers.Solver
+    }
     assert kinds == {type(row.solver) for row in SOLVERS.values()}
     assert set(CATALOGUE) >= {r for _, r in cases()}
     assert len({r for _, r in cases()}) >= 25
@@ -200,7 +202,9 @@ def test_armature_of_a_free_joint_on_a_moving_body():
     """The joint does not take all of its body's inertia away: one solve of the tree is exact."""
     model = CATALOGUE["free_in_the_middle"].build()
     q, v, tau = (x[0] for x in states("free_in_the_middle"))
-    run = jax.jit(lambda q, v, tau: jd.forward_dynamics(model, jd.State(q, v), tau, constraints=(), solver=jd.ABA()))
+    run = jax.jit(
+        lambda q, v, tau: jd.forward_dynamics(model, jd.State(q, v), tau, constraints=(), solver=jd.solvers.ABA())
+    )
     got = run(q, v, tau).acceleration
     wanted = oracle.forward_dynamics(model, q, v, tau, constraints=()).acceleration
     close(got, wanted, 1e-10, np.abs(wanted).max())

@@ -7,11 +7,11 @@ from typing import ClassVar
 import equinox as eqx
 from jaxtyping import Array
 
-from ..kinematics.rows import Bundle
 from ..model.constraints import Constraint
-from ..tree.plan import Group, Multipliers, elimination
+from ..systems.problem import Problem, Start
+from ..tree.plan import Order, elimination
+from ..tree.rows import Plan
 from ..tree.topology import Topology
-from .problem import Problem, Start
 
 
 class Solver(eqx.Module):
@@ -37,17 +37,17 @@ class Solver(eqx.Module):
         """The solver with its iterations unrolled, for ``adjoint="unrolled"``."""
         return self
 
-    def order(self, topology: Topology, bundles: Sequence[Bundle]) -> tuple[Group | Multipliers, ...]:
+    def order(self, topology: Topology, plan: Plan) -> Order:
         """In which order it eliminates bodies and multipliers: without more ado bodies alone, leaves first."""
         return elimination(topology, frozenset())
 
     @abc.abstractmethod
     def solve(
-        self, problem: Problem, start: Start, warm: list[Array] | None, multipliers: bool
+        self, problem: Problem, start: Start, warm: Array | None, multipliers: bool
     ) -> tuple[Array, Array, Array]:
         """Accelerations (nv, lanes), multipliers (m, lanes), and the number of solves (lanes,).
 
-        `warm` are multipliers to start from, by bundle. Without `multipliers` nobody reads them: zeros do.
+        `warm` are multipliers (m, lanes) to start from. Without `multipliers` nobody reads them: zeros do.
         """
 
 
@@ -64,5 +64,5 @@ def _refuse_loops(solver: str, call: str, topology: Topology, constraints: Seque
             joined = f"bodies {', '.join(bodies[:-1])} and {bodies[-1]}" if len(bodies) < 6 else f"{len(bodies)} bodies"
             raise ValueError(
                 f"{call}: `{solver}` cannot close kinematic loops: constraint {name_of(constraint, k)} joins "
-                f"{joined}. Use `LCABA()` or `ProxLTL()`."
+                f"{joined}. Use `jd.solvers.LCABA()` or `jd.solvers.ProxLTL()`."
             )

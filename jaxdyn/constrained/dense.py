@@ -11,14 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
-from ..dynamics.crba import mass_matrix
-from ..dynamics.jacobians import jacobian_of
+from ..dynamics.crba import jacobian_at, mass_matrix_at
 from ..engine.core import widen
-from ..kinematics import rows as rw
-from ..model.links import links, split_q
-from ..tree.plan import levels
+from ..systems.problem import right_sides
 from .base import Solver
-from .problem import right_sides
 
 
 class Dense(Solver):
@@ -35,20 +31,19 @@ class Dense(Solver):
             raise ValueError(f"`Dense`: `rcond` = {self.rcond!r} is not between 0 and 1.")
 
     def solve(self, problem, start, warm, multipliers):
-        model, q = problem.model, problem.q
+        q = problem.q
         r1, rows = right_sides(problem, start)
-        lanes = max(x.shape[-1] for x in (q, r1, *rows, *jax.tree.leaves(problem.fields["E"].get((0,)))))
-        M = jnp.moveaxis(widen(mass_matrix(model, q), lanes), -1, 0)
+        given = [q, r1, *(x for x in (rows,) if x is not None), *jax.tree.leaves(problem.motion.pose)]
+        lanes = max(x.shape[-1] for x in given)
+        M = jnp.moveaxis(widen(mass_matrix_at(problem.motion), lanes), -1, 0)
         L = jnp.linalg.cholesky(M)
         y = solve_triangular(L, widen(r1, lanes).T[..., None], lower=True)
         steps = jnp.ones((lanes,), jnp.int32)
-        if not rows:
+        if rows is None:
             qdd = solve_triangular(L, y, lower=True, trans=1)[..., 0].T
             return qdd, jnp.zeros((0, lanes), qdd.dtype), steps
-        r2 = jnp.moveaxis(widen(rw.flatten(problem.bundles, rows), lanes), -1, 0)[..., None]
-        groups = levels(model.topology)
-        geometry = (problem.fields, links(model, groups), split_q(model.topology, q, groups))
-        J = jacobian_of(model, problem.constraints, q, problem.evaluated, *geometry)
+        r2 = jnp.moveaxis(widen(rows, lanes), -1, 0)[..., None]
+        J = jacobian_at(problem.motion, problem.rows)
         A = solve_triangular(L, jnp.swapaxes(jnp.moveaxis(widen(J, lanes), -1, 0), 1, 2), lower=True)
         A = jnp.swapaxes(A, 1, 2)
         # a lane of NaN must not keep the decomposition of the others from converging

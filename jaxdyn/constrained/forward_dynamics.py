@@ -7,20 +7,19 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float, Int
 
 from ..engine.core import Function, widen
 from ..engine.lanes import call, laned
-from ..kinematics import rows as rw
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype, rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
+from ..systems.problem import problem_of, start_of
 from .auto import Auto
 from .base import Solver
 from .implicit import ForwardDynamics, residuals
 from .iterated import Proximal
-from .problem import problem_of, start_of
 
 
 class Result(eqx.Enumeration):
@@ -36,7 +35,7 @@ class Result(eqx.Enumeration):
     )
     dependent_rows = (
         "The constraints' rows are linearly dependent (or the mass matrix is singular), and this solver needs "
-        "independent ones: leave out what is said twice, or use `LCABA()` or `ProxPV()`."
+        "independent ones: leave out what is said twice, or use `jd.solvers.LCABA()`."
     )
     not_finite = "The accelerations are not finite: an input was NaN or infinite, or the mass matrix is singular."
     non_unit_quaternion = "A quaternion of the configuration is not of unit length."
@@ -46,24 +45,24 @@ class Stats(eqx.Module):
     """**Fields:** `iterations` (), the damped solves made; `residual_dynamics` () and `residual_constraint` (), the
     largest entries of r1 = τ − h − M q̈ + Jᵀλ and r2 = a* − γ − J q̈ (N m or N; rad/s² or m/s²)."""
 
-    iterations: Array
-    residual_dynamics: Array
-    residual_constraint: Array
+    iterations: Int[Array, ""]
+    residual_dynamics: Float[Array, ""]
+    residual_constraint: Float[Array, ""]
 
 
 class Solution(eqx.Module):
     """**Fields:** `acceleration` (nv,); `multipliers` (m,), the minimum-norm ones; `result`, a `Result`; `stats`."""
 
-    acceleration: Array
-    multipliers: Array
+    acceleration: Float[Array, " nv"]
+    multipliers: Float[Array, " m"]
     result: Result
     stats: Stats
 
 
 def _unrolled(solver, model, constraints, q, v, tau, external, warm):
     lanes = max(x.shape[-1] for x in jax.tree.leaves((model, constraints, q, v, tau, external)))
-    problem = problem_of(model, constraints, widen(q, lanes), v, solver.order)
-    guess = None if warm is None or not constraints else rw.unflatten(problem.bundles, warm)
+    problem = problem_of(model, constraints, widen(q, lanes), v)
+    guess = None if warm is None or not constraints else warm
     return solver.solve(problem, start_of(problem, v, tau, external), guess, True)
 
 
@@ -84,7 +83,8 @@ def forward_dynamics(
     **Arguments:**
 
     - `state`: q (nq,) and v (nv,). `tau`: generalised forces (nv,), N or N m.
-    - `constraints`: None for the model's own, else a tuple such as ``model.constraints + (jd.Point("foot"),)``.
+    - `constraints`: None for the model's own, else a tuple:
+      ``model.constraints + (jd.constraints.Point("foot"),)``.
     - `external`: wrenches (nb, 6), force then torque, in body axes at the body's origin.
     - `solver`: see "Choosing a solver". `adjoint`: "implicit" differentiates by the implicit function theorem, both
       modes and any order; "unrolled" through the iterations.
@@ -107,7 +107,7 @@ def forward_dynamics(
     if warm_start is not None:
         warm_start = check_vector(name, "warm_start", warm_start, (m,))
     if not isinstance(solver, Solver):
-        raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `LCABA()`.")
+        raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `jd.solvers.LCABA()`.")
     if adjoint not in ("implicit", "unrolled"):
         raise ValueError(f"`{name}`: `adjoint` is {adjoint!r}; choose 'implicit' or 'unrolled'.")
     solver.check(f"`{name}`", model.topology, constraints)

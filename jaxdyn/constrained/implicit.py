@@ -20,67 +20,24 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..dynamics.rnea import body_wrenches, forces_up, inertial_force, passive, resting_force
 from ..engine.core import Core, Function, Tangent, bind, widen
-from ..kinematics import rows as rw
-from ..kinematics.forward import sweep
-from ..tree.field import Field
-from ..tree.plan import levels
-from ..tree.sweep import each
+from ..systems.problem import Start, problem_of, residual, start_of
 from .base import Solver
-from .problem import Start, paired, problem_of, start_of
 
 
 def residuals(model, constraints, q, v, tau, external, qdd, lam):
     """(r1, r2) at any (q̈, λ): (nv, lanes) and (m, lanes)."""
-    groups = levels(model.topology)
-    fields, constants, coordinates = sweep(model, q, v, qdd)
-    forces = Field()
-
-    def body(group, own, link):
-        n, f = inertial_force(link.mass, link.first, link.second, *[own[k] for k in ("w", "l", "aw", "al", "g")])
-        if external is not None:
-            en, ef = body_wrenches(external, group)
-            n, f = n - en, f - ef
-        forces.add(group.nodes, (n, f))
-
-    each(groups, body, fields, constants)
-    r2 = jnp.zeros((0, q.shape[-1]), q.dtype)
-    if constraints:
-        bundles = rw.bundles_of(model.topology, constraints)
-        evaluated = rw.evaluate(model, constraints, q, fields)
-        for slot, (n, f) in rw.transposed(bundles, evaluated, rw.unflatten(bundles, lam)):
-            forces.add(slot, (-n, -f))
-        accelerations = rw.times(bundles, evaluated, paired(groups, fields, "aw", "al"))
-        rates = rw.times(bundles, evaluated, paired(groups, fields, "w", "l"))
-        left = [
-            e.target - e.stiffness * e.rows.residual - e.damping * rate - e.rows.gamma - a
-            for e, rate, a in zip(evaluated, rates, accelerations, strict=True)
-        ]
-        r2 = rw.flatten(bundles, left)
-    r1 = tau + passive(model, q, v) - model.joints.armature * qdd
-    return r1 - forces_up(model, fields, constants, coordinates, forces), r2
+    problem = problem_of(model, constraints, q, v, qdd)
+    start = start_of(problem, v, tau, external)
+    return residual(problem, start, qdd, start.acceleration, lam)
 
 
 def saddle(model, constraints, q, x, y):
     """(M x − Jᵀ y, J x): (nv, lanes) and (m, lanes)."""
-    groups = levels(model.topology)
-    fields, constants, coordinates = sweep(model, q, None, x)
-    forces = Field()
-    each(
-        groups,
-        lambda g, own, k: forces.add(g.nodes, resting_force(k.mass, k.first, k.second, own["aw"], own["al"])),
-        fields,
-        constants,
-    )
-    image = jnp.zeros((0, q.shape[-1]), q.dtype)
-    if constraints:
-        bundles = rw.bundles_of(model.topology, constraints)
-        evaluated = rw.evaluate(model, constraints, q, fields)
-        for slot, (n, f) in rw.transposed(bundles, evaluated, rw.unflatten(bundles, y)):
-            forces.add(slot, (-n, -f))
-        image = rw.flatten(bundles, rw.times(bundles, evaluated, paired(groups, fields, "aw", "al")))
-    return forces_up(model, fields, constants, coordinates, forces) + model.joints.armature * x, image
+    problem = problem_of(model, constraints, q, None, x)
+    rows = None if problem.rows is None else jnp.zeros((problem.rows.plan.rows, 1), x.dtype)
+    r1, r2 = residual(problem, Start(jnp.zeros_like(x), rows, None, None), x, problem.motion.acceleration, y)
+    return -r1, -r2
 
 
 def _full(q, args):
@@ -108,10 +65,10 @@ class SaddleSolve(Core):
         n = self.tree.num_leaves
         model, constraints, q = jax.tree.unflatten(self.tree, args[:n])
         r1, r2, *warm = args[n:]
-        problem = problem_of(model, constraints, _full(q, args), None, self.solver.order)
-        split = lambda x: rw.unflatten(problem.bundles, x) if constraints else []  # noqa: E731
-        guess = split(warm[0]) if warm and constraints else None
-        return list(self.solver.solve(problem, Start(r1, split(r2), None, None), guess, used is None or used[1])[:2])
+        problem = problem_of(model, constraints, _full(q, args))
+        start = Start(r1, r2 if constraints else None, None, None)
+        guess = warm[0] if warm and constraints else None
+        return list(self.solver.solve(problem, start, guess, used is None or used[1])[:2])
 
     def transpose(self, args, undefined, cotangents, used):
         n = self.tree.num_leaves
@@ -189,9 +146,9 @@ class ForwardDynamics(Core):
 
     def run(self, args, used):
         model, constraints, q, v, tau, external, warm = jax.tree.unflatten(self.tree, args)
-        problem = problem_of(model, constraints, _full(q, args), v, self.solver.order)
+        problem = problem_of(model, constraints, _full(q, args), v)
         start = start_of(problem, v, tau, external)
-        guess = None if warm is None or not constraints else rw.unflatten(problem.bundles, warm)
+        guess = None if warm is None or not constraints else warm
         return list(self.solver.solve(problem, start, guess, used is None or used[1]))
 
     def tangents(self, primals, tangents, outs, used):

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import call, laned
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype, rows_of
@@ -21,8 +21,8 @@ class Jump(eqx.Module):
     """**Fields:** `velocity` (nv,), after the jump; `impulses` (m,) of the constraints (N s or N m s), the minimum-norm
     ones."""
 
-    velocity: Array
-    impulses: Array
+    velocity: Float[Array, " nv"]
+    impulses: Float[Array, " m"]
 
 
 def least(model: Model, constraints: Sequence[Constraint], q, p, r2, solver: Solver, warm=None) -> tuple[Array, Array]:
@@ -74,10 +74,10 @@ def impulse(
     if warm_start is not None:
         warm_start = check_vector(name, "warm_start", warm_start, (m,))
     if not isinstance(solver, Solver):
-        raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `LCABA()`.")
+        raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `jd.solvers.LCABA()`.")
     solver.check(f"`{name}`", model.topology, constraints)
     if solver.soft:
-        raise ValueError(f"`{name}`: `{type(solver).__name__}` only pulls at rows. Use `LCABA()` or `ProxLTL()`.")
+        raise ValueError(f"`{name}`: `{type(solver).__name__}` only pulls at rows. Use `jd.solvers.LCABA()`.")
     model, constraints, q, v, p, e, warm = common_dtype(model, constraints, state.q, state.v, p, e, warm_start)
     r2 = -(1 + e) * rates(model, constraints, q, v) if constraints else jnp.zeros(0, v.dtype)
     dv, lam = least(model, constraints, q, p, r2, solver, warm)

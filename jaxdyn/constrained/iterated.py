@@ -9,14 +9,13 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..engine.core import widen
-from ..kinematics import rows as rw
+from ..systems.base import System
+from ..systems.problem import Problem
+from ..systems.weights import automatic_weight, uniform
 from .base import Solver
-from .damped import System, automatic_weight, uniform
 from .iteration import Stop
 from .multipliers import multipliers as multipliers_of
-from .problem import Problem
-from .proximal import iterate, joined
+from .proximal import iterate
 
 
 def _tolerance(problem: Problem, tol: float | None) -> float:
@@ -63,7 +62,7 @@ class Proximal(Solver):
         return dataclasses.replace(self, max_steps=min(self.max_steps, 30), _unrolled=True)
 
     @abc.abstractmethod
-    def system(self, problem: Problem, weights: list[Array]) -> System:
+    def system(self, problem: Problem, weights: Array) -> System:
         """The damped system, factorised."""
 
     def solve(self, problem: Problem, start, warm, multipliers: bool):
@@ -71,14 +70,14 @@ class Proximal(Solver):
         mu = automatic_weight(problem) if self.mu is None else jnp.full((1,), self.mu, dtype)
         system = self.system(problem, uniform(problem, mu))
         stop = Stop(_tolerance(problem, self.tol), self.max_steps, self._unrolled, not self.refine, self.refine)
-        rates, motions, lam, steps = iterate(system, start, warm, stop)
-        if problem.bundles and self.refine and self.max_steps > 1:
+        rates, bodies, lam, steps = iterate(system, start, warm, stop)
+        if problem.rows is not None and self.refine and self.max_steps > 1:
             if multipliers:
                 enough = Stop(_tolerance(problem, self.tol or None), max(self.max_steps, 30), self._unrolled)
-                lam, rates = multipliers_of(system, start, rates, motions, enough)
+                lam, rates = multipliers_of(system, start, rates, bodies, enough)
             else:
-                lam = [jnp.zeros_like(widen(b, 1)) for b in start.rows]
-        return *joined(problem, rates, lam), steps
+                lam = jnp.zeros_like(lam)
+        return rates, lam, steps
 
 
 class Direct(Solver):
@@ -100,14 +99,14 @@ class Direct(Solver):
         return dataclasses.replace(self, _unrolled=True)
 
     @abc.abstractmethod
-    def system(self, problem: Problem, weights: list[Array]) -> System:
+    def system(self, problem: Problem, weights: Array) -> System:
         """The system, factorised; the weights only set scales."""
 
     def solve(self, problem: Problem, start, warm, multipliers: bool):
         system = self.system(problem, uniform(problem, automatic_weight(problem)))
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
         rates, _, lam, steps = iterate(system, start, warm, stop)
-        return *joined(problem, rates, lam), steps
+        return rates, lam, steps
 
 
 def _numbers(given):
@@ -156,17 +155,17 @@ class Soft(Solver):
             )
 
     @abc.abstractmethod
-    def system(self, problem: Problem, weights: list[Array]) -> System:
+    def system(self, problem: Problem, weights: Array) -> System:
         """The damped system, factorised."""
 
     def solve(self, problem: Problem, start, warm, multipliers: bool):
         dtype = problem.q.dtype
         if isinstance(self.weights, tuple):
-            weights = rw.unflatten(problem.bundles, jnp.asarray(self.weights, dtype)[:, None]) if self.weights else []
+            weights = jnp.asarray(self.weights, dtype)[:, None]
         else:
             one = automatic_weight(problem) if self.weights is None else jnp.full((1,), self.weights, dtype)
             weights = uniform(problem, one)
         system = self.system(problem, weights)
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
         rates, _, lam, steps = iterate(system, start, None, stop, soft=True)
-        return *joined(problem, rates, lam), steps
+        return rates, lam, steps

@@ -1,15 +1,10 @@
 """Pieces that the iterations share: when they stop, conjugate steps, sizes per lane."""
 
-import functools
-from collections.abc import Sequence
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
-
-from ..engine.kernel import kernel
-from ..spatial.small import summed
 
 
 class Stop(NamedTuple):
@@ -64,24 +59,15 @@ def advance(at, direction, size):
     return jax.tree.map(lambda x, d: x + size * d, at, direction)
 
 
-@kernel
-def inner(x: Sequence[Array], y: Sequence[Array]) -> Array:
-    """Per lane, the inner product of two vectors of rows."""
-    return summed(
-        (a * b)[r, k] for a, b in zip(x, y, strict=True) for r in range(a.shape[0]) for k in range(a.shape[1])
-    )
+def inner(x: Array, y: Array) -> Array:
+    """Per lane, the inner product of two vectors (n, lanes)."""
+    return (x * y).sum(0)
 
 
 def ratio_of(x, y):
     return x / jnp.maximum(y, jnp.finfo(y.dtype).tiny)
 
 
-@kernel
-def _largest(parts):
-    each = [jnp.abs(x[r, k]) for x in parts for r in range(x.shape[0]) for k in range(x.shape[1])]
-    return functools.reduce(jnp.maximum, each)
-
-
-def largest_of(parts: Sequence[Array]) -> Array:
-    """Largest magnitude per lane; NaN where there is one."""
-    return _largest(list(parts))
+def largest_of(x: Array) -> Array:
+    """Largest magnitude per lane of a vector (n, lanes); NaN where there is one."""
+    return jnp.abs(x).max(0)

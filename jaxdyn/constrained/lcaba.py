@@ -10,13 +10,20 @@ iterate solves the soft Gauss principle (popov_vereshchagin, Eq. 52).
 
 from typing import ClassVar
 
-from ..kinematics.rows import cliques_of
+from ..systems.body_factor import body_factor
+from ..systems.weights import uniform
 from ..tree.plan import elimination
+from ..tree.rows import Plan
 from .base import Solver, name_of
-from .damped import factorised
 from .iterated import Proximal, Soft
 from .iteration import Stop
-from .proximal import iterate, joined
+from .proximal import iterate
+
+
+def _penalised(solver: Solver, problem, weights):
+    """The factor of M + Jᵀ μ J in the solver's order."""
+    plan = Plan(()) if problem.rows is None else problem.rows.plan
+    return body_factor(problem, solver.order(problem.model.topology, plan), weights, frozenset())
 
 
 class ABA(Solver):
@@ -26,12 +33,13 @@ class ABA(Solver):
         if constraints:
             raise ValueError(
                 f"{call}: `ABA` takes no constraints, and {name_of(constraints[0], 0)} is one. "
-                "Use `LCABA()`, or leave `constraints=()`."
+                "Use `jd.solvers.LCABA()`, or leave `constraints=()`."
             )
 
     def solve(self, problem, start, warm, multipliers):
-        rates, _, _, steps = iterate(factorised(problem, [], frozenset()), start, None, Stop(0.0, 1))
-        return *joined(problem, rates, []), steps
+        system = _penalised(self, problem, uniform(problem, problem.q[:1, :]))
+        rates, _, lam, steps = iterate(system, start, None, Stop(0.0, 1))
+        return rates, lam, steps
 
 
 class LCABA(Proximal):
@@ -40,11 +48,11 @@ class LCABA(Proximal):
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
 
-    def order(self, topology, bundles):
-        return elimination(topology, cliques_of(bundles))
+    def order(self, topology, plan):
+        return elimination(topology, plan.cliques)
 
     def system(self, problem, weights):
-        return factorised(problem, weights, frozenset())
+        return _penalised(self, problem, weights)
 
 
 class ConstrainedABA(Proximal):
@@ -56,7 +64,7 @@ class ConstrainedABA(Proximal):
     grounded: ClassVar[bool] = True
 
     def system(self, problem, weights):
-        return factorised(problem, weights, frozenset())
+        return _penalised(self, problem, weights)
 
 
 class PVSoft(Soft):
@@ -68,4 +76,4 @@ class PVSoft(Soft):
     grounded: ClassVar[bool] = True
 
     def system(self, problem, weights):
-        return factorised(problem, weights, frozenset())
+        return _penalised(self, problem, weights)

@@ -12,8 +12,8 @@ The order of elimination is that of U D Uᵀ from the last row upwards: joints l
 block is by then the (damped) Delassus matrix.
 """
 
+from ..systems.joint_factor import penalised_factor, saddle_factor
 from .iterated import Direct, Proximal, Soft
-from .joint_space import penalised_factor, saddle_factor
 
 
 class LTL(Direct):

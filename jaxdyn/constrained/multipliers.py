@@ -5,45 +5,28 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..engine.core import widen
-from ..model.links import split_v
-from ..tree.field import Field
-from ..tree.sweep import each
-from .damped import System, farthest, largest_weight
+from ..systems.base import System
+from ..systems.problem import Start, left_over
+from ..systems.weights import farthest
 from .iteration import Stop, advance, conjugate, largest_of, loop
-from .problem import Start
-from .proximal import body_forces
 
 
-def multipliers(
-    system: System, start: Start, rates: list[Array], motions: list, stop: Stop
-) -> tuple[list[Array], list[Array]]:
-    """The minimum-norm λ with Jᵀλ = M a + h − τ, by bundle, and accelerations that go with it, by group.
+def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) -> tuple[Array, Array]:
+    """The minimum-norm λ (m, lanes) with Jᵀλ = M a + h − τ, and joint accelerations (nv, lanes) that go with it.
 
     With y = (M + μ JᵀJ)⁻¹ (M a + h − τ − Jᵀλ), λ += μ J y from zero: every iterate lies in the range of J. Those of
     `iterate` do not where rows are redundant, and carry μ times the rounding of J a. The last step also takes
     y from a: together they leave M a + h − τ − Jᵀλ = 0, even along rows that are as good as redundant.
     """
     problem = system.problem
-    bundles, groups = problem.bundles, problem.groups
-    lanes, dtype = motions[0][0].shape[-1], problem.q.dtype
-    far, mu = farthest(problem, system.weights), largest_weight(system.weights)
-    left = [
-        i * x - t
-        for t, i, x in zip(
-            split_v(problem.model.topology, widen(start.tau, lanes), groups),
-            [j.armature for j in problem.joints],
-            rates,
-            strict=True,
-        )
-    ]
-    forces = body_forces(problem, start, motions)
+    rows, lanes, dtype = problem.rows, rates.shape[-1], rates.dtype
+    far, mu = farthest(problem, system.weights), system.weights.max(0)
+    tau, force = left_over(problem, start._replace(tau=widen(start.tau, lanes)), rates, bodies, None)
 
     def left_at(lam):
         """y and μ J y."""
-        field = Field()
-        each(groups, lambda g, own, x: field.add(g.nodes, tuple(-y for y in x)), {}, forces)
-        y, _, taken, _ = system.solve(left, field, [-x for x in lam], None)
-        return [widen(x, lanes) for x in y], [-widen(z, lanes) for z in taken]
+        y, _, taken, _ = system.solve(-tau, tuple(-x for x in rows.forces(-lam, force)), None)
+        return widen(y, lanes), -widen(taken, lanes)
 
     def improve(s):
         at, change, direction, image, last, active = s
@@ -51,8 +34,7 @@ def multipliers(
         y, after = left_at(ahead)
         if stop.unrolled:
             return (ahead, y), after, *s[2:]
-        moved = (change, [b - a for a, b in zip(at[1], y, strict=True)])
-        now = [x - y for x, y in zip(change, after, strict=True)]
+        moved, now = (change, y - at[1]), change - after
         step = largest_of(change)
         sizes = mu * largest_of(moved[1]), jnp.maximum(mu * largest_of(at[1]), largest_of(at[0]))
         turned, turned_image, size, useful = conjugate(
@@ -63,11 +45,11 @@ def multipliers(
         creeps = (step > 0.5 * last) & ~useful  # rows as good as redundant
         return *new, active & ~creeps & (largest_of(new[1]) > stop.tol * largest_of(new[0][0]))
 
-    zero = [jnp.zeros((b.layout.rows, len(b.members), lanes), dtype) for b in bundles]
+    zero = jnp.zeros((rows.plan.rows, lanes), dtype)
     y, change = left_at(zero)
-    still = (zero, jax.tree.map(jnp.zeros_like, y))
+    still = (zero, jnp.zeros_like(y))
     state = ((zero, y), change, still, zero, jnp.full(lanes, jnp.inf, dtype), jnp.ones(lanes, bool))
     (lam, y), change, *_ = loop(lambda s: s[-1], improve, state, stop)
     if dtype != jnp.float64:  # there y is the rounding of λ
         return lam, rates
-    return advance(lam, change, 1), [a - b for a, b in zip(rates, y, strict=True)]
+    return lam + change, rates - y

@@ -22,22 +22,21 @@ from typing import ClassVar
 
 import equinox as eqx
 
-from ..kinematics.rows import Bundle
-from ..tree.plan import Group, Multipliers, Rider, elimination
+from ..systems.body_factor import body_factor, every_constraint
+from ..tree.plan import Order, Rider, elimination
+from ..tree.rows import Plan
 from ..tree.topology import WORLD, Topology
-from .damped import every_row, factorised
+from .base import Solver
 from .iterated import Direct, Proximal
 
 
-def riders_of(topology: Topology, bundles: Sequence[Bundle]) -> tuple[Rider, ...]:
+def riders_of(topology: Topology, plan: Plan) -> tuple[Rider, ...]:
     """Every constraint as one that rides to the common ancestor of its bodies."""
     riders = []
-    for bundle in bundles:
-        sides = list(zip(*bundle.attachments, strict=True)) or [()] * len(bundle.members)
-        for start, bodies, attached in zip(bundle.starts, zip(*bundle.slots, strict=True), sides, strict=True):
-            rows = tuple(range(start, start + bundle.layout.rows))
-            grounded = len(bodies) == 1 or any(b == WORLD for b, _ in attached)
-            riders.append(Rider(rows, tuple(bodies), WORLD if grounded else topology.common_ancestor(bodies)))
+    for c, layout in enumerate(plan.layouts):
+        grounded = len(layout.bodies) == 1 or any(b == WORLD for b, _ in layout.attachments)
+        root = WORLD if grounded else topology.common_ancestor(layout.bodies)
+        riders.append(Rider(c, tuple(plan.span(c)), tuple(layout.bodies), root))
     return tuple(riders)
 
 
@@ -58,8 +57,15 @@ def _at_the_base(topology: Topology, riders: Sequence[Rider]) -> tuple[Rider, ..
     return tuple(dataclasses.replace(rider, root=moved.get(rider, rider.root)) for rider in riders)
 
 
-def _order(self, topology: Topology, bundles: Sequence[Bundle]) -> tuple[Group | Multipliers, ...]:
-    return elimination(topology, frozenset(), riders_of(topology, bundles))
+def _order(self, topology: Topology, plan: Plan) -> Order:
+    return elimination(topology, frozenset(), riders_of(topology, plan))
+
+
+def _riding(solver: Solver, problem, weights, hard: bool = False):
+    """The factor in which all rows ride, in the solver's order."""
+    plan = Plan(()) if problem.rows is None else problem.rows.plan
+    order = solver.order(problem.model.topology, plan)
+    return body_factor(problem, order, weights, every_constraint(problem), hard)
 
 
 class ProxBBO(Proximal):
@@ -71,7 +77,7 @@ class ProxBBO(Proximal):
     order = _order
 
     def system(self, problem, weights):
-        return factorised(problem, weights, every_row(problem))
+        return _riding(self, problem, weights)
 
 
 class ProxPV(Proximal):
@@ -85,7 +91,7 @@ class ProxPV(Proximal):
     order = _order
 
     def system(self, problem, weights):
-        return factorised(problem, weights, every_row(problem))
+        return _riding(self, problem, weights)
 
 
 class PV(Direct):
@@ -104,9 +110,9 @@ class PV(Direct):
 
     grounded: ClassVar[bool] = True
 
-    def order(self, topology, bundles):
-        riders = riders_of(topology, bundles)
+    def order(self, topology, plan):
+        riders = riders_of(topology, plan)
         return elimination(topology, frozenset(), _at_the_base(topology, riders) if self.limbs_first else riders)
 
     def system(self, problem, weights):
-        return factorised(problem, weights, every_row(problem), hard=True)
+        return _riding(self, problem, weights, hard=True)

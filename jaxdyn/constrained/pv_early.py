@@ -1,25 +1,24 @@
 """PVEarly: the Popov-Vereshchagin solver with early elimination of the multipliers, O(n + m) (Sathya et al. 2024,
 popov_vereshchagin, section VIII; Householder form Eqs. 65 to 68, see `jaxdyn.tree.early`)."""
 
-from collections.abc import Sequence
 from typing import ClassVar
 
 import jax.numpy as jnp
 
-from ..kinematics.rows import Bundle
-from ..tree.early import carrying, factorise_early
+from ..systems.body_factor import BodyFactor, every_constraint
+from ..tree.early import early, elimination_of, factorise_early
+from ..tree.rows import Plan
 from ..tree.topology import Topology
-from .damped import Damped, every_row, rigid_of, rows_at
 from .iterated import Proximal
 
 
-def _given(topology: Topology, bundles: Sequence[Bundle]) -> list[tuple[int, ...]]:
+def _given(topology: Topology, plan: Plan) -> list[list[int]]:
     """The rows of constraints on every body."""
     out: list[list[int]] = [[] for _ in range(topology.nb)]
-    for bundle in bundles:
-        for start, (body,) in zip(bundle.starts, zip(*bundle.slots, strict=True), strict=True):
-            out[body] += range(start, start + bundle.layout.rows)
-    return [tuple(sorted(rows)) for rows in out]
+    for c in range(len(plan)):
+        (body,) = plan.bodies(c)
+        out[body] += plan.span(c)
+    return out
 
 
 class PVEarly(Proximal):
@@ -31,19 +30,18 @@ class PVEarly(Proximal):
 
     grounded: ClassVar[bool] = True
 
-    def order(self, topology, bundles):
-        return carrying(topology, tuple(len(rows) for rows in _given(topology, bundles)))
-
     def system(self, problem, weights):
-        names = {
-            row: (b, k)
-            for b, rows in enumerate(_given(problem.model.topology, problem.bundles))
-            for k, row in enumerate(rows)
-        }
-        in_order = [row for bundle in problem.bundles for row in bundle.rows]
-        K = rows_at(problem, lambda row, body: names[row])
-        one = jnp.ones((1, 1), problem.q.dtype)
-        compliance = 1 / weights[0][0] if weights else one
-        named = tuple((row, names[row]) for row in in_order)
-        factor = factorise_early(problem.order, named, problem.joints, rigid_of(problem), K, compliance)
-        return Damped(problem, factor, weights, every_row(problem))
+        model, rows = problem.model, problem.rows
+        plan = Plan(()) if rows is None else rows.plan
+        given = _given(model.topology, plan)
+        carried = early(model.topology, tuple(map(len, given)))
+        cell = {row: carried.starts[b] + k for b, at in enumerate(given) for k, row in enumerate(at)}
+        # a constraint has one body, so that its coefficients stand in the order of its rows
+        places = tuple(cell[r] for r in range(plan.rows))
+        compliance = 1 / weights[:1] if rows is not None else jnp.ones((1, 1), problem.q.dtype)
+        K = None if rows is None else rows.K
+        tables = elimination_of(model.topology, carried)
+        factor = factorise_early(
+            tables, problem.motion.inertia, model.joints.armature, problem.joints, K, places, compliance
+        )
+        return BodyFactor(problem, factor, weights, every_constraint(problem))

@@ -7,20 +7,17 @@ two algorithms and changing one constraint at a time while that makes it cheaper
 """
 
 import functools
-from collections.abc import Sequence
 
-from ..kinematics.rows import Bundle
-from ..tree import cost
-from ..tree.plan import Group, Multipliers, Rider, elimination
+from ..systems import cost
+from ..systems.body_factor import body_factor
+from ..tree.plan import Order, Rider, elimination
+from ..tree.rows import Plan
 from ..tree.topology import Topology
-from .damped import factorised
 from .iterated import Proximal
 from .prox_bbo import riders_of
 
 #: more constraints than this, and only all or none ride: every mixture that is tried is an order of its own
 MOST = 32
-
-Order = tuple[Group | Multipliers, ...]
 
 
 @functools.lru_cache(maxsize=1024)
@@ -29,11 +26,11 @@ def mixture(topology: Topology, riders: tuple[Rider, ...], ride: frozenset[Rider
     stay = [r for r in riders if r not in ride]
     cliques = frozenset(tuple(sorted(r.bodies)) for r in stay)
     order = elimination(topology, cliques, tuple(r for r in riders if r in ride))
-    return cost.recursion(order, stay), order
+    return cost.recursion(topology, riders, order, stay), order
 
 
 @functools.lru_cache(maxsize=256)
-def plan(topology: Topology, riders: tuple[Rider, ...]) -> tuple[Order, frozenset[Rider]]:
+def riding_of(topology: Topology, riders: tuple[Rider, ...]) -> tuple[Order, frozenset[Rider]]:
     """The order of the cheapest mixture that was found, and the constraints that ride in it."""
     price = lambda ride: cost.nanoseconds(mixture(topology, riders, ride)[0])  # noqa: E731
     pure = cost.cheapest({ride: price(ride) for ride in (frozenset(), frozenset(riders))})
@@ -54,9 +51,11 @@ class Unified(Proximal):
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
 
-    def order(self, topology, bundles: Sequence[Bundle]):
-        return plan(topology, riders_of(topology, bundles))[0]
+    def order(self, topology, plan: Plan):
+        return riding_of(topology, riders_of(topology, plan))[0]
 
     def system(self, problem, weights):
-        ride = plan(problem.model.topology, riders_of(problem.model.topology, problem.bundles))[1]
-        return factorised(problem, weights, frozenset(r.rows[0] for r in ride))
+        topology = problem.model.topology
+        plan = Plan(()) if problem.rows is None else problem.rows.plan
+        order, ride = riding_of(topology, riders_of(topology, plan))
+        return body_factor(problem, order, weights, frozenset(r.constraint for r in ride))

@@ -3,34 +3,29 @@
 from collections.abc import Sequence
 
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import laned
-from ..kinematics import rows as rw
 from ..kinematics.assemble import residual
-from ..kinematics.forward import sweep
+from ..kinematics.forward import kinematics
+from ..kinematics.rows import evaluate
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
-from ..tree.field import Field
-from ..tree.plan import levels
-from ..tree.sweep import each
 from . import jacobians
 
 
 def _bias(model, constraints, q, v):
-    fields, _, _ = sweep(model, q, v, biased=True)
-    bundles = rw.bundles_of(model.topology, constraints)
-    evaluated = rw.evaluate(model, constraints, q, fields)
-    motion = Field()
-    each(levels(model.topology), lambda g, own: motion.add(g.nodes, (own["aw"], own["al"])), fields)
-    parts = rw.times(bundles, evaluated, motion)
-    return rw.flatten(bundles, [e.rows.gamma + x for e, x in zip(evaluated, parts, strict=True)])
+    motion = kinematics(model, q, v, biased=True)
+    rows = evaluate(constraints, motion)
+    return rows.gamma + rows.times(motion.acceleration)
 
 
-def constraint_jacobian(model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None) -> Array:
-    """J (m, nv), rows in the order of `constraints` (None: the model's own)."""
+def constraint_jacobian(
+    model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None
+) -> Float[Array, "m nv"]:
+    """J (m, nv) at q (nq,), rows in the order of `constraints` (None: the model's own)."""
     model, constraints, q = _at_q("constraint_jacobian", model, q, constraints)
     return (
         laned(jacobians.constraint_jacobian)(model, constraints, q)
@@ -39,7 +34,7 @@ def constraint_jacobian(model: Model, q: ArrayLike, constraints: Sequence[Constr
     )
 
 
-def constraint_bias(model: Model, state: State, constraints: Sequence[Constraint] | None = None) -> Array:
+def constraint_bias(model: Model, state: State, constraints: Sequence[Constraint] | None = None) -> Float[Array, " m"]:
     """γ (m,), the rows' time derivative at q̈ = 0, without stabilisation: J q̈ + γ is their acceleration."""
     call = "constraint_bias"
     check_model(call, model)
@@ -49,8 +44,10 @@ def constraint_bias(model: Model, state: State, constraints: Sequence[Constraint
     return laned(_bias)(model, constraints, q, v) if constraints else jnp.zeros(0, q.dtype)
 
 
-def constraint_residual(model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None) -> Array:
-    """Position errors (m,), in metres and radians."""
+def constraint_residual(
+    model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None
+) -> Float[Array, " m"]:
+    """Position errors (m,) at q (nq,), in metres and radians."""
     model, constraints, q = _at_q("constraint_residual", model, q, constraints)
     return laned(residual)(model, constraints, q) if constraints else jnp.zeros(0, q.dtype)
 

@@ -1,98 +1,164 @@
-"""Mass matrix: the composite-rigid-body algorithm (Featherstone, Rigid Body Dynamics Algorithms, section 6.2).
+"""Mass matrix and Jacobians: wrench columns that ride up the tree and leave a number at every joint.
+
+The mass matrix is the composite-rigid-body algorithm (Featherstone, Rigid Body Dynamics Algorithms, section 6.2):
 
 | symbol | name here | equation |
 | --- | --- | --- |
-| I^c_i | ``(A, C, M)`` | I_i + sum over children of X* I^c X |
-| F_i | column | I^c_i S_i, carried up to every ancestor |
+| I^c_i | ``H``, (A, C, M) | I_i + sum over children of X* I^c X |
+| F_i | ``wrench`` | I^c_i S_i, carried up to every ancestor |
 | M_ji | number | S_jᵀ F_i |
+
+The rows of a constraint are wrenches too: J_rj is what row r leaves at joint j.
 """
 
+import dataclasses
 import functools
+from typing import NamedTuple
 
 import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
 
-from ..engine.kernel import kernel
-from ..kinematics.forward import sweep
-from ..model.joints import JointParameters
-from ..model.links import Link
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from ..kinematics.forward import Kinematics, kinematics
+from ..kinematics.rows import Plan, Rows
 from ..model.model import Model
-from ..spatial.small import eye, skew
-from ..tree.columns import shifted, times, to_parent, turned
-from ..tree.field import Field, select
-from ..tree.plan import levels
-from ..tree.ride import dense, ride
-from ..tree.sweep import each, up
-from .rnea import joint_force
+from ..tree.columns import added, inertia_to_parent, product, rigid, rows_to_parent, times
+from ..tree.sweep import q_of, up, v_of
+from ..tree.topology import WORLD, Topology
 
 
-@kernel
-def rigid(mass, first, second):
-    """Inertia about the body's origin as (A, C, M)."""
-    return second, skew(first), mass * eye(first)
+def _compose(kind, root, inertia, H, par, q, pose):
+    """I^c S as wrenches (nv, 3, lanes), and I^c seen from the parent."""
+    H = added(rigid(*inertia), H)
+    parts = [times(s, *H) for s in kind.columns(par, q)]
+    wrench = tuple(jnp.stack(jnp.broadcast_arrays(*x)) for x in zip(*parts, strict=True))
+    return wrench, None if root else inertia_to_parent(pose, H)
 
 
-@functools.cache
-def _columns_force(kind):
-    """I^c S: (moment, force), columns of one body side by side."""
-
-    def force(par, q, A, C, M):
-        parts = [times(c, A, C, M) for c in kind.columns(par, q)]
-        lanes = jnp.broadcast_shapes(*[x.shape for p in parts for x in p if x is not None])
-        full = [[jnp.broadcast_to(p[k], lanes) for p in parts] for k in (0, 1)]
-        return tuple(jnp.concatenate(x, -2) for x in full)
-
-    return kernel(force)
+def _carry(kind, root, par, q, pose, wrench):
+    """Sᵀ F of wrenches (count, 3, lanes) as numbers (nv count,), and the wrenches seen from the parent."""
+    n, f = (jnp.swapaxes(x, 0, 1) for x in wrench)
+    numbers = jnp.stack([product(s, n, f) for s in kind.columns(par, q)])
+    moved = None if root else rows_to_parent(pose, wrench)
+    return numbers.reshape(-1, numbers.shape[-1]), moved
 
 
-def carry(model: Model, constants: list[Link], coordinates, fields, boarding):
-    """Wrench columns ridden up the tree: what each leaves at the joints."""
-    groups = levels(model.topology)[::-1]
-    data = {g: (link, x) for g, link, x in zip(groups, constants[::-1], coordinates[::-1], strict=True)}
+@functools.lru_cache(maxsize=256)
+def _composites(topology: Topology) -> Table:
+    below = set(topology.parents)
 
-    def step(group, places, values):
-        link, x = data[group]
-        at = lambda y: select(y, places, axis=y.ndim - 2)  # noqa: E731
-        par, q = JointParameters(*[at(p) for p in link.par]), at(x)
-        nodes = [group.nodes[p] for p in places]
-        numbers = joint_force(group.kind)(par, q, *values)
-        if group.root:
-            return None, numbers
-        return to_parent(fields["E"].get(nodes), fields["r"].get(nodes), *values), numbers
+    def row(b, p):
+        own = Ref("H", b) if b in below else None
+        reads = Ref("inertia", b), own, Ref("joint", b), q_of(topology, b), Ref("pose", b)
+        root = p == WORLD
+        writes = v_of(topology, b, "wrench"), None if root else Ref("H", p)
+        return Row(Step(_compose, (topology.kinds[b], root)), reads, writes)
 
-    return ride(groups, boarding, step)
+    return Table(up(topology, row), {"wrench": topology.nv, "H": topology.nb})
+
+
+@dataclasses.dataclass(frozen=True)
+class Boarding:
+    """Wrenches that ride together from `body`: `count` of them, from cell `start` of the field ``"wrench"`` on; they
+    belong to the entries (rows of a matrix) of `rows`."""
+
+    body: int
+    start: int
+    count: int
+    rows: tuple[int, ...]
+
+
+class Ride(NamedTuple):
+    """A table of rides, and the entries of the matrix that its numbers add up to: per rank, a place among the
+    numbers for every entry, the last one being zero."""
+
+    table: Table
+    size: int
+    places: tuple[np.ndarray, ...]
+
+
+@functools.lru_cache(maxsize=256)
+def _ride(topology: Topology, boarding: tuple[Boarding, ...], height: int) -> Ride:
+    rows, number, cell = [], 0, 0
+    entries: list[list[tuple[int, int, int]]] = []
+    for x in boarding:
+        at, own = Ref("wrench", x.start, x.count), []
+        for b in topology.ancestors(x.body):
+            kind, root = topology.kinds[b], topology.parents[b] == WORLD
+            count = kind.nv * x.count
+            numbers = Ref("number", number, count)
+            moved = None if root else Ref("moved", cell, x.count)
+            reads = Ref("joint", b), q_of(topology, b), Ref("pose", b), at
+            rows.append(Row(Step(_carry, (kind, root)), reads, (numbers, moved)))
+            place = np.arange(count).reshape(kind.nv, x.count) + number
+            own += [
+                (row, topology.v_starts[b] + j, place[j, k]) for j in range(kind.nv) for k, row in enumerate(x.rows)
+            ]
+            number += count
+            if moved is not None:
+                at, cell = moved, cell + x.count
+        entries.append(own)
+    places: list[np.ndarray] = []
+    depth: dict[tuple[int, int], int] = {}
+    for own in entries:
+        for i, j, at_number in own:
+            rank = depth.get((i, j), 0)
+            depth[i, j] = rank + 1
+            if rank == len(places):
+                places.append(np.full((height, topology.nv), number, np.int32))
+            places[rank][i, j] = at_number
+    return Ride(Table(rows, {"number": number, "moved": cell}), number, tuple(places))
+
+
+def _ridden(motion: Kinematics, boarding: tuple[Boarding, ...], wrench, height: int) -> Array:
+    """The matrix (height, nv, lanes) of what wrenches leave at the joints on their way up."""
+    ride = _ride(motion.model.topology, boarding, height)
+    given = {"joint": motion.joint, "q": motion.q, "pose": motion.pose, "wrench": wrench}
+    numbers = swept(ride.table, given)["number"]
+    numbers = jnp.concatenate([numbers, jnp.zeros((1, numbers.shape[-1]), numbers.dtype)])
+    parts = [jnp.take(numbers, at, axis=0, mode="clip") for at in ride.places]
+    return sum(parts[1:], parts[0])
 
 
 def mass_matrix(model: Model, q):
     """M with armature: (nv, nv, lanes)."""
-    return mass_matrix_of(model, *sweep(model, q))
+    return mass_matrix_at(kinematics(model, q))
 
 
-def mass_matrix_of(model: Model, fields, constants: list[Link], coordinates):
-    """The same from a sweep that has been made."""
-    topology = model.topology
-    groups = levels(topology)[::-1]
-    own = Field()
-    each(groups, lambda g, _, link: own.add(g.nodes, rigid(link.mass, link.first, link.second)), {}, constants[::-1])
-
-    def compose(group, at, x, link):
-        A, C, M = at["I"]
-        force = _columns_force(group.kind)(link.par, x, A, C, M)
-        if group.root:
-            return {}, force
-        E, r = at["E"], at["r"]
-        A, C, M = turned(E, A), turned(E, C), turned(E, M)
-        return {"I": (*shifted(A, C, M, r), M)}, force
-
-    state = {"I": own, "E": fields["E"], "r": fields["r"]}
-    forces = up(groups, compose, state, coordinates[::-1], constants[::-1])
-    boarding, rows = [], []
-    for group, force in zip(groups, forces, strict=True):
-        boarding.append((group.nodes * group.kind.nv, force))
-        rows += [(topology.v_starts[b] + c,) for c in range(group.kind.nv) for b in group.nodes]
-    visits = carry(model, constants, coordinates, fields, boarding)
-    lower = dense(visits, rows, topology.v_starts, (topology.nv, topology.nv), coordinates[0].dtype)
+def mass_matrix_at(motion: Kinematics) -> Array:
+    """The same where the bodies are known."""
+    model, topology = motion.model, motion.model.topology
+    given = {"inertia": motion.inertia, "joint": motion.joint, "q": motion.q, "pose": motion.pose}
+    wrench = swept(_composites(topology), given)["wrench"]
+    lower = _ridden(motion, _of_joints(topology), wrench, topology.nv)
     body = jnp.asarray(topology.velocity_bodies)
     # a column's own joint is visited with both orders of its columns; elsewhere only once
     same = (body[:, None] == body[None])[..., None]
     armature = jnp.eye(topology.nv, dtype=lower.dtype)[..., None] * model.joints.armature
     return jnp.where(same, lower, lower + jnp.swapaxes(lower, 0, 1)) + armature
+
+
+@functools.lru_cache(maxsize=256)
+def _of_joints(topology: Topology) -> tuple[Boarding, ...]:
+    starts = topology.v_starts
+    return tuple(
+        Boarding(b, starts[b], kind.nv, tuple(range(starts[b], starts[b + 1])))
+        for b, kind in enumerate(topology.kinds)
+        if kind.nv
+    )
+
+
+@functools.lru_cache(maxsize=256)
+def _of_rows(plan: Plan) -> tuple[Boarding, ...]:
+    return tuple(
+        Boarding(b, k, layout.rows, tuple(plan.span(c)))
+        for c, layout in enumerate(plan.layouts)
+        for b, k in zip(layout.bodies, plan.coefficients[c], strict=True)
+    )
+
+
+def jacobian_at(motion: Kinematics, rows: Rows) -> Array:
+    """J (m, nv, lanes) of constraints whose rows are evaluated."""
+    return _ridden(motion, _of_rows(rows.plan), rows.K, rows.plan.rows)

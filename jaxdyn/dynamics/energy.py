@@ -1,61 +1,79 @@
 """Energies, centre of mass and centroidal momentum."""
 
+import functools
+
+import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import laned
-from ..kinematics.forward import sweep
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from ..kinematics.forward import Kinematics, kinematics
 from ..kinematics.manifold import differenced
 from ..model.checks import check_model, check_state, check_vector, common_dtype
-from ..model.links import inertia_times
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.small import cross, dot, mv
-from ..tree.plan import levels
+from ..tree.columns import inertia_times
 from ..tree.sweep import each
+from ..tree.topology import Topology
 
 
-def _weighted_center(model, q):
-    fields, constants, _ = sweep(model, q)
+def _moment(inertia, world):
+    """The body's first moment about the world's origin."""
+    mass, first, _ = inertia
+    return mass * world[1] + mv(world[0], first)
 
-    def moment(group, own, link):
-        return (link.mass * own["p"] + mv(own["R"], link.first)).sum(-2)
 
-    return sum(each(levels(model.topology), moment, fields, constants))
+def _twice_energy(inertia, velocity):
+    n, f = inertia_times(inertia, velocity)
+    return dot(velocity[0], n) + dot(velocity[1], f)
+
+
+def _body_momentum(inertia, world, velocity):
+    """Momentum about the world's origin: (angular, linear)."""
+    n, f = inertia_times(inertia, velocity)
+    f = mv(world[0], f)
+    return mv(world[0], n) + cross(world[1], f), f
+
+
+@functools.lru_cache(maxsize=256)
+def _sum(topology: Topology, fn, names: tuple[str, ...]) -> Table:
+    """Σ fn of all bodies, in one cell."""
+    row = lambda b: Row(Step(fn), tuple(Ref(name, b) for name in names), Ref("sum", 0))  # noqa: E731
+    return Table(each(topology, row), {"sum": 1})
+
+
+def _total(fn, motion: Kinematics, *names: str):
+    given = {name: getattr(motion, name) for name in names}
+    found = swept(_sum(motion.model.topology, fn, names), given)["sum"]
+    return jax.tree.map(lambda x: x[0], found)
+
+
+def _center_at(motion: Kinematics):
+    return _total(_moment, motion, "inertia", "world") / motion.model.bodies.mass.sum(0)
 
 
 def _center(model, q):
-    return _weighted_center(model, q) / model.bodies.mass.sum(0)
+    return _center_at(kinematics(model, q))
 
 
 def _potential(model, q):
     stretch = differenced(model.topology, model.joints.rest, q)
     springs = (model.joints.stiffness * stretch * stretch).sum(0) / 2
-    return springs - dot(model.gravity, _weighted_center(model, q))
+    return springs - dot(model.gravity, _total(_moment, kinematics(model, q), "inertia", "world"))
 
 
 def _kinetic(model, q, v):
-    fields, constants, _ = sweep(model, q, v)
-
-    def energy(group, own, link):
-        n, f = inertia_times(link.mass, link.first, link.second, own["w"], own["l"])
-        return (dot(own["w"], n) + dot(own["l"], f)).sum(0) / 2
-
-    return sum(each(levels(model.topology), energy, fields, constants)) + (model.joints.armature * v * v).sum(0) / 2
+    bodies = _total(_twice_energy, kinematics(model, q, v), "inertia", "velocity")
+    return (bodies + (model.joints.armature * v * v).sum(0)) / 2
 
 
 def _momentum(model, q, v):
-    fields, constants, _ = sweep(model, q, v)
-
-    def momentum(group, own, link):
-        n, f = inertia_times(link.mass, link.first, link.second, own["w"], own["l"])
-        f = mv(own["R"], f)
-        n = mv(own["R"], n) + cross(own["p"], f)
-        return n.sum(-2), f.sum(-2)
-
-    parts = each(levels(model.topology), momentum, fields, constants)
-    n, f = sum(p[0] for p in parts), sum(p[1] for p in parts)
-    return jnp.concatenate([f, n - cross(_center(model, q), f)])
+    motion = kinematics(model, q, v)
+    n, f = _total(_body_momentum, motion, "inertia", "world", "velocity")
+    return jnp.concatenate([f, n - cross(_center_at(motion), f)])
 
 
 def _at_q(call: str, model: Model, q: ArrayLike):
@@ -69,13 +87,13 @@ def _at_state(call: str, model: Model, state: State):
     return common_dtype(model, state.q, state.v)
 
 
-def center_of_mass(model: Model, q: ArrayLike) -> Array:
-    """Position (3,) of the centre of mass in the world, in metres."""
+def center_of_mass(model: Model, q: ArrayLike) -> Float[Array, "3"]:
+    """Position (3,) of the centre of mass in the world at q (nq,), in metres."""
     return laned(_center)(*_at_q("center_of_mass", model, q))
 
 
-def potential_energy(model: Model, q: ArrayLike) -> Array:
-    """Energy () of gravity (zero with the centre of mass at the world's origin) and of the springs, in joules.
+def potential_energy(model: Model, q: ArrayLike) -> Float[Array, ""]:
+    """Energy () at q (nq,) of gravity (zero with the centre of mass at the world's origin) and of springs, in joules.
 
     A spring stores ½ stiffness (q ⊖ rest)²; on joints with rotations of three freedoms this is the potential of
     `passive_forces` when the stiffness is the same about all axes.
@@ -83,11 +101,11 @@ def potential_energy(model: Model, q: ArrayLike) -> Array:
     return laned(_potential)(*_at_q("potential_energy", model, q))
 
 
-def kinetic_energy(model: Model, state: State) -> Array:
+def kinetic_energy(model: Model, state: State) -> Float[Array, ""]:
     """½ vᵀ M v (), armature included, in joules."""
     return laned(_kinetic)(*_at_state("kinetic_energy", model, state))
 
 
-def centroidal_momentum(model: Model, state: State) -> Array:
+def centroidal_momentum(model: Model, state: State) -> Float[Array, "6"]:
     """Momentum (6,) about the centre of mass in the world's axes: linear (kg m/s), angular (kg m²/s)."""
     return laned(_momentum)(*_at_state("centroidal_momentum", model, state))

@@ -13,56 +13,78 @@ After the sweep down (`jaxdyn.kinematics.forward`), with I_i the inertia about t
 import functools
 
 import jax.numpy as jnp
+from jaxtyping import Array
 
-from ..engine.kernel import kernel
-from ..kinematics.forward import sweep
-from ..model.links import along, inertia_times, join_v, node_axis, split_q
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from ..kinematics.forward import Kinematics, kinematics
+from ..kinematics.manifold import differenced
 from ..model.model import Model
 from ..spatial.small import cross
-from ..tree.columns import to_parent
-from ..tree.field import Field, select
-from ..tree.plan import levels
-from ..tree.sweep import each, up
+from ..tree.columns import inertia_times, plus, product, to_parent
+from ..tree.sweep import each, q_of, up, v_of
+from ..tree.topology import WORLD, Topology
 
 
-@kernel
-def inertial_force(mass, first, second, w, l, aw, al, g):
-    """I (a − g) + v ×* I v: (moment, force)."""
-    hn, hf = inertia_times(mass, first, second, w, l)
-    n, f = inertia_times(mass, first, second, aw, al - g)
-    return n + cross(w, hn) + cross(l, hf), f + cross(w, hf)
+def _body_force(inertia, velocity, acceleration, g, external):
+    """I (a − g) + v ×* I v − external: (moment, force). None is zero."""
+    force = None, None
+    if velocity is not None:
+        w, l = velocity
+        hn, hf = inertia_times(inertia, velocity)
+        force = cross(w, hn) + cross(l, hf), cross(w, hf)
+    if acceleration is not None or g is not None:
+        aw, al = (jnp.zeros_like(g),) * 2 if acceleration is None else acceleration
+        force = plus(force, inertia_times(inertia, (aw, al if g is None else al - g)))
+    if external is not None:
+        force = plus(force, (-external[3:], -external[:3]))
+    return force
 
 
-@kernel
-def resting_force(mass, first, second, aw, al):
-    """I a: (moment, force)."""
-    return inertia_times(mass, first, second, aw, al)
+def _joint_force(kind, root, par, q, pose, force):
+    """Sᵀ f, and f seen from the parent."""
+    tau = jnp.stack([product(s, *force) for s in kind.columns(par, q)])
+    return tau, None if root else to_parent(pose, force)
 
 
-@functools.cache
-def joint_force(kind):
-    """Sᵀ f: (rows of the joint, k, lanes)."""
-    return kernel(lambda par, q, n, f: jnp.stack([along(c, n, f) for c in kind.columns(par, q)]))
+@functools.lru_cache(maxsize=256)
+def _bodies(topology: Topology, *given: bool) -> Table:
+    names = "velocity", "acceleration", "gravity", "external"
+
+    def row(b):
+        reads = [Ref(name, b) if there else None for name, there in zip(names, given, strict=True)]
+        return Row(Step(_body_force), (Ref("inertia", b), *reads), Ref("force", b))
+
+    return Table(each(topology, row), {"force": topology.nb})
 
 
-def forces_up(model: Model, fields: dict[str, Field], constants, coordinates, forces: Field):
-    """The sweep up: generalised forces (nv, lanes) that balance the forces on the bodies."""
-    groups = levels(model.topology)[::-1]
+@functools.lru_cache(maxsize=256)
+def _up(topology: Topology) -> Table:
+    def row(b, p):
+        reads = Ref("joint", b), q_of(topology, b), Ref("pose", b), Ref("force", b)
+        root = p == WORLD
+        return Row(
+            Step(_joint_force, (topology.kinds[b], root)),
+            reads,
+            (v_of(topology, b, "tau"), None if root else Ref("force", p)),
+        )
 
-    def step(group, own, link, x):
-        n, f = own["force"]
-        tau = joint_force(group.kind)(link.par, x, n, f)
-        return {} if group.root else {"force": to_parent(own["E"], own["r"], n, f)}, tau
-
-    state = {"E": fields["E"], "r": fields["r"], "force": forces}
-    parts = up(groups, step, state, constants[::-1], coordinates[::-1])
-    return join_v(model.topology, parts, groups)
+    return Table(up(topology, row), {"tau": topology.nv, "force": topology.nb})
 
 
-def body_wrenches(external, group):
-    """Rows of `external` (nb, 6, lanes), force first, as (moment, force) of a group."""
-    x = select(node_axis(external), group.nodes, axis=1)
-    return x[3:], x[:3]
+def body_forces(motion: Kinematics, velocity=None, acceleration=None, gravity=None, external=None):
+    """What the bodies exert, (moment, force) as (nb, 3, lanes) each; None is zero. `external` (nb, 6, lanes) has the
+    force first."""
+    fields = {"velocity": velocity, "acceleration": acceleration, "gravity": gravity, "external": external}
+    given = {name: x for name, x in fields.items() if x is not None}
+    table = _bodies(motion.model.topology, *(x is not None for x in fields.values()))
+    return swept(table, given | {"inertia": motion.inertia})["force"]
+
+
+def joint_forces(motion: Kinematics, force) -> Array:
+    """Generalised forces (nv, lanes) that balance forces (moment, force) on the bodies: the sweep up."""
+    given = {"joint": motion.joint, "q": motion.q, "pose": motion.pose, "force": force}
+    return swept(_up(motion.model.topology), given)["tau"]
 
 
 def rnea(model: Model, q, v, a, external=None):
@@ -70,28 +92,12 @@ def rnea(model: Model, q, v, a, external=None):
 
     v = None leaves out velocities and gravity: M a alone.
     """
-    groups = levels(model.topology)
-    fields, constants, coordinates = sweep(model, q, v, a)
-    forces = Field()
-
-    def body_force(group, own, link):
-        if v is None:
-            n, f = resting_force(link.mass, link.first, link.second, own["aw"], own["al"])
-        else:
-            motion = [own[k] for k in ("w", "l", "aw", "al", "g")]
-            n, f = inertial_force(link.mass, link.first, link.second, *motion)
-        if external is not None:
-            en, ef = body_wrenches(external, group)
-            n, f = n - en, f - ef
-        forces.add(group.nodes, (n, f))
-
-    each(groups, body_force, fields, constants)
-    return forces_up(model, fields, constants, coordinates, forces)
+    motion = kinematics(model, q, v, a)
+    gravity = None if v is None else motion.gravity
+    return joint_forces(motion, body_forces(motion, motion.velocity, motion.acceleration, gravity, external))
 
 
 def passive(model: Model, q, v):
     """Forces of dampers and springs (nv, lanes): −damping v − stiffness (q ⊖ rest)."""
-    topology, groups = model.topology, levels(model.topology)
-    now, rest = split_q(topology, q, groups), split_q(topology, model.joints.rest, groups)
-    stretch = [g.kind.difference(r, x) for g, r, x in zip(groups, rest, now, strict=True)]
-    return -model.joints.damping * v - model.joints.stiffness * join_v(topology, stretch, groups)
+    stretch = differenced(model.topology, model.joints.rest, q)
+    return -model.joints.damping * v - model.joints.stiffness * stretch

@@ -67,7 +67,9 @@ class _Held:
     def __init__(self, given, array):
         self.array, self.sources, self.parts = array, [], defaultdict(list)
         if given is not None:
-            self.sources.append(given)
+            # what an output starts from may have fewer lanes
+            wide = (*given.shape[:-1], max(given.shape[-1], array.shape[-1]))
+            self.sources.append(jnp.broadcast_to(given, wide))
             for c in range(array.cells):
                 self.parts[c].append((0, c))
 

@@ -129,8 +129,8 @@ class _Derived:
             Kind(jaxpr, tuple((number[a], c) for a, c in reads), tuple((number[a], c) for a, c in writes))
             for (_, reads, writes), (_, jaxpr) in self.kinds.items()
         )
-        arrays = [tuple(self.sweep.array(k) for _, k in part) for part in (inputs, outputs)]
-        return Sweep(*arrays, kinds, tuple(self.rows), tuple(initial))
+        given, made = (tuple(self.sweep.array(k) for _, k in part) for part in (inputs, outputs))
+        return Sweep(given, made, kinds, tuple(self.rows), tuple(initial))
 
 
 class _Tangent(_Derived):

@@ -11,16 +11,16 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import laned
 from ..model.checks import check_constraints, check_model, check_vector, common_dtype
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.spec import ModelWarning
-from . import rows as rw
-from .forward import sweep
+from .forward import kinematics
 from .manifold import differenced, integrated, normalized
+from .rows import evaluate
 
 #: most Newton steps, accepted or not
 STEPS = 200
@@ -28,10 +28,7 @@ STEPS = 200
 
 def residual(model, constraints, q):
     """Position errors (m, lanes)."""
-    fields, _, _ = sweep(model, q)
-    bundles = rw.bundles_of(model.topology, constraints)
-    evaluated = rw.evaluate(model, constraints, q, fields)
-    return rw.flatten(bundles, [e.rows.residual for e in evaluated])
+    return evaluate(constraints, kinematics(model, q)).residual
 
 
 def _moved(topology, q, dv):
@@ -94,8 +91,8 @@ def _closed_jvp(tol, primals, tangents):
 
 def assemble(
     model: Model, q: ArrayLike, *, constraints: Sequence[Constraint] | None = None, tol: float | None = None
-) -> Array:
-    """The configuration (nq,) near q that satisfies the constraints (None: the model's own).
+) -> Float[Array, " nq"]:
+    """The configuration (nq,) near q (nq,) that satisfies the constraints (None: the model's own).
 
     **Arguments:** `q`, a guess; `tol`, the largest position error, in metres or radians (None: 1e-12 in double,
     1e-6 in single precision).

@@ -8,125 +8,171 @@ accelerations). With i a body and p its parent (Featherstone, Rigid Body Dynamic
 | ᵖE_i, ᵖr_i | ``E, r`` | pose of i in p |
 | R_i, p_i | ``R, p`` | R_p E, p_p + R_p r |
 | ω_i, v_i | ``w, l`` | Eᵀω_p + ω_J, Eᵀ(v_p + ω_p × r) + v_J, with (ω_J, v_J) = S q̇ |
-| c_i | ``cw, cl`` | (ω, v)_i × (ω_J, v_J) + Ṡ q̇ |
+| c_i | ``bias`` | (ω, v)_i × (ω_J, v_J) + Ṡ q̇ |
 | α_i, a_i | ``aw, al`` | the same recursion of accelerations plus S q̈ + c |
 | g_i | ``g`` | gravity in body axes: Eᵀ g_p |
 """
 
 import functools
-from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..engine.kernel import kernel
-from ..model.links import Link, combine, links, split_q, split_v
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from ..model.joints import JointParameters
 from ..model.model import Model
-from ..spatial.small import cross, mm, mtv, mv
-from ..tree.columns import from_parent
-from ..tree.field import Field
-from ..tree.plan import levels
-from ..tree.sweep import down
+from ..spatial.small import cross, dot, eye, mm, mtv, mv, outer
+from ..tree.columns import from_parent, motion, plus
+from ..tree.sweep import down, each, of_parent, q_of, v_of
+from ..tree.topology import WORLD, Topology
 
 
-@functools.cache
-def _place(kind):
-    return kernel(kind.place)
+class Kinematics(NamedTuple):
+    """What the sweep finds, arrays (nb, ..., lanes): `inertia` (mass, first moment, second moment about the origin),
+    `pose` (E, r) in the parent, `world` (R, p), `gravity`, `velocity` and `acceleration` (angular, linear) or None."""
+
+    model: Model
+    q: Array
+    inertia: Any
+    pose: Any
+    world: Any
+    gravity: Array
+    velocity: Any = None
+    acceleration: Any = None
+
+    @property
+    def joint(self) -> JointParameters:
+        return parameters(self.model)
 
 
-@functools.cache
-def joint_motion(kind):
-    """(angular, linear) of S x, None where it is zero by structure."""
-    return kernel(lambda par, q, x: combine(kind.columns(par, q), x))
+def parameters(model: Model) -> JointParameters:
+    """Of all joints, (nb, ..., lanes)."""
+    return JointParameters(model.joints.axis, model.joints.axis2, model.joints.pitch)
 
 
-@functools.cache
-def _bias(kind):
-    """c_i of a joint kind, and its own velocity (ω_J, v_J)."""
-
-    def bias(par, q, v, w, l):
-        wj, lj = combine(kind.columns(par, q), v)
-        cw = None if wj is None else cross(w, wj)
-        cl = None if wj is None else cross(l, wj)
-        if lj is not None:
-            cl = cross(w, lj) if cl is None else cl + cross(w, lj)
-        own = kind.bias(par, q, v)
-        if own is not None:
-            cw = cw if own[0] is None else (own[0] if cw is None else cw + own[0])
-            cl = cl if own[1] is None else (own[1] if cl is None else cl + own[1])
-        zero = jnp.zeros_like(w)
-        return zero if cw is None else cw, zero if cl is None else cl
-
-    return kernel(bias)
+def _constants(kind, body, par):
+    """The inertia about the body's origin, and what is constant of the pose in the parent."""
+    mass, center, rotational, R0, p0 = body
+    first = mass * center
+    second = rotational + mass * (dot(center, center) * eye(center) - outer(center, center))
+    return (mass, first, second), kind.prepare(par, R0, p0)
 
 
-@kernel
-def _turn(Rp, E):
-    return mm(Rp, E)
+def _bias(kind, par, q, v, own, w, l):
+    """c_i, None where it is zero by structure."""
+    wj, lj = own
+    bias = (None, None) if wj is None else (cross(w, wj), cross(l, wj))
+    if lj is not None:
+        bias = plus(bias, (None, cross(w, lj)))
+    change = kind.bias(par, q, v)
+    return bias if change is None else plus(bias, change)
 
 
-@kernel
-def _shift(pp, Rp, r):
-    return pp + mv(Rp, r)
-
-
-@kernel
-def _gravity(E, g):
-    return mtv(E, g)
-
-
-def plus(x, y):
-    """Sum of (angular, linear) pairs with None for zero."""
-    return tuple(a if b is None else (b if a is None else a + b) for a, b in zip(x, y, strict=True))
-
-
-def sweep(
-    model: Model, q: Array, v: Array | None = None, a: Array | None = None, *, biased: bool = False
-) -> tuple[dict[str, Field], list[Link], list[Array]]:
-    """All the fields of the table (those of v and a when given), with the groups' constants and coordinates.
-
-    Accelerations hold the velocity products when v is given; with `biased` they are there without a, too.
-    """
-    groups = levels(model.topology)
-    constants = links(model, groups)
-    coordinates = split_q(model.topology, q, groups)
-    none = [None] * len(groups)
-    rates = none if v is None else split_v(model.topology, v, groups)
-    accelerations = none if a is None else split_v(model.topology, a, groups)
-    gravity = model.gravity[:, None]
-
-    def step(group, parent, link, x, rate, acceleration):
-        E, r = _place(group.kind)(link.prepared, x)
-        if r.shape[-1] < x.shape[-1]:
-            r = jnp.broadcast_to(r, (*r.shape[:-1], x.shape[-1]))
-        if E.shape[-1] < x.shape[-1]:
-            E = jnp.broadcast_to(E, (*E.shape[:-1], x.shape[-1]))
-        out = {"E": E, "r": r}
-        top = parent is None
-        out["R"] = E if top else _turn(parent["R"], E)
-        out["p"] = r if top else _shift(parent["p"], parent["R"], r)
-        out["g"] = _gravity(E, gravity if top else parent["g"])
-        if rate is not None:
-            own = joint_motion(group.kind)(link.par, x, rate)
-            w, l = out["w"], out["l"] = _dense(
-                plus((None, None) if top else from_parent(E, r, *_pair(parent, "w", "l")), own), r
-            )
-            out["cw"], out["cl"] = _bias(group.kind)(link.par, x, rate, w, l)
-        if acceleration is not None or biased:
-            own = (None, None) if acceleration is None else joint_motion(group.kind)(link.par, x, acceleration)
-            if rate is not None:
-                own = plus(own, (out["cw"], out["cl"]))
-            moved = (None, None) if top else from_parent(E, r, *_pair(parent, "aw", "al"))
-            out["aw"], out["al"] = _dense(plus(moved, own), r)
-        return out, None
-
-    fields, _ = down(groups, step, constants, coordinates, rates, accelerations)
-    return fields, constants, coordinates
-
-
-def _pair(parent, first: str, second: str):
-    return parent[first], parent[second]
-
-
-def _dense(pair: Sequence, like: Array) -> tuple:
+def _filled(pair, like):
     return tuple(jnp.zeros_like(like) if x is None else x for x in pair)
+
+
+def _move(kind, biased, prepared, par, q, v, a, g, world, velocity, acceleration):
+    """A body from its parent, the world being None: pose, pose in the world, gravity, velocity, acceleration."""
+    E, r = kind.place(prepared, q)
+    R, p = (E, r) if world is None else (mm(world[0], E), world[1] + mv(world[0], r))
+    columns = kind.columns(par, q)
+    still = (None, None)
+    twist = spin = None
+    if v is not None:
+        own = motion(columns, v)
+        twist = _filled(plus(still if velocity is None else from_parent((E, r), velocity), own), r)
+    if a is not None or biased:
+        spin = still if acceleration is None else from_parent((E, r), acceleration)
+        if a is not None:
+            spin = plus(spin, motion(columns, a))
+        if v is not None:
+            spin = plus(spin, _bias(kind, par, q, v, own, *twist))
+        spin = _filled(spin, r)
+    return (E, r), (R, p), mtv(E, g), twist, spin
+
+
+@functools.lru_cache(maxsize=256)
+def _constants_table(topology: Topology) -> Table:
+    def row(b):
+        kind = topology.kinds[b]
+        return Row(
+            Step(_constants, (kind,)), (Ref("body", b), Ref("joint", b)), (Ref("inertia", b), Ref(_prepared(kind), b))
+        )
+
+    return Table(each(topology, row), {"inertia": topology.nb} | {_prepared(k): topology.nb for k in topology.kinds})
+
+
+def _prepared(kind) -> str:
+    """The field of what joints of a kind prepare, whose structure is the kind's own."""
+    return f"prepared {kind!r}"
+
+
+@functools.lru_cache(maxsize=256)
+def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool) -> Table:
+    def row(b, p):
+        kind = topology.kinds[b]
+        reads = (
+            Ref(_prepared(kind), b),
+            Ref("joint", b),
+            q_of(topology, b),
+            v_of(topology, b) if moving else None,
+            v_of(topology, b, "a") if accelerated else None,
+            Ref("root gravity", 0) if p == WORLD else Ref("gravity", p),
+            of_parent("world", p),
+            of_parent("velocity", p) if moving else None,
+            of_parent("acceleration", p) if accelerated or biased else None,
+        )
+        writes = (
+            Ref("pose", b),
+            Ref("world", b),
+            Ref("gravity", b),
+            Ref("velocity", b) if moving else None,
+            Ref("acceleration", b) if accelerated or biased else None,
+        )
+        return Row(Step(_move, (kind, biased)), reads, writes)
+
+    sizes = dict.fromkeys(("pose", "world", "gravity", "velocity", "acceleration"), topology.nb)
+    return Table(down(topology, row), sizes)
+
+
+def kinematics(
+    model: Model, q: Array, v: Array | None = None, a: Array | None = None, *, biased: bool = False
+) -> Kinematics:
+    """The fields of the table at q (nq, lanes), those of v and a (nv, lanes) if they are given.
+
+    Accelerations hold the velocity products if v is given; with `biased` they are there without a, too.
+    """
+    topology, bodies = model.topology, model.bodies
+    placement = bodies.placement
+    body = bodies.mass, bodies.center_of_mass, bodies.rotational, placement.rotation, placement.translation
+    joint = parameters(model)
+    constants = swept(_constants_table(topology), {"body": body, "joint": joint})
+    inertia = constants.pop("inertia")
+    given = constants | {"joint": joint, "q": q, "root gravity": model.gravity[None]}
+    given |= {name: x for name, x in (("v", v), ("a", a)) if x is not None}
+    found = swept(_table(topology, v is not None, a is not None, biased), given)
+    return Kinematics(model, q, inertia, **found)
+
+
+def _accelerate(kind, par, q, pose, x, above):
+    """The acceleration of a body whose joint accelerates by x, in a robot at rest."""
+    moved = (None, None) if above is None else from_parent(pose, above)
+    return _filled(plus(moved, motion(kind.columns(par, q), x)), pose[1])
+
+
+@functools.lru_cache(maxsize=256)
+def _accelerations(topology: Topology) -> Table:
+    def row(b, p):
+        reads = Ref("joint", b), q_of(topology, b), Ref("pose", b), v_of(topology, b, "x"), of_parent("a", p)
+        return Row(Step(_accelerate, (topology.kinds[b],)), reads, Ref("a", b))
+
+    return Table(down(topology, row), {"a": topology.nb})
+
+
+def accelerations(at: Kinematics, x: Array):
+    """Accelerations (angular, linear) of all bodies, (nb, 3, lanes), by joints that accelerate by x (nv, lanes)."""
+    given = {"joint": at.joint, "q": at.q, "pose": at.pose, "x": x}
+    return swept(_accelerations(at.model.topology), given)["a"]

@@ -5,7 +5,7 @@ from typing import Literal
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import laned
 from ..model.checks import check_model, check_state, check_vector, common_dtype
@@ -14,25 +14,23 @@ from ..model.pairs import FrameConstraint
 from ..model.state import State
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD
-from .forward import sweep
+from .forward import kinematics
 
 
 def _poses(model: Model, q):
     """(nb, 3, 3, lanes) and (nb, 3, lanes)."""
-    fields, _, _ = sweep(model, q)
-    bodies = tuple(range(model.nb))
-    return jnp.moveaxis(fields["R"].get(bodies), -2, 0), jnp.moveaxis(fields["p"].get(bodies), -2, 0)
+    return kinematics(model, q).world
 
 
 def _motions(body: int, model: Model, q, v, a):
     """Twist and spatial acceleration of one body as (6, lanes) each, linear first."""
-    fields, _, _ = sweep(model, q, v, a)
-    pick = lambda name: fields[name].get((body,))[:, 0]  # noqa: E731
-    return jnp.concatenate([pick("l"), pick("w")]), jnp.concatenate([pick("al"), pick("aw")])
+    motion = kinematics(model, q, v, a)
+    (w, l), (aw, al) = ([x[body] for x in pair] for pair in (motion.velocity, motion.acceleration))
+    return jnp.concatenate([l, w]), jnp.concatenate([al, aw])
 
 
 def forward_kinematics(model: Model, q: ArrayLike) -> Transform:
-    """Poses of all bodies in the world, stacked: rotation (nb, 3, 3), translation (nb, 3)."""
+    """Poses of all bodies in the world at q (nq,), stacked: rotation (nb, 3, 3), translation (nb, 3)."""
     check_model("forward_kinematics", model)
     q = check_vector("forward_kinematics", "q", q, (model.nq,))
     return Transform(*laned(_poses)(*common_dtype(model, q)))
@@ -46,7 +44,7 @@ def _placement(model: Model, index: int | None) -> Transform:
 
 
 def frame_pose(model: Model, q: ArrayLike, frame: str) -> Transform:
-    """Pose in the world of a body or frame, by name. Raises `ValueError` for an unknown name."""
+    """Pose in the world, at q (nq,), of a body or frame by its name. Raises `ValueError` for an unknown name."""
     check_model("frame_pose", model)
     q = check_vector("frame_pose", "q", q, (model.nq,))
     body, index = model.topology.locate(frame)
@@ -62,14 +60,14 @@ def _to_frame(placement: Transform, motion):
     return jnp.concatenate([r @ (linear + jnp.cross(angular, placement.translation)), r @ angular])
 
 
-def frame_velocity(model: Model, state: State, frame: str) -> Array:
+def frame_velocity(model: Model, state: State, frame: str) -> Float[Array, "6"]:
     """Twist (6,) of a body or frame in its own axes at its origin: linear (m/s), angular (rad/s)."""
     return _frame_motion("frame_velocity", model, state, None, frame)[0]
 
 
-def frame_acceleration(model: Model, state: State, acceleration: ArrayLike, frame: str) -> Array:
+def frame_acceleration(model: Model, state: State, acceleration: ArrayLike, frame: str) -> Float[Array, "6"]:
     """Classical acceleration (6,) of a body or frame in its own axes: that of its origin (m/s²), and the angular one
-    (rad/s²), under joint accelerations (nv,)."""
+    (rad/s²), under a joint acceleration (nv,)."""
     call = "frame_acceleration"
     acceleration = check_vector(call, "acceleration", acceleration, (model.nv,))
     v, a = _frame_motion(call, model, state, acceleration, frame)
@@ -91,8 +89,8 @@ def _frame_motion(call, model, state, acceleration, frame):
 
 def jacobian(
     model: Model, q: ArrayLike, frame: str, *, reference: Literal["local", "world_aligned"] = "local"
-) -> Array:
-    """Jacobian (6, nv) of a body or frame: its twist is ``jacobian @ v``, linear rows first.
+) -> Float[Array, "6 nv"]:
+    """Jacobian (6, nv) of a body or frame at q (nq,): its twist is ``jacobian @ v``, linear rows first.
 
     `reference`: "local" for the frame's own axes, "world_aligned" for the world's axes at the frame's origin.
     """
@@ -109,9 +107,9 @@ def jacobian(
 
 
 def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameConstraint:
-    """The constraint with `placement_b` moved so that it closes exactly at q: a foot pinned where it stands.
+    """The constraint with `placement_b` moved so that it closes exactly at q (nq,): a foot pinned where it stands.
 
-    ``jd.anchored(model, q, jd.Point("foot"))`` holds the foot's origin at its present place in the world.
+    ``jd.anchored(model, q, jd.constraints.Point("foot"))`` holds the foot's origin at its present place in the world.
     """
     a = frame_pose(model, q, constraint.body_a) @ constraint.placement_a
     b = frame_pose(model, q, constraint.body_b)

@@ -1,182 +1,182 @@
-"""Constraints as the engine works on them: bundles of equal signature, and the products J a and Jᵀ λ."""
+"""Constraints as the engine works on them: `Rows`, with the products J a and Jᵀ λ."""
 
-import dataclasses
 import functools
-from collections import defaultdict
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..engine.kernel import kernel
-from ..model.constraints import BodyView, Constraint, JointView, Layout, RobotView, Rows
-from ..model.links import node_axis
-from ..model.model import Model
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from ..model.constraints import BodyView, Constraint, JointView, Layout, RobotView
+from ..spatial.small import summed
 from ..tree.columns import row_forces, row_rates
-from ..tree.field import Field, permute, select
+from ..tree.rows import Plan
+from ..tree.sweep import refs
 from ..tree.topology import WORLD, Topology
+from .forward import Kinematics
 
 
-@dataclasses.dataclass(frozen=True)
-class Bundle:
-    """Constraints of one signature. `slots` holds, per body of the constraint, that body in every member;
-    `starts` the first row of every member among all rows."""
-
-    members: tuple[int, ...]
-    layout: Layout
-    slots: tuple[tuple[int, ...], ...]
-    attachments: tuple[tuple[tuple[int, int | None], ...], ...]
-    starts: tuple[int, ...]
-
-    @property
-    def rows(self) -> list[int]:
-        """The number of each value of (rows, members) among all rows."""
-        return [start + r for r in range(self.layout.rows) for start in self.starts]
+def plan_of(topology: Topology, constraints: Sequence[Constraint]) -> Plan:
+    """The plan of constraints; equal ones are one object."""
+    return _plan(tuple(c.layout(topology) for c in constraints))
 
 
 @functools.lru_cache(maxsize=512)
-def _bundled(layouts: tuple[Layout, ...]) -> tuple[Bundle, ...]:
-    by_signature: dict[object, list[int]] = defaultdict(list)
-    starts, total = [], 0
-    for k, layout in enumerate(layouts):
-        by_signature[layout.signature].append(k)
-        starts.append(total)
-        total += layout.rows
-    return tuple(
-        Bundle(
-            tuple(members),
-            layouts[members[0]],
-            tuple(zip(*[layouts[k].bodies for k in members], strict=True)),
-            tuple(zip(*[layouts[k].attachments for k in members], strict=True)),
-            tuple(starts[k] for k in members),
-        )
-        for members in by_signature.values()
-    )
+def _plan(layouts) -> Plan:
+    return Plan(layouts)
 
 
-def bundles_of(topology: Topology, constraints: Sequence[Constraint]) -> tuple[Bundle, ...]:
-    return _bundled(tuple(c.layout(topology) for c in constraints))
+class Rows(eqx.Module):
+    """All rows of a robot's constraints: ``sum_i K_i V_i`` and ``sum_i K_i A_i + gamma``.
 
+    **Fields:** `K`, coefficients (angular, linear) as (cells, 3, lanes) each, see `Plan`; `gamma`, `residual`,
+    `target`, `stiffness`, `damping`, (m, lanes) each.
+    """
 
-def cliques_of(bundles: Sequence[Bundle]) -> frozenset[tuple[int, ...]]:
-    """The sets of bodies that constraints tie together."""
-    return frozenset(tuple(sorted(bodies)) for b in bundles for bodies in zip(*b.slots, strict=True))
-
-
-class Evaluated(NamedTuple):
-    """A bundle's rows with their targets and gains, all (rows, k, lanes) or broadcasting to it."""
-
-    rows: Rows
+    plan: Plan = eqx.field(static=True)
+    topology: Topology = eqx.field(static=True)
+    K: tuple[Array, Array]
+    gamma: Array
+    residual: Array
     target: Array
     stiffness: Array
     damping: Array
 
+    def times(self, motion) -> Array:
+        """J a (m, lanes) of the motions (angular, linear) of the bodies."""
+        return swept(_times(self.topology, self.plan), {"K": self.K, "motion": motion})["image"]
 
-@functools.cache
-def _evaluator(layout: Layout):
-    def evaluate(items, attachments, views, mass, center, joints):
-        return items.evaluate(layout, attachments, views, RobotView(mass, center, lambda k: joints[k]))
+    def forces(self, x: Array, others=None):
+        """Jᵀ x as (moment, force) of all bodies, (nb, 3, lanes) each; added to `others`, if there are any."""
+        given = {"K": self.K, "x": x} | ({} if others is None else {"force": others})
+        return swept(_forces(self.topology, self.plan), given)["force"]
 
-    return kernel(evaluate)
+    def squares(self) -> Array:
+        """The squared lengths of the rows of K, of all bodies together: (m, lanes)."""
+        return swept(_squares(self.topology, self.plan), {"K": self.K})["square"]
 
-
-def _stack(items: Sequence[Constraint]) -> Constraint:
-    """Constraints of one signature as one whose leaves are (..., k, lanes)."""
-    leaves = [jax.tree.leaves(c) for c in items]
-    lanes = [max(x.shape[-1] for x in group) for group in zip(*leaves, strict=True)]
-    stacked = [
-        jnp.stack([jnp.broadcast_to(x, (*x.shape[:-1], n)) for x in group], -2)
-        for group, n in zip(zip(*leaves, strict=True), lanes, strict=True)
-    ]
-    return jax.tree.unflatten(jax.tree.structure(items[0]), stacked)
+    def wanted(self, rates: Array) -> Array:
+        """a* − γ (m, lanes) where the rows move at `rates`."""
+        return self.target - self.stiffness * self.residual - self.damping * rates - self.gamma
 
 
-def evaluate(model: Model, constraints: Sequence[Constraint], q: Array, fields: dict[str, Field]) -> list[Evaluated]:
-    """The rows of all constraints, by bundle. `fields` come from a sweep that knew the velocity, or not (then
-    biases are those at rest)."""
+def _image(K, motions):
+    return summed(row_rates(k, a) for k, a in zip(K, motions, strict=True))
+
+
+def _pull(K, x):
+    return tuple(row_forces(k, x) for k in K)
+
+
+def _square(K):
+    return summed((x * x).sum(1) for pair in K for x in pair)
+
+
+@functools.lru_cache(maxsize=512)
+def _squares(topology: Topology, plan: Plan) -> Table:
+    return Table(plan.each(lambda c: Row(Step(_square), (plan.K(c),), plan.row("square", c))), {"square": plan.rows})
+
+
+@functools.lru_cache(maxsize=512)
+def _times(topology: Topology, plan: Plan) -> Table:
+    row = lambda c: Row(Step(_image), (plan.K(c), refs("motion", plan.bodies(c))), plan.row("image", c))  # noqa: E731
+    return Table(plan.each(row), {"image": plan.rows})
+
+
+@functools.lru_cache(maxsize=512)
+def _forces(topology: Topology, plan: Plan) -> Table:
+    row = lambda c: Row(Step(_pull), (plan.K(c), plan.row("x", c)), refs("force", plan.bodies(c)))  # noqa: E731
+    return Table(plan.each(row), {"force": topology.nb})
+
+
+def _evaluate(layout: Layout, constraint, attachments, bodies, robot, joints):
+    """K, gamma and residual of one constraint, and what its rows shall do."""
+    # constraints are written for several of one signature side by side: here there is one
+    one = lambda tree: jax.tree.map(lambda x: x[..., None, :], tree)  # noqa: E731
+    views = [BodyView(*one(pose), *one(twist)) for pose, twist in _with_twists(bodies)]
+    dtype = constraint.target.dtype
+    itself = jnp.eye(3, dtype=dtype)[:, :, None, None], jnp.zeros((3, 1, 1), dtype)
+    placements = [itself if placed is None else tuple(one(placed)) for placed in attachments]
+    looks = [None if j is None else JointView(*one((j[0][0], j[1], *j[2]))) for j in joints]
+    mass, center = robot
+    seen = RobotView(mass, center, lambda k: looks[k])
+    rows = one(constraint).evaluate(layout, placements, views, seen)
+    n, lanes = layout.rows, max(x.shape[-1] for x in jax.tree.leaves(rows))
+    flat = lambda x: jnp.broadcast_to(x, (n, *x.shape[1:-2], 1, lanes))[..., 0, :]  # noqa: E731
+    gains = constraint.stabilization
+    each = lambda x: jnp.broadcast_to(x, (n, x.shape[-1]))  # noqa: E731
+    K = tuple(_pair(flat(a), flat(b)) for a, b in rows.K)
+    return K, (flat(rows.gamma), flat(rows.residual)), (constraint.target, each(gains.stiffness), each(gains.damping))
+
+
+def _pair(a, b):
+    shape = jnp.broadcast_shapes(a.shape, b.shape)
+    return jnp.broadcast_to(a, shape), jnp.broadcast_to(b, shape)
+
+
+def _with_twists(bodies):
+    for pose, twist in bodies:
+        still = jnp.zeros_like(pose[1])
+        yield pose, (still, still) if twist is None else twist
+
+
+@functools.lru_cache(maxsize=512)
+def _evaluation(topology: Topology, plan: Plan, names: tuple[tuple[str, int], ...], moving: bool) -> Table:
+    first: dict[Any, Layout] = {}
+
+    def row(c):
+        layout = plan.layouts[c]
+        layout_of = first.setdefault(layout.signature, layout)
+        bodies = tuple((Ref("world", b), Ref("velocity", b) if moving else None) for b in layout.bodies)
+        placed = tuple(None if k is None else Ref("frame", k) for _, k in layout.attachments)
+        scalar = [b for b, _ in layout.attachments if b != WORLD and topology.kinds[b].nq == 1]
+        joints: tuple = (None,) * len(layout.attachments)
+        if len(scalar) == len(layout.attachments):
+            joints = tuple((Ref("q", topology.q_starts[b], 1), Ref("axis", b), Ref("pose", b)) for b in scalar)
+        robot = Ref("mass", 0, topology.nb), Ref("center", 0, topology.nb)
+        reads = (Ref(*names[c]), placed, bodies, robot, joints)
+        wants = tuple(plan.row(name, c) for name in ("target", "stiffness", "damping"))
+        writes = (plan.K(c), (plan.row("gamma", c), plan.row("residual", c)), wants)
+        return Row(Step(_evaluate, (layout_of,)), reads, writes)
+
+    per_row = dict.fromkeys(("gamma", "residual", "target", "stiffness", "damping"), plan.rows)
+    return Table(plan.each(row), {"K": plan.cells} | per_row)
+
+
+def evaluate(constraints: Sequence[Constraint], motion: Kinematics) -> Rows:
+    """The rows of all constraints where the bodies are. Biases are those at rest if `motion` has no velocity."""
+    model = motion.model
     topology = model.topology
-    mass, center = model.bodies.mass, model.bodies.center_of_mass
-    axis = node_axis(model.joints.axis)
-    frames_R, frames_p = node_axis(model.frames.rotation), node_axis(model.frames.translation)
-    out = []
-    for bundle in bundles_of(topology, constraints):
-        items = _stack([constraints[k] for k in bundle.members])
-        attachments = [_placements(side, frames_R, frames_p) for side in bundle.attachments]
-        views = []
-        for slot in bundle.slots:
-            R, p = fields["R"].get(slot), fields["p"].get(slot)
-            still = "w" not in fields
-            w, l = (jnp.zeros_like(p),) * 2 if still else (fields["w"].get(slot), fields["l"].get(slot))
-            views.append(BodyView(R, p, w, l))
-        joints = []
-        for side in bundle.attachments:
-            moved = [b for b, _ in side]
-            if all(b != WORLD and topology.kinds[b].nq == 1 for b in moved):
-                at = select(q, [topology.q_starts[b] for b in moved])
-                own_axis = select(axis, moved, axis=1)
-                joints.append(JointView(at, own_axis, fields["E"].get(moved), fields["r"].get(moved)))
-            else:
-                joints.append(None)
-        rows = _evaluator(bundle.layout)(items, attachments, views, mass, center, joints)
-        gains = items.stabilization
-        out.append(Evaluated(rows, items.target, gains.stiffness, gains.damping))
-    return out
+    plan = plan_of(topology, constraints)
+    names, given = _stacked(plan, constraints)
+    given |= {"world": motion.world, "pose": motion.pose, "q": motion.q, "axis": model.joints.axis}
+    given |= {"frame": (model.frames.rotation, model.frames.translation)}
+    given |= {"mass": model.bodies.mass, "center": model.bodies.center_of_mass}
+    if motion.velocity is not None:
+        given["velocity"] = motion.velocity
+    found = swept(_evaluation(topology, plan, names, motion.velocity is not None), given)
+    return Rows(plan, topology, **found)
 
 
-def _placements(side, frames_R, frames_p):
-    """Placements of frames in their bodies, identities where the attachment is the body itself."""
-    R = jnp.eye(3, dtype=frames_R.dtype)[:, :, None, None]
-    columns = [
-        (R, jnp.zeros((3, 1, 1), R.dtype)) if k is None else (frames_R[..., k : k + 1, :], frames_p[..., k : k + 1, :])
-        for _, k in side
-    ]
-    lanes = max(x.shape[-1] for pair in columns for x in pair)
-    return tuple(
-        jnp.concatenate([jnp.broadcast_to(c[part], (*c[part].shape[:-1], lanes)) for c in columns], -2)
-        for part in (0, 1)
-    )
+def _stacked(plan: Plan, constraints: Sequence[Constraint]) -> tuple[tuple[tuple[str, int], ...], dict[str, Any]]:
+    """Constraints of one signature as the cells of a field: the field and the cell of each, and the fields."""
+    groups: dict[Any, list[int]] = {}
+    for k, layout in enumerate(plan.layouts):
+        groups.setdefault(layout.signature, []).append(k)
+    names: dict[int, tuple[str, int]] = {}
+    fields = {}
+    for n, members in enumerate(groups.values()):
+        leaves = zip(*[jax.tree.leaves(constraints[k]) for k in members], strict=True)
+        stacked = [_beside(group) for group in leaves]
+        fields[f"constraints {n}"] = jax.tree.unflatten(jax.tree.structure(constraints[members[0]]), stacked)
+        names |= {k: (f"constraints {n}", cell) for cell, k in enumerate(members)}
+    return tuple(names[k] for k in range(len(constraints))), fields
 
 
-def times(bundles: Sequence[Bundle], evaluated: Sequence[Evaluated], motion: Field) -> list[Array]:
-    """``sum_i K_i A_i`` of the motions (angular, linear) of the bodies: (rows, k, lanes) by bundle."""
-    out = []
-    for bundle, e in zip(bundles, evaluated, strict=True):
-        total = None
-        for slot, (ang, lin) in zip(bundle.slots, e.rows.K, strict=True):
-            part = row_rates(ang, lin, *motion.get(slot))
-            total = part if total is None else total + part
-        out.append(total)
-    return out
-
-
-def transposed(bundles: Sequence[Bundle], evaluated: Sequence[Evaluated], x: Sequence[Array]) -> list:
-    """``K_iᵀ x`` as [(bodies, (moment, force))]."""
-    return [
-        (slot, row_forces(ang, lin, values))
-        for bundle, e, values in zip(bundles, evaluated, x, strict=True)
-        for slot, (ang, lin) in zip(bundle.slots, e.rows.K, strict=True)
-    ]
-
-
-def flatten(bundles: Sequence[Bundle], parts: Sequence[Array]) -> Array:
-    """(rows, k, lanes) by bundle to (m, lanes), in the order of the constraints."""
-    place, position = {}, 0
-    for bundle in bundles:
-        for row in bundle.rows:
-            place[row] = position
-            position += 1
-    lanes = max(x.shape[-1] for x in parts)
-    rows = jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], lanes)).reshape(-1, lanes) for x in parts])
-    return permute(rows, [place[k] for k in range(position)])
-
-
-def unflatten(bundles: Sequence[Bundle], x: Array) -> list[Array]:
-    """The inverse of `flatten`."""
-    out = []
-    for bundle in bundles:
-        n, k = bundle.layout.rows, len(bundle.members)
-        at = permute(x, bundle.rows)
-        out.append(at.reshape(n, k, x.shape[-1]))
-    return out
+def _beside(group: Sequence[Array]) -> Array:
+    lanes = max(x.shape[-1] for x in group)
+    return jnp.stack([jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in group])

@@ -58,7 +58,9 @@ def check_constraints(call: str, model: Model, constraints: Any) -> tuple[Constr
         raise TypeError(f"`{call}`: `constraints` is {type(constraints).__name__}, not a tuple of constraints.")
     for k, c in enumerate(constraints):
         if not isinstance(c, Constraint):
-            raise TypeError(f"`{call}`: `constraints[{k}]` is {c!r}, not a constraint such as `Point(...)`.")
+            raise TypeError(
+                f"`{call}`: `constraints[{k}]` is {c!r}, not a constraint such as `jd.constraints.Point(...)`."
+            )
         try:
             c.layout(model.topology)
         except ValueError as error:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..spatial.transform import as_floats
 from ..tree.topology import Topology
@@ -84,8 +84,8 @@ class Baumgarte(eqx.Module):
     critically damped. **Fields:** `stiffness` (1/s²), `damping` (1/s).
     """
 
-    stiffness: Array
-    damping: Array
+    stiffness: Float[Array, ""]
+    damping: Float[Array, ""]
 
     def __init__(self, stiffness: ArrayLike = 6400.0, damping: ArrayLike | None = None):
         self.stiffness = as_floats(stiffness)
@@ -96,7 +96,7 @@ class Constraint(eqx.Module):
     """Base: a name, Baumgarte gains, and `target` (rows,), the acceleration that the rows shall have."""
 
     name: eqx.AbstractVar[str | None]
-    target: eqx.AbstractVar[Array]
+    target: eqx.AbstractVar[Float[Array, " rows"]]
     stabilization: eqx.AbstractVar[Baumgarte]
 
     #: see `engine/lanes.py`
@@ -122,7 +122,9 @@ def checked_options(call: str, name, target, stabilization, rows: int):
     elif isinstance(stabilization, str) and stabilization == "default":
         stabilization = Baumgarte()
     if not isinstance(stabilization, Baumgarte):
-        raise TypeError(f"{call}: `stabilization` is {stabilization!r}, neither `Baumgarte(...)` nor None.")
+        raise TypeError(
+            f"{call}: `stabilization` is {stabilization!r}, neither `jd.constraints.Baumgarte(...)` nor None."
+        )
     return name, target, stabilization
 
 

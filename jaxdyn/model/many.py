@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..spatial.small import cross, mv
 from ..spatial.transform import Transform, as_floats
@@ -22,9 +22,9 @@ class Coupling(Constraint):
     """
 
     joints: tuple[str, ...] = eqx.field(static=True)
-    coefficients: Array
-    offset: Array
-    target: Array
+    coefficients: Float[Array, " joints"]
+    offset: Float[Array, ""]
+    target: Float[Array, "1"]
     stabilization: Baumgarte
     name: str | None = eqx.field(static=True)
 
@@ -87,8 +87,8 @@ class Coupling(Constraint):
 class CenterOfMass(Constraint):
     """The robot's centre of mass stays at `position` (3,), in the world: three rows, in the world's axes."""
 
-    position: Array
-    target: Array
+    position: Float[Array, "3"]
+    target: Float[Array, "3"]
     stabilization: Baumgarte
     name: str | None = eqx.field(static=True)
 
@@ -135,7 +135,7 @@ class General(Constraint):
     bodies: tuple[str, ...] = eqx.field(static=True)
     fn: Callable[..., Array] = eqx.field(static=True)
     rows: int = eqx.field(static=True)
-    target: Array
+    target: Float[Array, " rows"]
     stabilization: Baumgarte
     name: str | None = eqx.field(static=True)
 

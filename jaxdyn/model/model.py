@@ -8,7 +8,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, PRNGKeyArray
+from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..engine import kernels
 from ..spatial.transform import Transform, as_floats
@@ -23,9 +23,9 @@ class Bodies(eqx.Module):
     axes; `placement`, the joint frame in the parent's frame at q = 0.
     """
 
-    mass: Array
-    center_of_mass: Array
-    rotational: Array
+    mass: Float[Array, " nb"]
+    center_of_mass: Float[Array, "nb 3"]
+    rotational: Float[Array, "nb 3 3"]
     placement: Transform
 
 
@@ -33,17 +33,17 @@ class Joints(eqx.Module):
     """Joint parameters: `axis`, `axis2` (nb, 3), `pitch` (nb,) m/rad; per velocity (nv,) `armature`, `damping`,
     `stiffness`, `lower`, `upper`, `effort`, `friction`; `rest` (nq,), where the springs are slack."""
 
-    axis: Array
-    axis2: Array
-    pitch: Array
-    armature: Array
-    damping: Array
-    stiffness: Array
-    rest: Array
-    lower: Array
-    upper: Array
-    effort: Array
-    friction: Array
+    axis: Float[Array, "nb 3"]
+    axis2: Float[Array, "nb 3"]
+    pitch: Float[Array, " nb"]
+    armature: Float[Array, " nv"]
+    damping: Float[Array, " nv"]
+    stiffness: Float[Array, " nv"]
+    rest: Float[Array, " nq"]
+    lower: Float[Array, " nv"]
+    upper: Float[Array, " nv"]
+    effort: Float[Array, " nv"]
+    friction: Float[Array, " nv"]
 
 
 class Model(eqx.Module):
@@ -60,8 +60,8 @@ class Model(eqx.Module):
     bodies: Bodies
     joints: Joints
     frames: Transform
-    gravity: Array
-    actuation: Array
+    gravity: Float[Array, "3"]
+    actuation: Float[Array, "nv nu"]
     constraints: tuple
     topology: Topology = eqx.field(static=True)
 
@@ -134,7 +134,7 @@ class Model(eqx.Module):
         kernels.choice(compiler)
         return dataclasses.replace(self, topology=dataclasses.replace(self.topology, compiler=compiler))
 
-    def neutral(self) -> Array:
+    def neutral(self) -> Float[Array, " nq"]:
         """The configuration (nq,) with every coordinate zero and every quaternion the identity."""
         rows = [k.neutral() for k in self.topology.kinds]
         return jnp.asarray(np.concatenate(rows) if rows else np.zeros(0), self.gravity.dtype)

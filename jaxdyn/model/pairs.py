@@ -10,7 +10,7 @@ from typing import ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.kernel import kernel
 from ..spatial.rotation import quaternion_from_matrix, quaternion_log
@@ -32,8 +32,8 @@ class FrameConstraint(Constraint):
     body_b: str = eqx.field(static=True)
     placement_a: Transform
     placement_b: Transform
-    axis: Array
-    target: Array
+    axis: Float[Array, "3"]
+    target: Float[Array, " rows"]
     stabilization: Baumgarte
     name: str | None = eqx.field(static=True)
 
@@ -296,7 +296,7 @@ class Distance(FrameConstraint):
     """The origins of a and b stay `length` metres apart (a massless rod): one row, along the line from b to a."""
 
     rows = 1
-    length: Array
+    length: Float[Array, ""]
 
     def __init__(self, body_a: str, body_b: str = "world", *, length: ArrayLike, **options):
         super().__init__(body_a, body_b, **options)
@@ -306,7 +306,8 @@ class Distance(FrameConstraint):
             raise ValueError(f"{call}: `length` has shape {self.length.shape}, not ().")
         if not isinstance(self.length, jax.core.Tracer) and not float(self.length) > 0:
             raise ValueError(
-                f"{call}: `length` = {float(self.length):g} is not positive; use `Point` to make origins coincide."
+                f"{call}: `length` = {float(self.length):g} is not positive; "
+                "use `jd.constraints.Point` to make origins coincide."
             )
 
     def pair_rows(self, pair):

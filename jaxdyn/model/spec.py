@@ -56,7 +56,7 @@ class ModelSpec:
 
     ```python
     spec = jd.ModelSpec("pendulum")
-    spec.add_body("rod", "world", jd.Revolute(axis=(0, 1, 0)), inertia=jd.Inertia(1.0, (0, 0, -0.5)))
+    spec.add_body("rod", "world", jd.joints.Revolute(axis=(0, 1, 0)), inertia=jd.Inertia(1.0, (0, 0, -0.5)))
     model = spec.build()
     ```
 
@@ -107,7 +107,7 @@ class ModelSpec:
         if isinstance(joint, type) and issubclass(joint, Joint):
             joint = joint()
         if not isinstance(joint, Joint):
-            raise TypeError(f"{call}: `joint` is {joint!r}, not one of jaxdyn's joints such as `Revolute()`.")
+            raise TypeError(f"{call}: `joint` is {joint!r}, not a joint such as `jd.joints.Revolute()`.")
         placement = Transform(np.eye(3), np.zeros(3)) if placement is None else placement
         inertia = Inertia() if inertia is None else inertia
         if not isinstance(placement, Transform):
@@ -148,7 +148,9 @@ class ModelSpec:
     def add_constraint(self, constraint) -> "ModelSpec":
         """Add a constraint (`Weld`, `Point`, `Coupling`, ...) that `forward_dynamics` imposes by default."""
         if not hasattr(constraint, "layout"):
-            raise TypeError(f"`ModelSpec.add_constraint`: {constraint!r} is not a constraint such as `Point(...)`.")
+            raise TypeError(
+                f"`ModelSpec.add_constraint`: {constraint!r} is not a constraint such as `jd.constraints.Point(...)`."
+            )
         self.constraints.append(constraint)
         return self
 

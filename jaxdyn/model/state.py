@@ -1,7 +1,7 @@
 """`State` of a robot: configuration and velocity."""
 
 import equinox as eqx
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..spatial.transform import as_floats
 
@@ -12,8 +12,8 @@ class State(eqx.Module):
     NumPy arrays and nested sequences are accepted. See the conventions for the layout of each joint.
     """
 
-    q: Array
-    v: Array
+    q: Float[Array, " nq"]
+    v: Float[Array, " nv"]
 
     def __init__(self, q: ArrayLike, v: ArrayLike):
         self.q = q if not _wants_array(q) else as_floats(q)

@@ -77,9 +77,15 @@ class RungeKutta(Integrator):
         return State(laned(normalized, model.topology)(q), v)
 
 
-def RK4() -> RungeKutta:
-    """The classical method of fourth order, four solves a step."""
-    return RungeKutta(((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6))
+#: the tableau of `RK4`
+CLASSICAL = ((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6)
+
+
+class RK4(Integrator):
+    """The classical Runge-Kutta method of fourth order, four solves a step; `RungeKutta` takes other tableaux."""
+
+    def step(self, model, acceleration, state, dt):
+        return RungeKutta(*CLASSICAL).step(model, acceleration, state, dt)
 
 
 def _slope(model, acceleration, q, v):

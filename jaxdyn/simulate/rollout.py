@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from ..constrained.auto import Auto
 from ..constrained.base import Solver
@@ -23,10 +23,10 @@ class Trajectory(eqx.Module):
     """**Fields:** `q` (T + 1, nq) and `v` (T + 1, nv), the start included; `tau` (T, nv), `multipliers` (T, m) and
     `result` (T,) of the steps."""
 
-    q: Array
-    v: Array
-    tau: Array
-    multipliers: Array
+    q: Float[Array, "T+1 nq"]
+    v: Float[Array, "T+1 nv"]
+    tau: Float[Array, "T nv"]
+    multipliers: Float[Array, "T m"]
     result: Result
 
     def __getitem__(self, index) -> State:
@@ -37,7 +37,7 @@ class Trajectory(eqx.Module):
 def simulate(
     model: Model,
     state: State,
-    controls: ArrayLike | Callable[[State, Array], ArrayLike],
+    tau: ArrayLike | Callable[[State, Array], ArrayLike],
     dt: ArrayLike,
     *,
     steps: int | None = None,
@@ -48,10 +48,11 @@ def simulate(
     external: ArrayLike | None = None,
     warm_start: bool = False,
 ) -> Trajectory:
-    """Roll the robot out under `controls`: generalised forces (T, nv), or a policy (state, time) -> (nv,).
+    """The `Trajectory` of many steps under generalised forces `tau` (T, nv), or a policy (state, time) -> (nv,).
 
     **Arguments:** `steps`: how many, needed with a policy; `warm_start`: start each solve from the multipliers of
-    the step before (worth it when multipliers are read anyway); the others as in `step`.
+    the step before (worth it when multipliers are read anyway); `dt` (), `external` (nb, 6) and the others as in
+    `step`.
 
     **Raises** `ValueError` for wrong shapes and for a policy without `steps`.
     """
@@ -59,33 +60,33 @@ def simulate(
     model, state, _, constraints, external = _prepared(name, model, state, None, constraints, external, integrator)
     dtype = state.q.dtype
     dt = checked_time_step(name, dt, dtype)
-    policy = controls if callable(controls) else None
+    policy = tau if callable(tau) else None
     if policy is not None:
         if not isinstance(steps, int) or steps < 1:
             raise ValueError(f"`{name}`: `steps` is {steps!r}; with a policy, give the number of steps.")
         taus = None
     else:
-        taus = as_floats(controls).astype(dtype)
+        taus = as_floats(tau).astype(dtype)
         if taus.ndim != 2 or taus.shape[1] != model.nv:
-            raise ValueError(f"`{name}`: `controls` has shape {taus.shape}, not (T, {model.nv}).")
+            raise ValueError(f"`{name}`: `tau` has shape {taus.shape}, not (T, {model.nv}).")
         if steps is not None and steps != taus.shape[0]:
-            raise ValueError(f"`{name}`: `steps` is {steps}, but `controls` has {taus.shape[0]} rows.")
+            raise ValueError(f"`{name}`: `steps` is {steps}, but `tau` has {taus.shape[0]} rows.")
         steps = taus.shape[0]
 
     def body(carry, x):
         state, warm = carry
-        k, tau = x
+        k, force = x
         if policy is not None:
-            tau = as_floats(policy(state, k * dt)).astype(dtype)
-            if tau.shape != (model.nv,):
-                raise ValueError(f"`{name}`: the policy returns shape {tau.shape}, not ({model.nv},).")
+            force = as_floats(policy(state, k * dt)).astype(dtype)
+            if force.shape != (model.nv,):
+                raise ValueError(f"`{name}`: the policy returns shape {force.shape}, not ({model.nv},).")
         guess = warm if warm_start else None
-        after, now = advance(model, state, tau, dt, integrator, constraints, solver, project, external, guess)
+        after, now = advance(model, state, force, dt, integrator, constraints, solver, project, external, guess)
         kept = jax.lax.stop_gradient(now.multipliers) if warm_start else warm
-        return (after, kept), (after, tau, now.multipliers, now.result)
+        return (after, kept), (after, force, now.multipliers, now.result)
 
     warm = jnp.zeros(rows_of(model, constraints) if warm_start else 0, dtype)
     times = jnp.arange(steps, dtype=dtype)
-    _, (states, tau, lam, result) = jax.lax.scan(body, (state, warm), (times, taus))
+    _, (states, forces, lam, result) = jax.lax.scan(body, (state, warm), (times, taus))
     q, v = (jnp.concatenate([a[None], b]) for a, b in ((state.q, states.q), (state.v, states.v)))
-    return Trajectory(q, v, tau, lam, result)
+    return Trajectory(q, v, forces, lam, result)

@@ -85,10 +85,11 @@ def step(
     project: bool = False,
     external: ArrayLike | None = None,
 ) -> State:
-    """The state after `dt` seconds under held generalised forces `tau` (nv,).
+    """The state after `dt` () seconds under held generalised forces `tau` (nv,).
 
-    **Arguments:** `integrator`: `SemiImplicitEuler()`, `RK4()`, `ImplicitMidpoint()`; `project`: after the step,
-    close the loops to rounding and take the velocity along them; the others as in `forward_dynamics`.
+    **Arguments:** `integrator`, one of `jaxdyn.integrators`; `project`: after the step,
+    close the loops to rounding and take the velocity along them; `external` (nb, 6) and
+    the others as in `forward_dynamics`.
     """
     model, state, tau, constraints, external = _prepared("step", model, state, tau, constraints, external, integrator)
     dt = checked_time_step("step", dt, state.q.dtype)
@@ -103,6 +104,6 @@ def _prepared(name, model, state, tau, constraints, external, integrator):
     if external is not None:
         external = check_vector(name, "external", external, (model.nb, 6))
     if not isinstance(integrator, Integrator):
-        raise TypeError(f"`{name}`: `integrator` is {integrator!r}, not one such as `SemiImplicitEuler()`.")
+        raise TypeError(f"`{name}`: `integrator` is {integrator!r}, not one such as `jd.integrators.RK4()`.")
     constraints = check_constraints(name, model, constraints)
     return common_dtype(model, state, tau, constraints, external)

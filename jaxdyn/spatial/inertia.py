@@ -3,7 +3,7 @@
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from .transform import Transform, as_floats
 
@@ -15,9 +15,9 @@ class Inertia(eqx.Module):
     `rotational` (3, 3) in kg m², about the centre of mass, in body axes.
     """
 
-    mass: Array
-    center_of_mass: Array
-    rotational: Array
+    mass: Float[Array, ""]
+    center_of_mass: Float[Array, "3"]
+    rotational: Float[Array, "3 3"]
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ def problem_of(mass, center_of_mass, rotational, tol: float = 1e-6) -> tuple[str
 def inertia_from_log_cholesky(theta: ArrayLike) -> Inertia:
     """The physically consistent inertia of ten free parameters (Rucker and Wensing 2022, log-Cholesky).
 
-    `theta` is ``(alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3)``; every real vector gives a positive
+    theta (10,) is ``(alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3)``; every real vector gives a positive
     mass and a pseudo-inertia ``U Uᵀ`` that is positive definite, so that gradient steps stay physical.
     """
     a, d1, d2, d3, s12, s23, s13, t1, t2, t3 = jnp.asarray(theta)
@@ -107,8 +107,8 @@ def inertia_from_log_cholesky(theta: ArrayLike) -> Inertia:
     return Inertia(mass, c, jnp.trace(second) * jnp.eye(3) - second)
 
 
-def log_cholesky_from_inertia(inertia: Inertia) -> Array:
-    """The ten parameters of `inertia_from_log_cholesky`; the inertia must be positive definite."""
+def log_cholesky_from_inertia(inertia: Inertia) -> Float[Array, "10"]:
+    """The ten parameters (10,) of `inertia_from_log_cholesky`; the inertia must be positive definite."""
     m, c, i = inertia.mass, inertia.center_of_mass, inertia.rotational
     second = 0.5 * jnp.trace(i) * jnp.eye(3) - i + m * jnp.outer(c, c)
     pseudo = jnp.block([[second, (m * c)[:, None]], [(m * c)[None], m[None, None]]])

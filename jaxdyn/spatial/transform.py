@@ -4,7 +4,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike
+from jaxtyping import Array, ArrayLike, Float
 
 from .rotation import matrix_from_quaternion, quaternion_from_matrix
 
@@ -24,8 +24,8 @@ class Transform(eqx.Module):
     **Fields:** `rotation` (..., 3, 3), an orthonormal matrix; `translation` (..., 3), in metres.
     """
 
-    rotation: Array
-    translation: Array
+    rotation: Float[Array, "*batch 3 3"]
+    translation: Float[Array, "*batch 3"]
 
     def __init__(self, rotation: ArrayLike, translation: ArrayLike):
         self.rotation = as_floats(rotation)
@@ -55,7 +55,7 @@ class Transform(eqx.Module):
         return Transform(matrix_from_quaternion(wxyz / jnp.linalg.norm(wxyz)), xyz)
 
     @property
-    def quaternion(self) -> Array:
+    def quaternion(self) -> Float[Array, "*batch 4"]:
         """Unit quaternion ``(..., 4)`` in the order w, x, y, z."""
         return jnp.moveaxis(quaternion_from_matrix(jnp.moveaxis(self.rotation, (-2, -1), (0, 1))), 0, -1)
 
@@ -71,7 +71,7 @@ class Transform(eqx.Module):
         r = jnp.einsum("...ij,...jk->...ik", self.rotation, other.rotation)
         return Transform(r, self.apply(other.translation))
 
-    def apply(self, point: ArrayLike) -> Array:
+    def apply(self, point: ArrayLike) -> Float[Array, "*batch 3"]:
         """Coordinates in A of a point ``(..., 3)`` given in B."""
         return jnp.einsum("...ij,...j->...i", self.rotation, jnp.asarray(point)) + self.translation
 

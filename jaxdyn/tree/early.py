@@ -19,22 +19,17 @@ proximal iterations bring it to the solution. Reflections leave R as it is becau
 
 import dataclasses
 import functools
-from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..engine.kernel import kernel
-from ..spatial.small import outer, summed
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from ..spatial.small import summed
 from . import columns as co
-from .elimination import Joints
-from .field import Field
-from .multipliers import flat, flat_rows, rows_on, slots_of, stack
-from .plan import Group
-from .sweep import down, up
+from .sweep import down, of_parent, q_of, up, v_of
 from .topology import WORLD, Topology
 
 #: rows that a body can have without one depending on the others
@@ -42,239 +37,247 @@ MOST = 6
 
 
 @dataclasses.dataclass(frozen=True)
-class Carrying(Group):
-    """Bodies of one kind with equally many rows: per slot, the row's name at each body, (body, number); `above` are the
-    names at their parents of those that go on."""
+class Early:
+    """Rows at every body: `given` counts those of its constraints, `rows` also those that its children hand on, `above`
+    those that it hands on."""
 
-    above: tuple[tuple[Any, ...], ...] = ()
+    given: tuple[int, ...]
+    rows: tuple[int, ...]
+    above: tuple[int, ...]
 
-    @property
-    def left(self) -> int:
-        """Rows that go on to the parents."""
-        return len(self.above)
+    @functools.cached_property
+    def starts(self) -> tuple[int, ...]:
+        """The first cell of the rows at every body; those of its constraints come first, then those handed on."""
+        out = [0]
+        for n in self.rows:
+            out.append(out[-1] + n)
+        return tuple(out)
 
 
 @functools.lru_cache(maxsize=256)
-def carrying(topology: Topology, given: tuple[int, ...]) -> tuple[Carrying, ...]:
-    """The order of elimination, leaves first; `given` counts the rows of constraints on every body."""
-    count, above = list(given), {}
-    for b in reversed(range(topology.nb)):
-        p, nv = topology.parents[b], topology.kinds[b].nv
-        left = max(min(count[b], MOST) - nv, 0)
-        above[b] = () if p == WORLD else tuple((p, count[p] + k) for k in range(left))
+def early(topology: Topology, given: tuple[int, ...]) -> Early:
+    """What every body carries; `given` counts the rows of constraints on every body."""
+    rows, above = list(given), [0] * topology.nb
+
+    def row(b, p):
         if p != WORLD:
-            count[p] += left
-    groups: dict[tuple, list[int]] = defaultdict(list)
-    for b in sorted(range(topology.nb), key=lambda b: -topology.depths[b]):
-        groups[-topology.depths[b], topology.kinds[b], count[b]].append(b)
-    out = []
-    for (_, kind, n), nodes in groups.items():
-        rows = tuple(tuple((b, k) for b in nodes) for k in range(n))
-        moved = tuple(zip(*[above[b] for b in nodes], strict=True))
-        parents = tuple(topology.parents[b] for b in nodes)
-        out.append(Carrying(kind, tuple(nodes), parents, rows=rows, above=moved))
-    return tuple(out)
+            above[b] = max(min(rows[b], MOST) - topology.kinds[b].nv, 0)
+            rows[p] += above[b]
+
+    up(topology, row)
+    return Early(given, tuple(rows), tuple(above))
 
 
-@kernel
 def _reflection(k):
-    """w and 2 / wᵀw that turn k (rows, ...) into (s, 0, ...), and s; nothing where k vanishes."""
+    """w and 2 / wᵀw that turn k (rows, lanes) into (s, 0, ...), and s; nothing where k vanishes."""
     square = summed(x * x for x in k)
     some = square > 0
     norm = jnp.sqrt(jnp.where(some, square, 1))
     s = jnp.where(some, jnp.where(k[0] < 0, norm, -norm), 0)
-    w0 = k[0] - s
-    return w0, jnp.where(some, 1 / jnp.where(some, norm * (norm + jnp.abs(k[0])), 1), 0), s
+    t = jnp.where(some, 1 / jnp.where(some, norm * (norm + jnp.abs(k[0])), 1), 0)
+    return jnp.concatenate([(k[0] - s)[None], k[1:]]), t, s
 
 
-@kernel
 def _reflected(w, t, x):
     """x − w t wᵀx along the first axis."""
+    w = w.reshape(w.shape[0], *(1,) * (x.ndim - 2), w.shape[-1])
     return x - w * (t * summed(w[r] * x[r] for r in range(w.shape[0])))
 
 
-def _turned(w, t, pair):
-    """Rows (3, slots, nodes, lanes) of moments and forces, reflected."""
-    return tuple(jnp.moveaxis(_reflected(w[:, None], t, jnp.moveaxis(x, 1, 0)), 0, 1) for x in pair)
-
-
-def _vector(w0, k):
-    return stack([w0, *k[1:]])
-
-
-@kernel
-def _less(n, f, s, Kn, Kf, Dinv, R):
-    """The first row after its column, and 1 / (s² / D + R)."""
-    return n - s * Kn, f - s * Kf, 1 / (s * s * Dinv + R)
-
-
-@kernel
-def _folded(A, C, M, n, f, Linv):
-    """H + K̃ᵀ K̃ / Σ."""
-    x, y = n * Linv, f * Linv
-    return A + outer(x, n), C + outer(x, f), M + outer(y, f)
-
-
-class Gone(NamedTuple):
-    """A column and the row that it took with it: (w, t) and s, K̃ and 1 / Σ; None where no row was left."""
-
-    Un: Array
-    Uf: Array
-    Dinv: Array
-    Kn: Array
-    Kf: Array
-    row: Any
-
-
-def _six(pair):
-    """The rows turned so that all but six vanish: reflections, and the six."""
+def _six(rows):
+    """The rows (n, 6, lanes) turned so that all but six vanish: reflections, and the six."""
     turns = []
-    pair = jnp.broadcast_arrays(*pair)
     for j in range(MOST):
-        x = jnp.concatenate(pair)[:, j:]
-        w0, t, _ = _reflection(x[j])
-        w = _vector(w0, x[j])
+        w, t, _ = _reflection(rows[j:, j])
         turns.append((w, t))
-        pair = tuple(
-            jnp.concatenate([y[:, :j], z], 1) for y, z in zip(pair, _turned(w, t, (x[:3], x[3:])), strict=True)
-        )
-    return turns, tuple(x[:, :MOST] for x in pair)
+        rows = jnp.concatenate([rows[:j], _reflected(w, t, rows[j:])])
+    return tuple(turns), rows[:MOST]
+
+
+def _eliminate(kind, root, inertia, H, par, q, armature, pose, K, compliance):
+    """Eliminate a body whose rows are `K` (moment, force). Returns reflections into six rows, and by column (U, 1/D)
+    and the row that it took with it: reflection, s, K̃ and 1/Σ; then what goes to the parent: inertia, rows."""
+    H = co.added(co.rigid(*inertia), H)
+    turns, rows = (), None if K is None else jnp.concatenate(K, 1)
+    if rows is not None and rows.shape[0] > MOST:
+        turns, rows = _six(rows)
+    columns = []
+    for c, s in enumerate(kind.columns(par, q)):
+        Un, Uf = co.times(s, *H)
+        Dinv = 1 / (co.product(s, Un, Uf) + armature[c])
+        Kn, Kf = Un * Dinv, Uf * Dinv
+        H, row = co.downdate(*H, Un, Uf, Kn, Kf), None
+        if rows is not None and rows.shape[0]:
+            by_part = jnp.swapaxes(rows, 0, 1)
+            w, t, met = _reflection(co.product(s, by_part[:3], by_part[3:]))
+            rows = _reflected(w, t, rows)
+            n, f = rows[0, :3] - met * Kn, rows[0, 3:] - met * Kf
+            Linv = 1 / (met * met * Dinv + compliance[0])
+            H = co.added(H, co.symmetric_product(Linv, n, f))
+            rows, row = rows[1:], ((w, t), met, n, f, Linv)
+        columns.append((Un, Uf, Dinv, row))
+    factor = turns, tuple(columns)
+    if root:
+        return factor, None, None
+    left = None if rows is None or not rows.shape[0] else co.rows_to_parent(pose, (rows[:, :3], rows[:, 3:]))
+    return factor, co.inertia_to_parent(pose, H), left
+
+
+def _push(kind, root, par, q, pose, tau, force, factor, b):
+    """One body of the way up: u by column, right sides of rows that went, those that go on, those beyond six; then the
+    force on the parent, and the right sides of the rows that it gets."""
+    turns, columns = factor
+    n, f = force
+    for j, (w, t) in enumerate(turns):
+        b = jnp.concatenate([b[:j], _reflected(w, t, b[j:])])
+    spare, b = (b[MOST:], b[:MOST]) if turns else (None, b)
+    us, gone = [], []
+    for c, (s, (Un, Uf, Dinv, row)) in enumerate(zip(kind.columns(par, q), columns, strict=True)):
+        u = tau[c] - co.product(s, n, f)
+        n, f = n + Un * (Dinv * u), f + Uf * (Dinv * u)
+        if row is not None:
+            (w, t), met, kn, kf, Linv = row
+            b = _reflected(w, t, b)
+            first = (b[0] - met * Dinv * u) * Linv
+            n, f, b = n - kn * first, f - kf * first, b[1:]
+            gone.append(first)
+        us.append(u)
+    rest = b if b is not None and b.shape[0] else None
+    kept = jnp.stack(us), tuple(gone), rest if root else None, spare
+    return kept, None if root else co.to_parent(pose, (n, f)), None if root else rest
+
+
+def _pull(kind, par, q, pose, kept, factor, above, nu, compliance):
+    """One body of the way down: accelerations of the joint and the body, multipliers of all its rows; `nu` are those of
+    the rows that went on."""
+    (us, gone, rest, spare), (turns, columns) = kept, factor
+    zero = jnp.zeros_like(columns[0][0])
+    w, l = (zero, zero) if above is None else co.from_parent(pose, above)
+    if rest is not None:  # beyond a root: nothing moves them
+        nu = -rest / compliance
+    steps, gone, xs = kind.columns(par, q), list(gone), []
+    for s, u, (Un, Uf, Dinv, row) in reversed(list(zip(steps, us, columns, strict=True))):
+        if row is not None:
+            (v, t), met, kn, kf, Linv = row
+            first = co.product((kn, kf), w, l) * Linv - gone.pop()
+            u = u - met * first
+            nu = first[None] if nu is None else jnp.concatenate([first[None], nu])
+            nu = _reflected(v, t, nu)
+        x = (u - co.product((Un, Uf), w, l)) * Dinv
+        w, l = co.moved(s, x, w, l)
+        xs.insert(0, x)
+    if turns:
+        nu = jnp.concatenate([nu, -spare / compliance])
+        for j, (v, t) in reversed(list(enumerate(turns))):
+            nu = jnp.concatenate([nu[:j], _reflected(v, t, nu[j:])])
+    return jnp.stack(xs), (w, l), nu
+
+
+class Elimination:
+    """Tables of the factor and of both sweeps of a solve."""
+
+    def __init__(self, topology: Topology, plan: Early):
+        self.topology, self.plan = topology, plan
+        self.parents = set(topology.parents)
+        handed = dict.fromkeys(range(topology.nb), 0)
+        self.to: dict[int, Ref | None] = {}
+
+        def hand_on(b, p):
+            n = plan.above[b]
+            self.to[b] = Ref("K", plan.starts[p] + plan.given[p] + handed[p], n) if n else None
+            if n:
+                handed[p] += n
+
+        up(topology, hand_on)
+        bodies, rows = topology.nb, plan.starts[-1]
+        kept = {self.named("factor", b): bodies for b in range(bodies)}
+        self.factor = Table(up(topology, self.eliminate), {"H": bodies, "K": rows} | kept)
+        pushed = {self.named("kept", b): bodies for b in range(bodies)}
+        self.up = Table(up(topology, self.push), {"force": bodies, "b": rows} | pushed)
+        self.down = Table(down(topology, self.pull), {"x": topology.nv, "a": bodies, "nu": rows})
+
+    def named(self, name: str, b: int) -> str:
+        """The field of what bodies of one kind with equally many rows leave, whose structure is theirs."""
+        root = self.topology.parents[b] == WORLD
+        return f"{name} {self.topology.kinds[b]!r} {self.plan.rows[b]} {root}"
+
+    def rows(self, name: str, b: int) -> Ref | None:
+        """The rows of a body."""
+        n = self.plan.rows[b]
+        return Ref(name, self.plan.starts[b], n) if n else None
+
+    def handed(self, name: str, b: int) -> Ref | None:
+        """Where the rows go that a body hands on."""
+        return None if self.to[b] is None else self.to[b]._replace(name=name)
+
+    def place(self, b: int) -> tuple[Ref, Ref, Ref]:
+        return Ref("joint", b), q_of(self.topology, b), Ref("pose", b)
+
+    def eliminate(self, b: int, p: int) -> Row:
+        par, q, pose = self.place(b)
+        H = Ref("H", b) if b in self.parents else None
+        armature = v_of(self.topology, b, "armature")
+        reads = Ref("inertia", b), H, par, q, armature, pose, self.rows("K", b), Ref("compliance", 0, 1)
+        to = None if p == WORLD else Ref("H", p)
+        writes = Ref(self.named("factor", b), b), to, self.handed("K", b)
+        return Row(Step(_eliminate, (self.topology.kinds[b], p == WORLD)), reads, writes)
+
+    def push(self, b: int, p: int) -> Row:
+        tau, factor = v_of(self.topology, b, "tau"), Ref(self.named("factor", b), b)
+        reads = *self.place(b), tau, Ref("force", b), factor, self.rows("b", b)
+        to = None if p == WORLD else Ref("force", p)
+        writes = Ref(self.named("kept", b), b), to, self.handed("b", b)
+        return Row(Step(_push, (self.topology.kinds[b], p == WORLD)), reads, writes)
+
+    def pull(self, b: int, p: int) -> Row:
+        kept, factor = Ref(self.named("kept", b), b), Ref(self.named("factor", b), b)
+        nu = self.handed("nu", b)
+        reads = *self.place(b), kept, factor, of_parent("a", p), nu, Ref("compliance", 0, 1)
+        writes = v_of(self.topology, b, "x"), Ref("a", b), self.rows("nu", b)
+        return Row(Step(_pull, (self.topology.kinds[b],)), reads, writes)
+
+
+@functools.lru_cache(maxsize=256)
+def elimination_of(topology: Topology, plan: Early) -> Elimination:
+    """The tables of an elimination; equal ones are one object."""
+    return Elimination(topology, plan)
 
 
 class EarlyFactor(eqx.Module):
-    """A factorised tree without ties, whose rows have gone on the way. See `jaxdyn.tree.elimination.Factor`."""
+    """A factorised tree without ties, whose rows have gone on the way. See `jaxdyn.tree.elimination.Factor`.
 
-    order: tuple[Carrying, ...] = eqx.field(static=True)
-    names: tuple[tuple[int, Any], ...] = eqx.field(static=True)  # (row, its name)
-    joints: list[Joints]
+    **Fields:** `places`, the cell of every row of the constraints."""
+
+    tables: Elimination = eqx.field(static=True)
+    places: tuple[int, ...] = eqx.field(static=True)
+    joints: dict[str, Any]
     compliance: Array
-    parts: list[tuple[list, list[Gone]]]
+    parts: dict[str, Any]
 
-    def solve(self, tau: Sequence[Array], force: Field, rows: Field) -> tuple[list[Array], Field, Field]:
+    def solve(self, tau: Array, force, b: Array | None) -> tuple[Array, Any, Array | None]:
         """As `Factor.solve`."""
-        given = Field()
-        if self.names:
-            given.add([name for _, name in self.names], rows.get([r for r, _ in self.names]))
-
-        def up_step(group, own, tau, joints, parts):
-            turns, columns = parts
-            n, f = own["force"]
-            p = len(group.rows)
-            b = slots_of(given.get([x for slot in group.rows for x in slot]), p, len(group)) if p else None
-            for j, (w, t) in enumerate(turns):
-                b = stack([*b[:j], *_reflected(w, t, b[j:])])
-            spare, b = (b[MOST:], b[:MOST]) if turns else (None, b)
-            us, bs = [], []
-            for c, e in enumerate(columns):
-                if e.row is not None:
-                    b = _reflected(*e.row[0], b)
-                u = co.steps(group.kind, c).force(joints.par, joints.q, tau[c], n, f)
-                n, f = co.pushed(n, f, e.Kn, e.Kf, u)
-                if e.row is not None:
-                    _, s, kn, kf, Linv = e.row
-                    gone = (b[0] - s * e.Dinv * u) * Linv
-                    n, f = co.pushed(n, f, kn, kf, -gone)
-                    bs.append(gone)
-                    b = b[1:]
-                us.append(u)
-            if group.left:
-                given.add([x for slot in group.above for x in slot], flat_rows(b))
-                b = None
-            out = us, bs, b, spare
-            return ({} if group.root else {"force": co.to_parent(joints.E, joints.r, n, f)}), out
-
-        done = up(self.order, up_step, {"force": force}, tau, self.joints, self.parts)
-        accelerations, found = Field(), Field()
-
-        def down_step(group, parent, done, joints, parts):
-            (us, bs, rest, spare), (turns, columns) = done, parts
-            zero = jnp.zeros((3, len(group), 1), joints.E.dtype)
-            w, l = (zero, zero) if parent is None else co.from_parent(joints.E, joints.r, *parent["a"])
-            if group.left:
-                nu = slots_of(found.get([x for slot in group.above for x in slot]), group.left, len(group))
-            elif rest is not None and rest.shape[0]:  # beyond a root: nothing moves them
-                nu = -rest / self.compliance[None]
-            else:
-                nu = None
-            xs, bs = [None] * len(columns), list(bs)
-            for c in reversed(range(len(columns))):
-                e, u = columns[c], us[c]
-                if e.row is not None:
-                    turn, s, kn, kf, Linv = e.row
-                    first = _rate(kn, kf, w, l) * Linv - bs.pop()
-                    u = u - s * first
-                    nu = stack([first]) if nu is None else stack([first, *nu])
-                    nu = _reflected(*turn, nu)
-                x = co.pivot(u, e.Dinv, e.Un, e.Uf, w, l)
-                w, l = co.steps(group.kind, c).motion(joints.par, joints.q, x, w, l)
-                xs[c] = x
-            if turns:
-                nu = stack([*nu, *(-spare / self.compliance[None])])
-                for j, (v, t) in reversed(list(enumerate(turns))):
-                    nu = stack([*nu[:j], *_reflected(v, t, nu[j:])])
-            if group.rows:
-                found.add([x for slot in group.rows for x in slot], flat_rows(nu))
-            accelerations.add(group.nodes, (w, l))
-            return {"a": (w, l)}, stack(xs)
-
-        _, rates = down(self.order[::-1], down_step, done[::-1], self.joints[::-1], self.parts[::-1])
-        out = Field()
-        if self.names:
-            out.add([r for r, _ in self.names], found.get([name for _, name in self.names]))
-        return rates[::-1], accelerations, out
-
-
-@kernel
-def _rate(n, f, w, l):
-    """K a of one row."""
-    return co.product((n, f), w, l)
+        given = self.joints | self.parts | {"compliance": self.compliance}
+        rows = self.tables.plan.starts[-1]
+        right = {}
+        if rows:
+            right = {"b": jnp.zeros((rows, b.shape[-1]), b.dtype).at[jnp.asarray(self.places)].set(b)}
+        up = swept(self.tables.up, given | {"tau": tau, "force": force} | right)
+        kept = {name: x for name, x in up.items() if name.startswith("kept")}
+        found = swept(self.tables.down, given | kept)
+        nu = jnp.take(found["nu"], jnp.asarray(self.places), axis=0, mode="clip") if rows else None
+        return found["x"], found["a"], nu
 
 
 def factorise_early(
-    order: Sequence[Carrying],
-    names: tuple[tuple[int, Any], ...],
-    joints: Sequence[Joints],
-    own: Field,
-    K: Field,
-    compliance: Array,
+    tables: Elimination, inertia, armature: Array, joints: dict[str, Any], K, places, compliance: Array
 ) -> EarlyFactor:
-    """`K` holds rows (moment, force) by (name, body), `compliance` R (1, lanes)."""
-
-    def step(group: Carrying, at, joints: Joints):
-        A, C, M = at["H"]
-        p = len(group.rows)
-        rows = rows_on(K, group.rows, group.nodes) if p else None
-        turns: list = []
-        if p > MOST:
-            turns, rows = _six(rows)
-            p = MOST
-        columns = []
-        for c in range(group.kind.nv):
-            kernels = co.steps(group.kind, c)
-            Un, Uf, Dinv, Kn, Kf = kernels.apply(joints.par, joints.q, joints.armature[c], A, C, M)
-            row = None
-            A, C, M = co.downdate(A, C, M, Un, Uf, Kn, Kf)
-            if p:
-                k = kernels.apply_rows(joints.par, joints.q, *rows)
-                w0, t, s = _reflection(k)
-                w = _vector(w0, k)
-                rows = _turned(w, t, rows)
-                n, f, Linv = _less(rows[0][:, 0], rows[1][:, 0], s, Kn, Kf, Dinv, compliance)
-                A, C, M = _folded(A, C, M, n, f, Linv)
-                rows = tuple(x[:, 1:] for x in rows)
-                row = ((w, t), s, n, f, Linv)
-                p -= 1
-            columns.append(Gone(Un, Uf, Dinv, Kn, Kf, row))
-        if group.root:
-            return {}, (turns, columns)
-        E, r = joints.E, joints.r
-        if group.left:
-            moved = zip(group.above, [group.parents] * group.left, strict=True)
-            K.add(
-                [(name, b) for slot, parents in moved for name, b in zip(slot, parents, strict=True)],
-                flat(co.row_to_parent(E, r, *rows)),
-            )
-        return {"H": co.inertia_to_parent(E, r, A, C, M)}, (turns, columns)
-
-    parts = up(order, step, {"H": own}, joints)
-    return EarlyFactor(tuple(order), names, list(joints), compliance, parts)
+    """The factor; `K` are the coefficients (moment, force) of the constraints' rows, row by row, whose cells are
+    `places`; `compliance` is R (1, lanes)."""
+    given = joints | {"inertia": inertia, "armature": armature, "compliance": compliance}
+    rows = tables.plan.starts[-1]
+    if rows:
+        spread = lambda x: jnp.zeros((rows, *x.shape[1:]), x.dtype).at[jnp.asarray(places)].set(x)  # noqa: E731
+        given["K"] = tuple(map(spread, K))
+    found = swept(tables.factor, given)
+    parts = {name: x for name, x in found.items() if name.startswith("factor")}
+    return EarlyFactor(tables, tuple(places), joints, compliance, parts)

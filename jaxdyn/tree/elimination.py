@@ -1,236 +1,300 @@
-"""The two elimination rules behind ABA and its constrained relatives: one degree of freedom, and one multiplier.
+"""The elimination behind ABA and its constrained relatives, by two rules: one joint, and the multipliers of rows.
 
 The matrix is that of accelerations and multipliers, [M Jᵀ; J −R], which is quasi-definite: any order eliminates it
 without pivoting, provided that the compliance R is positive or the rows have become independent. A body i
 keeps an articulated inertia H_ii, blocks H_ji to its neighbours j (bodies that constraints, or eliminations
 before, have tied to it), and rows K_ri of the constraints that ride there; rows keep blocks L_rs among each other.
 
-A degree of freedom: for each column s of the joint's motion subspace in turn
+A joint goes column by column (`articulated.py`); after the last the body is substituted by its parent. Each column is a
+rank-one step, never the inverse of a small matrix: thin rods have spin inertias of 1e-6 kg m², and an explicit 3x3
+inverse loses all digits there.
 
-| symbol | name here | equation (lcaba_proxbbo 25 to 31, 45 and 46, one column at a time) |
-| --- | --- | --- |
-| U_i, U_j | ``Un, Uf``, ``V`` | H_ii s, H_ji s: moment and force rows |
-| V_r | ``R`` | K_ri s |
-| 1/D | ``Dinv`` | 1 / (s · U_i + armature) |
-| H_ab | | H_ab − U_a U_bᵀ / D for a, b in i and its neighbours |
-| K_ra, L_rs | | K_ra − V_r U_aᵀ / D, L_rs + V_r V_s / D |
-| u | ``u`` | τ − s · g_i |
-| g_a, b_r | ``n, f``, ``rows`` | g_a + U_a u / D, b_r − V_r u / D |
-
-and after the last column the body is substituted by its parent, a_i = X a_p: H_pp += Xᵀ H_ii X, H_jp += H_ji X and
-K_rp += K_ri X. Each column is a rank-one step, never the inverse of a small matrix: thin rods have spin inertias
-of 1e-6 kg m², and an explicit 3x3 inverse loses all digits there.
-
-A multiplier (lcaba_proxbbo 51 and 52, one row at a time; at the base popov_vereshchagin, Alg. 1, lines 13 and 14):
-with l_s = L_sr / L_rr, H_ab += K_raᵀ K_rb / L_rr, K_sa −= l_s K_ra, L_st −= l_s L_rt, b_s −= l_s b_r and
-g_a −= K_raᵀ b_r / L_rr.
+A multiplier (`multipliers.py`; lcaba_proxbbo 51 and 52, one row at a time; at the base popov_vereshchagin, Alg. 1,
+lines 13 and 14): with l_s = L_sr / L_rr, H_ab += K_raᵀ K_rb / L_rr, K_sa −= l_s K_ra, L_st −= l_s L_rt,
+b_s −= l_s b_r and g_a −= K_raᵀ b_r / L_rr.
 
 Penalties μ KᵀK instead of riding rows (LCABA) are the same with the multipliers eliminated before anything else.
 """
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Hashable
+from typing import Any
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..spatial.small import summed
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from . import articulated, multipliers
 from . import columns as co
-from . import multipliers as mul
-from .coupling import Coupling
-from .field import Field
-from .plan import Group, Multipliers
-from .sweep import down, up
+from .plan import Joint, Multipliers, Order
+from .rows import Plan
+from .sweep import of_parent, q_of, refs, v_of
+from .topology import Topology
 
 
-class Column(NamedTuple):
-    """What one column leaves behind for the solves; neighbours and rows have a slot axis before the nodes."""
+class _Cells:
+    """Cells of a field, numbered as they are named."""
 
-    Un: Array
-    Uf: Array
-    Dinv: Array
-    Kn: Array  # U / D
-    Kf: Array
-    V: tuple[Array, Array] | None
-    VK: tuple[Array, Array] | None
-    R: Array | None
-    RK: Array | None
+    def __init__(self, name: str):
+        self.name, self.size, self.at = name, 0, {}
 
-
-class Articulated(NamedTuple):
-    """What to eliminate: `own` (A, C, M) a body, `ties` (nn, nf, fn, ff) a pair (row, column) of bodies, `rows` K
-    (moment, force) a pair (row, body), `compliance` R a row (None: zero, and `least` what L_rr must exceed)."""
-
-    own: Field
-    ties: Field
-    rows: Field | None = None
-    compliance: Field | None = None
-    least: Field | None = None
+    def __call__(self, key: Hashable, count: int | None = None) -> Ref | None:
+        """The cells of `key`; None if it has none."""
+        if count == 0:
+            return None
+        if key not in self.at:
+            self.at[key] = self.size
+            self.size += 1 if count is None else count
+        return Ref(self.name, self.at[key], count)
 
 
-class Joints(NamedTuple):
-    """What the elimination needs of a group's joints: parameters, coordinates, armature (rows, k, lanes), pose."""
-
-    par: Any
-    q: Array
-    armature: Array
-    E: Array
-    r: Array
-
-
-def _slots(group: Group) -> list[tuple[int, ...]]:
-    """Neighbours by slot; a tied parent comes last."""
-    return [*group.neighbours, group.parents] if group.tied else list(group.neighbours)
+def _penalty(K, weights):
+    """Σ_r w_r K_rᵀ K_r as inertias of the bodies, and as ties by pair of bodies."""
+    total = lambda *sides: functools.reduce(  # noqa: E731
+        co.added,
+        [
+            (co.symmetric_product if len(sides) == 1 else co.tie_product)(w, *_row(sides, r))
+            for r, w in enumerate(weights)
+        ],
+    )
+    own = tuple(total(k) for k in K)
+    return own, tuple(total(K[j], K[i]) for i in range(len(K)) for j in range(i + 1, len(K)))
 
 
-def _flat_names(slots: Sequence[Sequence]) -> list:
-    return [j for slot in slots for j in slot]
+def _row(sides, r):
+    if len(sides) == 1:
+        return sides[0][0][r], sides[0][1][r]
+    return tuple((n[r], f[r]) for n, f in sides)
 
 
-def _tie_blocks(ties: Field, group: Group, slots: list):
-    rows = [(j, i) for slot in slots for j, i in zip(slot, group.nodes, strict=True)]
-    straight, turned_over = ties.get(rows), ties.get([(i, j) for j, i in rows])
-    if turned_over is not None:
-        turned_over = co.flipped(*turned_over)
-        straight = turned_over if straight is None else co.added(straight, turned_over)
-    return mul.by_slot(straight, len(slots), len(group))
+class Elimination:
+    """Tables of the elimination of a tree in an order: of the factor, and of both sweeps of a solve.
+
+    `penalised` are the constraints that tie bodies by penalties; `hard` leaves the compliance of riding rows out.
+    """
+
+    def __init__(self, topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], hard: bool):
+        self.topology, self.plan, self.order, self.hard = topology, plan, order, hard
+        self.riding = any(isinstance(x, Multipliers) for x in order)
+        names = "tie", "K", "L", "V", "R", "Linv", "below", "taken"
+        self.cells = {name: _Cells(name) for name in names}
+        for c in range(len(plan)):
+            for b in plan.bodies(c):
+                self.K(c, b)
+        when = {x.body: k for k, x in enumerate(order) if isinstance(x, Joint)}
+        self.written: set[Ref] = set()
+        rows = [self.penalty(c, sorted(plan.bodies(c), key=when.__getitem__)) for c in penalised]
+        rows += [self.joint(x) if isinstance(x, Joint) else self.multipliers(x) for x in order]
+        sizes = {name: c.size for name, c in self.cells.items()}
+        self.factor = Table(rows, sizes | {"H": topology.nb, "U": topology.nv})
+        ups = [self.push(x) if isinstance(x, Joint) else self.forwards(x) for x in order]
+        self.up = Table(ups, {"u": topology.nv, "force": topology.nb, "b": plan.rows, "w": sizes["Linv"]})
+        downs = [self.pull(x) if isinstance(x, Joint) else self.backwards(x) for x in reversed(order)]
+        self.down = Table(downs, {"x": topology.nv, "a": topology.nb, "nu": plan.rows})
+
+    # cells
+
+    def K(self, c: int, b: int) -> Ref:
+        return self.cells["K"]((c, b), self.plan.layouts[c].rows)
+
+    def tie(self, first: int, later: int) -> Ref:
+        """The block whose row is the body that is eliminated later."""
+        return self.cells["tie"]((later, first))
+
+    def ties(self, bodies) -> tuple[Ref, ...]:
+        return tuple(self.tie(i, j) for k, i in enumerate(bodies) for j in bodies[k + 1 :])
+
+    def L(self, c: int, d: int) -> Ref:
+        c, d = sorted((c, d))
+        return self.cells["L"]((c, d), self.count(c) * self.count(d))
+
+    def count(self, c: int) -> int:
+        return self.plan.layouts[c].rows
+
+    def counts(self, constraints) -> tuple[int, ...]:
+        return tuple(map(self.count, constraints))
+
+    def wrote(self, row: Row) -> Row:
+        self.written.update(jax.tree.leaves(row.writes, is_leaf=lambda x: isinstance(x, Ref)))
+        return row
+
+    def inertia(self, b: int) -> Ref | None:
+        """What others have added to a body's inertia so far."""
+        return Ref("H", b) if Ref("H", b) in self.written else None
+
+    # the factor
+
+    def penalty(self, c: int, bodies: list[int]) -> Row:
+        reads = tuple(self.K(c, b) for b in bodies), self.plan.row("weight", c)
+        return self.wrote(Row(Step(_penalty), reads, (refs("H", bodies), self.ties(bodies))))
+
+    def joint(self, x: Joint) -> Row:
+        b, p, near = x.body, x.parent, x.neighbours
+        kind = self.topology.kinds[b]
+        reads = (
+            Ref("inertia", b),
+            self.inertia(b),
+            Ref("joint", b),
+            q_of(self.topology, b),
+            v_of(self.topology, b, "armature"),
+            Ref("pose", b),
+            tuple(self.tie(b, j) for j in near),
+            tuple(self.K(c, b) for c in x.riders),
+        )
+        others = [j for j in near if j != p]
+        pairs = [(c, d) for k, c in enumerate(x.riders) for d in x.riders[k:]]
+        first = set(near[: x.before])
+        writes = (
+            (v_of(self.topology, b, "U"), *self.sides(x)),
+            None if x.root else Ref("H", p),
+            refs("H", near),
+            self.ties(near),
+            () if x.root else tuple(self.tie(j, p) if j in first else self.tie(p, j) for j in others),
+            () if x.root else tuple(self.K(c, p) for c in x.riders),
+            tuple(self.K(c, j) for c in x.riders for j in near),
+            tuple(self.L(c, d) for c, d in pairs),
+        )
+        step = Step(articulated.eliminate, (kind, x.tied, x.before, x.root))
+        return self.wrote(Row(step, reads, writes))
+
+    def sides(self, x: Joint) -> tuple[Ref | None, Ref | None]:
+        """V and R of a joint."""
+        nv = self.topology.kinds[x.body].nv
+        return (
+            self.cells["V"](x.body, nv * len(x.neighbours)),
+            self.cells["R"](x.body, nv * sum(self.counts(x.riders))),
+        )
+
+    def multipliers(self, x: Multipliers) -> Row:
+        every = (*x.riders, *x.others)
+        pairs = [(i, j) for i in range(len(x.riders)) for j in range(i, len(every))]
+        blocks = {pair: self.L(every[pair[0]], every[pair[1]]) for pair in pairs}
+        blocks = {pair: ref for pair, ref in blocks.items() if ref in self.written}
+        turned = tuple(pair for pair in blocks if every[pair[0]] > every[pair[1]])
+        acting = list(zip(*x.acting, strict=True)) if x.bodies else []
+        reads = (
+            tuple(
+                tuple(self.K(c, b) if acts else None for c, acts in zip(x.riders, at, strict=True))
+                for b, at in zip(x.bodies, acting, strict=True)
+            ),
+            tuple(blocks.values()),
+            tuple(self.plan.row("compliance", c) for c in x.riders),
+        )
+        writes = (
+            self.parts(x),
+            refs("H", x.bodies),
+            self.ties(x.bodies),
+            tuple(tuple(self.K(d, b) for d in x.others) for b in x.bodies),
+            tuple(self.L(c, d) for k, c in enumerate(x.others) for d in x.others[k:]),
+        )
+        static = self.hard, self.counts(x.riders), self.counts(x.others), tuple(blocks), turned
+        return self.wrote(Row(Step(multipliers.eliminate, static), reads, writes))
+
+    def parts(self, x: Multipliers) -> tuple[Ref | None, Ref | None, tuple[Ref, ...]]:
+        """1 / L, the columns below the diagonal, and the coefficients by body."""
+        e, o = sum(self.counts(x.riders)), sum(self.counts(x.others))
+        return (
+            self.cells["Linv"](x.riders, e),
+            self.cells["below"](x.riders, e * (e + o) - e * (e + 1) // 2),
+            tuple(self.cells["taken"]((x.riders, b), e) for b in x.bodies),
+        )
+
+    # the solve
+
+    def factors(self, x: Joint) -> tuple[Ref, Ref | None, Ref | None]:
+        return v_of(self.topology, x.body, "U"), *self.sides(x)
+
+    def place(self, b: int) -> tuple[Ref, Ref, Ref]:
+        return Ref("joint", b), q_of(self.topology, b), Ref("pose", b)
+
+    def push(self, x: Joint) -> Row:
+        b, n = x.body, len(x.neighbours)
+        reads = *self.place(b), v_of(self.topology, b, "tau"), Ref("force", b), *self.factors(x)
+        to = None if x.root else Ref("force", x.parent)
+        rows = tuple(self.plan.row("b", c) for c in x.riders)
+        static = self.topology.kinds[b], x.root, n, self.counts(x.riders)
+        return Row(
+            Step(articulated.push, static),
+            reads,
+            (v_of(self.topology, b, "u"), to, refs("force", x.neighbours), rows),
+        )
+
+    def pull(self, x: Joint) -> Row:
+        b, n = x.body, len(x.neighbours)
+        nu = tuple(self.plan.row("nu", c) for c in x.riders)
+        above = of_parent("a", x.parent), refs("a", x.neighbours), nu
+        reads = *self.place(b), v_of(self.topology, b, "u"), *self.factors(x), *above
+        static = self.topology.kinds[b], n, self.counts(x.riders)
+        return Row(Step(articulated.pull, static), reads, (v_of(self.topology, b, "x"), Ref("a", b)))
+
+    def forwards(self, x: Multipliers) -> Row:
+        b = tuple(self.plan.row("b", c) for c in x.riders)
+        others = tuple(self.plan.row("b", c) for c in x.others)
+        writes = self.own(x), refs("force", x.bodies), others
+        step = Step(multipliers.forwards, (self.counts(x.riders), self.counts(x.others)))
+        return Row(step, (b, *self.parts(x)), writes)
+
+    def own(self, x: Multipliers) -> Ref:
+        """The cells of w."""
+        return self.cells["Linv"](x.riders, sum(self.counts(x.riders)))._replace(name="w")
+
+    def backwards(self, x: Multipliers) -> Row:
+        others = tuple(self.plan.row("nu", c) for c in x.others)
+        reads = self.own(x), *self.parts(x), refs("a", x.bodies), others
+        step = Step(multipliers.backwards, (self.counts(x.riders), self.counts(x.others)))
+        return Row(step, reads, tuple(self.plan.row("nu", c) for c in x.riders))
+
+
+@functools.lru_cache(maxsize=256)
+def elimination_of(topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], hard: bool) -> Elimination:
+    """The tables of an elimination; equal ones are one object."""
+    return Elimination(topology, plan, order, penalised, hard)
 
 
 class Factor(eqx.Module):
-    """A factorised inertia of a tree, with or without ties between its bodies and rows that ride. See `solve`."""
+    """A factorised inertia of a tree, with or without ties between its bodies and rows that ride.
 
-    order: tuple[Group | Multipliers, ...] = eqx.field(static=True)
-    joints: list[Joints | None]
-    parts: list[Any]
+    **Fields:** `tables`; `joints`, the fields joint, q and pose; `parts`, those of the factor."""
 
-    def solve(
-        self, tau: Sequence[Array], force: Field, rows: Field | None = None
-    ) -> tuple[list[Array], Field, Field | None]:
-        """Accelerations under generalised forces `tau` (rows, k, lanes) a group and bias forces (n, f) a body; with
-        riding rows, whose right sides are `rows`, also the multipliers ν of [M Jᵀ; J −R] (a, ν) = (τ, b).
+    tables: Elimination = eqx.field(static=True)
+    joints: dict[str, Any]
+    parts: dict[str, Any]
 
-        The reduced two-sweep form (lcaba_proxbbo, Alg. 2 and 5). Returns the joints' accelerations by group, those
-        (angular, linear) of the bodies, and ν by row. `force` and `rows` are used up.
+    def solve(self, tau: Array, force, b: Array | None = None) -> tuple[Array, Any, Array | None]:
+        """Accelerations under generalised forces `tau` (nv, lanes) and bias forces (moment, force) on the bodies; with
+        riding rows, whose right sides are `b` (m, lanes), also the multipliers ν of [M Jᵀ; J −R] (a, ν) = (τ, b).
+
+        The reduced two-sweep form (lcaba_proxbbo, Alg. 2 and 5). Returns the joints' accelerations (nv, lanes), those
+        (angular, linear) of the bodies, and ν (m, lanes).
         """
-        tau = list(tau)
-        given = [None if isinstance(g, Multipliers) else tau.pop(0) for g in self.order]
-        zero_lane = jnp.zeros((3, 1, 1), next(j.E.dtype for j in self.joints if j is not None))
-
-        def up_step(group, own, tau, joints, parts):
-            if isinstance(group, Multipliers):
-                return {}, mul.forwards(group, parts, force, rows)
-            n, f = own["force"]
-            us = []
-            slots = _slots(group)
-            for c, e in enumerate(parts):
-                u = co.steps(group.kind, c).force(joints.par, joints.q, tau[c], n, f)
-                n, f = co.pushed(n, f, e.Kn, e.Kf, u)
-                if slots:
-                    force.add(_flat_names(slots), mul.flat(co.scaled(*e.VK, u)))
-                us.append(u)
-            if group.rows:
-                taken = -summed(e.RK * u for e, u in zip(parts, us, strict=True))
-                rows.add(_flat_names(group.rows), mul.flat_rows(taken))
-            if group.root:
-                return {}, us
-            return {"force": co.to_parent(joints.E, joints.r, n, f)}, us
-
-        us = up(self.order, up_step, {"force": force}, given, self.joints, self.parts)
-        accelerations, found = Field(), None if rows is None else Field()
-
-        def down_step(group, parent, u, joints, parts):
-            if isinstance(group, Multipliers):
-                return {}, mul.backwards(group, parts, u, accelerations, found)
-            zero = jnp.broadcast_to(zero_lane, (3, len(group), 1))
-            w, l = (zero, zero) if parent is None else co.from_parent(joints.E, joints.r, *parent["a"])
-            slots = _slots(group)
-            around = mul.by_slot(accelerations.get(_flat_names(slots)), len(slots), len(group)) if slots else None
-            if group.rows:
-                nu = mul.slots_of(found.get(_flat_names(group.rows)), len(group.rows), len(group))
-                u = [x - co.along_rows(e.R, nu) for x, e in zip(u, parts, strict=True)]
-            xs = [None] * len(parts)
-            for c in reversed(range(len(parts))):
-                e = parts[c]
-                x = (
-                    co.pivot(u[c], e.Dinv, e.Un, e.Uf, w, l)
-                    if around is None
-                    else co.pivot_ties(u[c], e.Dinv, e.Un, e.Uf, w, l, *e.V, *around)
-                )
-                w, l = co.steps(group.kind, c).motion(joints.par, joints.q, x, w, l)
-                xs[c] = x
-            accelerations.add(group.nodes, (w, l))
-            return {"a": (w, l)}, mul.stack(xs)
-
-        _, rates = down(self.order[::-1], down_step, us[::-1], self.joints[::-1], self.parts[::-1])
-        return [x for x in rates[::-1] if x is not None], accelerations, found
+        given = self.joints | self.parts
+        right = {} if b is None else {"b": b}
+        up = swept(self.tables.up, given | {"tau": tau, "force": force} | right)
+        found = swept(self.tables.down, given | {name: up[name] for name in ("u", "w") if name in up})
+        return found["x"], found["a"], found.get("nu")
 
 
-def factorise(order: Sequence[Group | Multipliers], joints: Sequence[Joints], inertia: Articulated) -> Factor:
-    """Eliminate all bodies, and the multipliers of riding rows, in the given order (lcaba_proxbbo, backward sweeps of
-    Alg. 1 and 4). `joints` are those of the groups of bodies."""
-    own, ties, K, compliance, least = inertia
-    L = Coupling()
-    waiting = list(joints)
-    given = [None if isinstance(g, Multipliers) else waiting.pop(0) for g in order]
-
-    def step(group, at, joints):
-        if isinstance(group, Multipliers):
-            return {}, mul.eliminate(group, own, ties, K, L, compliance, least)
-        A, C, M = at["H"]
-        slots = _slots(group)
-        n, p = len(slots), len(group.rows)
-        blocks = _tie_blocks(ties, group, slots) if n else None
-        R = mul.rows_on(K, group.rows, group.nodes) if p else None
-        pairs = [(s, t) for s in range(n) for t in range(s + 1, n)]
-        parts = []
-        for c in range(group.kind.nv):
-            kernels = co.steps(group.kind, c)
-            Un, Uf, Dinv, Kn, Kf = kernels.apply(joints.par, joints.q, joints.armature[c], A, C, M)
-            A, C, M = co.downdate(A, C, M, Un, Uf, Kn, Kf)
-            V = VK = S = SK = None
-            if n:
-                V = kernels.apply_ties(joints.par, joints.q, *blocks)
-                VK = co.scaled(*V, Dinv)
-                blocks = co.downdate_ties(*blocks, *V, Kn, Kf)
-                own.add(_flat_names(slots), mul.flat(co.tie_own(*VK, *V)))
-                if pairs:
-                    first, second = [s for s, _ in pairs], [t for _, t in pairs]
-                    value = co.tie_pair(*[_pick(x, first) for x in VK], *[_pick(x, second) for x in V])
-                    names = [(j, k) for s, t in pairs for j, k in zip(slots[s], slots[t], strict=True)]
-                    ties.add(names, mul.flat(value))
-            if p:
-                S = kernels.apply_rows(joints.par, joints.q, *R)
-                SK = S * Dinv
-                R = co.downdate_rows(*R, S, Kn, Kf)
-                for s, slot in enumerate(slots):
-                    on_neighbour = co.row_tie(S, *[x[:, s] for x in VK])
-                    K.add(
-                        [(r, j) for rows in group.rows for r, j in zip(rows, slot, strict=True)], mul.flat(on_neighbour)
-                    )
-            parts.append(Column(Un, Uf, Dinv, Kn, Kf, V, VK, S, SK))
-        if p:
-            L.add(group, [e.R for e in parts], [e.RK for e in parts])
-        if group.root:
-            return {}, parts
-        E, r = joints.E, joints.r
-        if p:
-            names = [(row, j) for rows in group.rows for row, j in zip(rows, group.parents, strict=True)]
-            K.add(names, mul.flat(co.row_to_parent(E, r, *R)))
-        if n:
-            moved = co.ties_to_parent(E, r, *blocks)
-            k = len(group.neighbours)
-            if group.tied:
-                own.add(group.parents, co.both_sides(*[x[:, :, k] for x in moved]))
-            if k:
-                names = [(j, p) for slot in group.neighbours for j, p in zip(slot, group.parents, strict=True)]
-                ties.add(names, mul.flat(tuple(x[:, :, :k] for x in moved)))
-        return {"H": co.inertia_to_parent(E, r, A, C, M)}, parts
-
-    parts = up(order, step, {"H": own}, given)
-    return Factor(tuple(order), given, parts)
-
-
-def _pick(x, slots: Sequence[int]):
-    """Slots of (3, slots, k, lanes), repeated as asked."""
-    return jnp.stack([x[:, s] for s in slots], 1)
+def factorise(
+    tables: Elimination,
+    inertia,
+    armature: Array,
+    joints: dict[str, Any],
+    K=None,
+    weights: Array | None = None,
+    compliance: Array | None = None,
+) -> Factor:
+    """The factor (lcaba_proxbbo, backward sweeps of Alg. 1 and 4) of bodies with `inertia` and joints with `armature`.
+    `K` are the coefficients of all rows, `weights` (m, lanes) those of penalised ones, `compliance` (m, lanes) R of
+    riding ones, or what their pivots must exceed."""
+    given = joints | {"inertia": inertia, "armature": armature}
+    if K is not None:
+        more = tables.cells["K"].size - K[0].shape[0]
+        given["K"] = tuple(jnp.concatenate([x, jnp.zeros((more, *x.shape[1:]), x.dtype)]) if more else x for x in K)
+        given |= {} if weights is None else {"weight": weights}
+        given |= {} if compliance is None else {"compliance": compliance}
+    found = swept(tables.factor, given)
+    kept = "U", "V", "R", "Linv", "below", "taken"
+    return Factor(tables, joints, {name: found[name] for name in kept if name in found})

@@ -11,7 +11,6 @@ factorise the damped Delassus matrix. Any symmetric positive definite matrix wit
 
 import dataclasses
 import functools
-from collections import defaultdict
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -21,36 +20,30 @@ import numpy as np
 from jaxtyping import Array
 
 from ..engine.core import widen
-from ..engine.kernel import kernel
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
 from . import panels
-from .field import Field
-from .multipliers import stack
-from .sweep import down, up
-from .topology import WORLD
+from .sweep import refs
 
 
 @dataclasses.dataclass(frozen=True)
 class Front:
-    """Runs of blocks, of one size and with fronts of one size. Per run: its variables and those of its front; `places`
-    says where the front's variables are among those of the parent and its front, which are `size` many."""
+    """A run of blocks: its variables and those of its front. `parent` is the place of the run that what it leaves goes
+    to, None for a root; `places` says where the front's variables are among those of the parent and its front, which
+    are `size` many."""
 
-    nodes: tuple[int, ...]
-    parents: tuple[int, ...]
-    own: tuple[tuple[int, ...], ...]
-    front: tuple[tuple[int, ...], ...]
+    own: tuple[int, ...]
+    front: tuple[int, ...]
+    parent: int | None
     places: tuple[int, ...]
     size: int
-
-    @property
-    def root(self) -> bool:
-        return self.parents[0] == WORLD
 
 
 @functools.lru_cache(maxsize=256)
 def fronts(
     sizes: tuple[int, ...], order: tuple[int, ...], edges: frozenset[tuple[int, int]], rows: int
 ) -> tuple[Front, ...]:
-    """Blocks of `sizes`, eliminated in `order`, coupled by `edges`, grouped by signature: children before parents.
+    """Blocks of `sizes`, eliminated in `order`, coupled by `edges`: children before parents.
 
     Blocks follow each other in one run where all that couples to the first couples to the second, too (a
     supernode): what is left of a matrix is handed on once a run. Blocks from `rows` on are in runs of their own.
@@ -60,37 +53,30 @@ def fronts(
     for a, b in edges:
         first, second = (a, b) if when[a] < when[b] else (b, a)
         coupled[first].add(second)
-    parent: dict[int, int] = {}
+    parent: dict[int, int | None] = {}
+    below: dict[int | None, list[int]] = {}
     for b in order:
-        parent[b] = min(coupled[b], key=when.__getitem__, default=WORLD)
-        if coupled[b]:
-            coupled[parent[b]] |= coupled[b] - {parent[b]}
-    children = defaultdict(list)
-    for b in order:
-        children[parent[b]].append(b)
+        parent[b] = p = min(coupled[b], key=when.__getitem__, default=None)
+        below.setdefault(p, []).append(b)
+        if p is not None:
+            coupled[p] |= coupled[b] - {p}
     runs: dict[int, tuple[int, ...]] = {}  # by last block
     for b in order:
-        below = children[b]
-        joins = len(below) == 1 and coupled[below[0]] == coupled[b] | {b} and (below[0] < rows) == (b < rows)
-        runs[b] = (*runs.pop(below[0]), b) if joins else (b,)
+        kids = below.get(b, [])
+        joins = len(kids) == 1 and coupled[kids[0]] == coupled[b] | {b} and (kids[0] < rows) == (b < rows)
+        runs[b] = (*runs.pop(kids[0]), b) if joins else (b,)
     last = {b: end for end, run in runs.items() for b in run}
-    starts = np.cumsum((0, *sizes))
+    starts = np.cumsum((0, *sizes)).tolist()
     variables = lambda blocks: tuple(v for b in blocks for v in range(starts[b], starts[b + 1]))  # noqa: E731
     front = {end: variables(sorted(coupled[end], key=when.__getitem__)) for end in runs}
-    depth: dict[int, int] = {WORLD: -1}
-    groups: dict[tuple, list[int]] = defaultdict(list)
-    for end in sorted(runs, key=when.__getitem__, reverse=True):
-        p = last.get(parent[end], WORLD)
-        depth[end] = depth[p] + 1
-        around = () if p == WORLD else variables(runs[p]) + front[p]
-        places = tuple(around.index(v) for v in front[end])
-        groups[-depth[end], len(variables(runs[end])), places, len(around)].append(end)
+    ends = sorted(runs, key=when.__getitem__)
     out = []
-    for (_, _, places, size), ends in sorted(groups.items(), key=lambda x: x[0][0]):
-        ends = sorted(ends)
-        own = tuple(variables(runs[end]) for end in ends)
-        parents = tuple(last.get(parent[end], WORLD) for end in ends)
-        out.append(Front(tuple(ends), parents, own, tuple(front[end] for end in ends), places, size))
+    for end in ends:
+        up = None if parent[end] is None else last[parent[end]]
+        around = () if up is None else variables(runs[up]) + front[up]
+        place = {v: k for k, v in enumerate(around)}
+        places = tuple(place[v] for v in front[end])
+        out.append(Front(variables(runs[end]), front[end], None if up is None else ends.index(up), places, len(around)))
     return tuple(out)
 
 
@@ -110,103 +96,188 @@ class Pattern:
         return self.width * i + j if j < self.width else self.width * (self.width + self.rows)
 
 
-@kernel
-def _inverse(d):
-    return 1 / d
-
-
-@kernel
 def _damped(d, R):
-    """Of a row, whose pivot −L − R cannot come nearer to zero than −R."""
+    """1 / D of a row, whose pivot −L − R cannot come nearer to zero than −R."""
     return 1 / (jnp.minimum(d, 0) - R)
 
 
-@kernel
-def _more(whole, l, column):
-    """What the diagonal of the rows has been given by the velocities: J M⁻¹ Jᵀ before any row has gone."""
-    return whole[1:] + jnp.abs(l * column)
+def _square(entries, carried, k, d):
+    """The matrix of a run's variables and its front's, from the lower triangle of the first k columns."""
+    n = k + d
+    at = np.full((n, n), len(entries))
+    place = 0
+    for c in range(k):
+        for r in range(c, n):
+            at[r, c] = at[c, r] = place
+            place += 1
+    zero = jnp.zeros_like(entries[0])
+    A = jnp.take(jnp.stack([*entries, zero]), at, axis=0, mode="clip")
+    return A if carried is None else A + carried.reshape(n, n, carried.shape[-1])
 
 
-@kernel
-def _forward(left, l):
-    return left[1:] - l * left[:1]
+def _eliminate(k, d, of_rows, hard, places, size, entries, carried, whole, R):
+    """Eliminate the k variables of a run. Returns 1 / D and the columns below the diagonal over D, one after the other,
+    and what the parent gets of the matrix and of `whole`, the size of what rows have been given by velocities."""
+    A = _square(jnp.broadcast_arrays(*entries), carried, k, d)
+    if hard and whole is None:
+        whole = jnp.zeros((k + d, A.shape[-1]), A.dtype)
+
+    def pivot(c, diagonal, below):
+        nonlocal whole
+        if not of_rows:
+            return 1 / diagonal
+        if not hard:
+            return _damped(diagonal, R[c])
+        whole = panels.followed(whole, below[-1]) if c else whole
+        return -panels.hard(-diagonal, whole[0], R[c])
+
+    A, inverse, below, columns = panels.eliminate(A, k, pivot)
+    flat = jnp.concatenate(below) if k + d > 1 else None
+    if not size:
+        return (jnp.stack(inverse), flat), None, None
+    if hard and of_rows:
+        whole = panels.followed(whole, below[-1])
+    elif hard:
+        for l, column in zip(below, columns, strict=True):
+            whole = whole[1:] + jnp.abs(l * column)
+    A = panels.spread(A, places, size, (0, 1))
+    whole = panels.spread(whole, places, size, (0,)) if hard else None
+    return (jnp.stack(inverse), flat), A.reshape(-1, A.shape[-1]), whole
 
 
-def _take(flat: Array, index) -> Array:
-    """Rows of (entries, lanes), by an array of places."""
-    return jnp.take(flat, np.asarray(index, np.int32), axis=0, mode="clip")
+def _below(k, d, flat):
+    """The columns below the diagonal."""
+    out, start = [], 0
+    for c in range(k):
+        n = k + d - 1 - c
+        out.append(flat[start : start + n] if n else None)
+        start += n
+    return out
+
+
+def _forward(k, d, places, size, b, carried, Dinv, flat):
+    b = jnp.stack(b)
+    left = jnp.concatenate([b, jnp.zeros((d, b.shape[-1]), b.dtype)]) if d else b
+    left = left if carried is None else left + carried
+    out = []
+    for c, l in enumerate(_below(k, d, flat)):
+        out.append(left[0] * Dinv[c])
+        left = left[1:] if l is None else left[1:] - l * left[:1]
+    return jnp.stack(out), panels.spread(left, places, size, (0,)) if size else None
+
+
+def _backward(k, d, scaled, flat, above):
+    x = list(above)
+    for c, l in reversed(list(enumerate(_below(k, d, flat)))):
+        x.insert(0, scaled[c] if l is None else panels.substituted(scaled[c], l, x))
+    return tuple(x[:k])
+
+
+class Elimination:
+    """Tables of the factor of a matrix, and of both sweeps of a solve, front by front."""
+
+    def __init__(self, order: tuple[Front, ...], pattern: "Pattern", hard: bool):
+        self.order, self.pattern = order, pattern
+        cells = {"A": 0, "whole": 0, "D": 0, "l": 0}
+        self.at: list[dict[str, Ref]] = []
+        for x in order:
+            k, n = len(x.own), len(x.own) + len(x.front)
+            sizes = {"A": n * n, "whole": n, "D": k, "l": k * n - k * (k + 1) // 2}
+            self.at.append({name: Ref(name, cells[name], size) for name, size in sizes.items()})
+            cells = {name: cells[name] + size for name, size in sizes.items()}
+        parents = {x.parent for x in order}
+        self.carried = [k in parents for k in range(len(order))]
+        n = sum(len(x.own) for x in order)
+        self.factor = Table([self.eliminate(k, x, hard) for k, x in enumerate(order)], cells)
+        forward = [self.forward(k, x) for k, x in enumerate(order)]
+        self.up = Table(forward, {"scaled": cells["D"], "carried": cells["whole"]})
+        self.down = Table([self.backward(k, x) for k, x in reversed(list(enumerate(order)))], {"x": n})
+
+    def part(self, k: int, name: str) -> Ref | None:
+        """Cells of a run, None if they are none."""
+        ref = self.at[k][name]
+        return ref if ref.count else None
+
+    def eliminate(self, k: int, x: Front, hard: bool) -> Row:
+        every = x.own + x.front
+        entries = [(every[r], v) for c, v in enumerate(x.own) for r in range(c, len(every))]
+        of_rows = x.own[0] >= self.pattern.width
+        of_rows_at = tuple(Ref("R", v - self.pattern.width) for v in x.own) if of_rows else None
+        reads = (
+            tuple(Ref("flat", self.pattern(i, j)) for i, j in entries),
+            self.part(k, "A") if self.carried[k] else None,
+            self.part(k, "whole") if self.carried[k] and hard else None,
+            of_rows_at,
+        )
+        up = None if x.parent is None else self.part(x.parent, "A")
+        whole = self.part(x.parent, "whole") if hard and x.parent is not None else None
+        static = len(x.own), len(x.front), of_rows, hard, x.places, x.size
+        return Row(Step(_eliminate, static), reads, ((self.part(k, "D"), self.part(k, "l")), up, whole))
+
+    def forward(self, k: int, x: Front) -> Row:
+        carried = lambda j: self.at[j]["whole"]._replace(name="carried")  # noqa: E731
+        given = carried(k) if self.carried[k] else None
+        reads = refs("b", x.own), given, self.part(k, "D"), self.part(k, "l")
+        writes = self.at[k]["D"]._replace(name="scaled"), None if x.parent is None else carried(x.parent)
+        return Row(Step(_forward, (len(x.own), len(x.front), x.places, x.size)), reads, writes)
+
+    def backward(self, k: int, x: Front) -> Row:
+        scaled = self.at[k]["D"]._replace(name="scaled")
+        reads = scaled, self.part(k, "l"), refs("x", x.front)
+        return Row(Step(_backward, (len(x.own), len(x.front))), reads, refs("x", x.own))
+
+
+@functools.lru_cache(maxsize=256)
+def elimination_of(order: tuple[Front, ...], pattern: "Pattern", hard: bool) -> Elimination:
+    """The tables of an elimination; equal ones are one object."""
+    return Elimination(order, pattern, hard)
 
 
 class SparseFactor(eqx.Module):
-    """A factorised matrix. `columns` holds, per front and variable, 1 / D and the rest of the column over D."""
+    """A factorised matrix. `D` holds 1 / D, `l` the columns below the diagonal over D, run by run."""
 
-    order: tuple[Front, ...] = eqx.field(static=True)
-    columns: list[list[tuple[Array, Array]]]
+    tables: Elimination = eqx.field(static=True)
+    D: Array
+    l: Array | None
+
+    @property
+    def parts(self):
+        return {"D": self.D} | ({} if self.l is None else {"l": self.l})
 
     def solve(self, b: Array) -> Array:
         """x with A x = b, both (n, lanes)."""
-
-        def up_step(front, own, columns):
-            left = _take(b, np.transpose(front.own))
-            if front.front[0]:
-                left = jnp.concatenate([left, jnp.zeros((len(front.front[0]), *left.shape[1:]), left.dtype)])
-            carried = own["b"]
-            left = left if carried is None else left + carried
-            out = []
-            for Dinv, l in columns:
-                out.append(left[0] * Dinv)
-                left = _forward(left, l)
-            return ({} if front.root else {"b": panels.spread(left, front.places, front.size, (0,))}), out
-
-        scaled = up(self.order, up_step, {"b": Field()}, self.columns)
-
-        def down_step(front, parent, scaled, columns):
-            x = [] if parent is None else [parent["x"][p] for p in front.places]
-            for c in reversed(range(len(columns))):
-                x.insert(0, panels.substituted(scaled[c], columns[c][1], x) if x else scaled[c])
-            x = stack(x)
-            return {"x": x}, x[: len(columns)]
-
-        _, found = down(self.order[::-1], down_step, scaled[::-1], self.columns[::-1])
-        place, position = {}, 0
-        for front, x in zip(self.order[::-1], found, strict=True):
-            for k in range(x.shape[0]):
-                for own in front.own:
-                    place[own[k]] = position
-                    position += 1
-        lanes = max(x.shape[-1] for x in found)
-        flat = jnp.concatenate([widen(x, lanes).reshape(-1, lanes) for x in found])
-        return _take(flat, [place[v] for v in range(position)])
+        scaled = swept(self.tables.up, self.parts | {"b": b})["scaled"]
+        return swept(self.tables.down, self.parts | {"scaled": scaled})["x"]
 
     def remainder(self, first: int) -> Array:
         """What eliminating the variables before `first` leaves of the matrix, among those from there on: Σ D l lᵀ of
         their columns, (n − first, n − first, lanes)."""
-        heads, columns = [], []
-        for front, parts in zip(self.order, self.columns, strict=True):
-            for k in range(len(front.own)):
-                variables = front.own[k] + front.front[k]
-                for c, (Dinv, l) in enumerate(parts):
-                    if variables[c] >= first:
-                        heads.append((variables[c] - first, Dinv[k]))
-                        columns.append((variables[c + 1 :], l[:, k]))
-        lanes = max(D.shape[-1] for _, D in heads)
-        size = len(heads)
-        flat = [widen(l, lanes) for _, l in columns]
-        flat = jnp.concatenate([jnp.zeros((1, lanes)), jnp.ones((1, lanes)), *flat]).astype(flat[0].dtype)
-        places, at = np.zeros((size, size), np.int32), 2
-        for c, (head, (below, _)) in enumerate(zip(heads, columns, strict=True)):
-            places[c, head[0]] = 1
-            for v in below:
-                places[c, v - first] = at
-                at += 1
-        L, D = _take(flat, places), 1 / jnp.stack([widen(D, lanes) for _, D in heads])
+        heads, place = [], []
+        for x, at in zip(self.tables.order, self.tables.at, strict=True):
+            every, start = x.own + x.front, at["l"].start
+            for c, v in enumerate(x.own):
+                below = every[c + 1 :]
+                if v >= first:
+                    heads.append((v, at["D"].start + c))
+                    place += [(len(heads) - 1, u - first, start + k) for k, u in enumerate(below)]
+                start += len(below)
+        size, lanes = len(heads), self.D.shape[-1]
+        count = 0 if self.l is None else len(self.l)
+        places = np.full((size, size), count)
+        for c, (v, _) in enumerate(heads):
+            places[c, v - first] = count + 1
+        for c, i, at in place:
+            places[c, i] = at
+        ends = [jnp.zeros((1, lanes), self.D.dtype), jnp.ones((1, lanes), self.D.dtype)]
+        L = jnp.take(jnp.concatenate(([] if self.l is None else [self.l]) + ends), places, axis=0, mode="clip")
+        D = 1 / jnp.take(self.D, np.asarray([d for _, d in heads]), axis=0, mode="clip")
         return jnp.einsum("cil,cl,cjl->ijl", L, D, L)
 
     def inverse(self, first: int) -> Array:
         """The block of the inverse of the matrix for the variables from `first` on: (n − first, n − first, lanes)."""
-        n = sum(len(own) for front in self.order for own in front.own)
-        unit = jnp.eye(n, dtype=self.columns[0][0][0].dtype)[first:, :, None]
-        return jnp.moveaxis(jax.lax.map(lambda e: self.solve(e)[first:], unit), 0, 1)
+        n = sum(len(x.own) for x in self.tables.order)
+        unit = jnp.eye(n, dtype=self.D.dtype)[first:, :, None]
+        return jnp.moveaxis(jax.lax.map(lambda e: self.solve(widen(e, self.D.shape[-1]))[first:], unit), 0, 1)
 
 
 def factorise_sparse(
@@ -214,45 +285,11 @@ def factorise_sparse(
 ) -> SparseFactor:
     """The factor of the matrix whose entries are those of `flat` (entries, lanes) at `pattern`. `compliance` holds R of
     the rows (rows, lanes); None is zero, and then `least` what their pivots must exceed."""
-
-    def step(front, own):
-        k, d = len(front.own[0]), len(front.front[0])
-        every = [a + b for a, b in zip(front.own, front.front, strict=True)]
-        A = _take(flat, [[[pattern(v[i], v[j]) for v in every] for j in range(k + d)] for i in range(k)])
-        if d:
-            beside = jnp.concatenate([jnp.swapaxes(A[:, k:], 0, 1), jnp.zeros((d, d, *A.shape[2:]), A.dtype)], 1)
-            A = jnp.concatenate([A, beside])
-        carried = own["A"]
-        A = A if carried is None else A + carried
-        whole = own["whole"]
-        if whole is None:
-            whole = jnp.zeros((k + d, *A.shape[2:]), A.dtype)
-        of_rows = front.own[0][0] >= pattern.width
-
-        def pivot(c, d, below):
-            nonlocal whole
-            if not of_rows:
-                return _inverse(d)
-            rows = [v[c] - pattern.width for v in front.own]
-            if compliance is not None:
-                return _damped(d, _take(compliance, rows))
-            whole = panels.followed(whole, below[-1]) if c else whole
-            return -panels.hard(-d, whole[0], _take(least, rows))
-
-        A, inverse, below, columns = panels.eliminate(A, k, pivot)
-        out = list(zip(inverse, below, strict=True))
-        if front.root:
-            return {}, out
-        if compliance is None and pattern.rows:
-            for l, column in zip(below, columns, strict=True) if not of_rows else ():
-                whole = _more(whole, l, column)
-            whole = panels.followed(whole, below[-1]) if of_rows else whole
-        carry = {"A": panels.spread(A, front.places, front.size, (0, 1))}
-        if compliance is None and pattern.rows:
-            carry["whole"] = panels.spread(whole, front.places, front.size, (0,))
-        return carry, out
-
-    return SparseFactor(tuple(order), up(order, step, {"A": Field(), "whole": Field()}))
+    hard = compliance is None and pattern.rows > 0
+    tables = elimination_of(tuple(order), pattern, hard)
+    R = least if compliance is None else compliance
+    found = swept(tables.factor, {"flat": flat} | ({} if R is None else {"R": R}))
+    return SparseFactor(tables, found["D"], found.get("l"))
 
 
 def factorise_tree(matrix: Array, parents: Sequence[int], sizes: Sequence[int]) -> SparseFactor:
@@ -261,9 +298,9 @@ def factorise_tree(matrix: Array, parents: Sequence[int], sizes: Sequence[int]) 
     children, and are −1 for roots. Only the lower triangle is read, and of that the coupled blocks."""
     above: list[tuple[int, ...]] = []
     for b, p in enumerate(parents):
-        if not WORLD <= p < b:
+        if not -1 <= p < b:
             raise ValueError(f"`factorise_tree`: the parent {p} of block {b} must come before it (-1 for a root).")
-        above.append((*above[p], p) if p != WORLD else ())
+        above.append((*above[p], p) if p >= 0 else ())
     edges = frozenset((a, b) for b in range(len(above)) for a in above[b])
     order = fronts(tuple(sizes), tuple(reversed(range(len(above)))), edges, len(above))
     n, lanes = sum(sizes), matrix.shape[-1]

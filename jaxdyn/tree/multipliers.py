@@ -1,164 +1,133 @@
-"""The elimination of riding rows' multipliers, one row at a time; see `jaxdyn.tree.elimination`."""
+"""The elimination of riding rows' multipliers, one row at a time: steps, see `jaxdyn.tree.elimination`.
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+Rows are those of `riders`, then those of `others`, one constraint after the other.
+"""
+
+from typing import Any
 
 import jax.numpy as jnp
-from jaxtyping import Array
 
-from ..engine.kernel import kernel
+from ..spatial.small import summed
 from . import columns as co
 from . import panels
-from .coupling import Coupling
-from .field import Field
-from .plan import Multipliers
-from .topology import WORLD
 
 
-def by_slot(blocks, slots: int, nodes: int):
-    """Columns (slots * nodes) to two axes (slots, nodes)."""
-    return tuple(slots_of(b, slots, nodes) for b in blocks)
+def _joined(parts, counts):
+    """Rows of constraints one after the other, zeros for None."""
+    like = next(x for x in parts if x is not None)
+    full = [jnp.zeros((n, *like.shape[1:]), like.dtype) if x is None else x for x, n in zip(parts, counts, strict=True)]
+    lanes = max(x.shape[-1] for x in full)
+    return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in full])
 
 
-def slots_of(x: Array, slots: int, nodes: int) -> Array:
-    return x.reshape(*x.shape[:-2], slots, nodes, x.shape[-1])
+def _apart(x, counts):
+    """Rows by constraint."""
+    out, start = [], 0
+    for n in counts:
+        out.append(x[start : start + n])
+        start += n
+    return tuple(out)
 
 
-def flat(blocks):
-    return tuple(flat_rows(b) for b in blocks)
+def _matrix(blocks, turned, counts, kept):
+    """L of the riders' and the others' rows, where blocks (c, d) of riders c and all d at or after c are given, as
+    (rows of c, rows of d) one after the other."""
+    sizes = (*counts, *kept)
+    square: list[list[Any]] = [[None] * len(sizes) for _ in sizes]
+    for (c, d), block in blocks.items():
+        shape = (sizes[d], sizes[c]) if (c, d) in turned else (sizes[c], sizes[d])
+        block = block.reshape(*shape, block.shape[-1])
+        block = jnp.swapaxes(block, 0, 1) if (c, d) in turned else block
+        square[c][d] = block
+        square[d][c] = jnp.swapaxes(block, 0, 1)
+    like = next(x for row in square for x in row if x is not None)
+    lanes = max(x.shape[-1] for x in blocks.values())
+    zero = lambda c, d: jnp.zeros((sizes[c], sizes[d], lanes), like.dtype)  # noqa: E731
+    full = [
+        [zero(c, d) if x is None else jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for d, x in enumerate(row)]
+        for c, row in enumerate(square)
+    ]
+    return jnp.concatenate([jnp.concatenate(row, 1) for row in full])
 
 
-def flat_rows(x: Array) -> Array:
-    """Axes (slots, nodes) to columns."""
-    return x.reshape(*x.shape[:-3], x.shape[-3] * x.shape[-2], x.shape[-1])
+def eliminate(hard, counts, kept, pairs, turned, K, L, R):
+    """Eliminate the rows of riders of `counts` rows; `kept` are those of the others.
 
+    `pairs` are the places of the blocks `L`, of which those in `turned` are the other way round; `K` are per body and
+    rider the coefficients, None where a rider does not act; `R` the compliance by rider (`hard`: what pivots must
+    exceed).
 
-def stack(parts: Sequence[Array], axis: int = 0) -> Array:
-    """Side by side, as wide as the widest: some have a single lane."""
-    shape = jnp.broadcast_shapes(*[x.shape for x in parts])
-    return jnp.stack([jnp.broadcast_to(x, shape) for x in parts], axis)
-
-
-def rows_on(K: Field, rows: Sequence[Sequence[int]], nodes: Sequence[int]):
-    """(moment, force) of the rows of every slot on its node: (3, slots, nodes, lanes)."""
-    found = K.get([(r, b) for slot in rows for r, b in zip(slot, nodes, strict=True)])
-    if found is None:
-        return None
-    return by_slot(found, len(rows), len(nodes))
-
-
-class Eliminated(NamedTuple):
-    """What rows leave behind for the solves: 1 / L_rr (rows, nodes, lanes), K of the node and of its neighbours, (3,
-    rows, nodes, lanes) each, and the columns l below the diagonal, by row."""
-
-    Linv: Array
-    K: tuple[Array, Array] | None
-    around: list[tuple[Array, Array] | None]
-    below: list[Array]
-
-
-@kernel
-def _damped(pivot, R):
-    """1 / (L_rr + R), which does not exceed 1 / R."""
-    return 1 / (jnp.maximum(pivot, 0) + R)
-
-
-@kernel
-def _less(below, K):
-    """K_s − l_s K_0 of the rows after the first."""
-    return tuple(x[:, 1:] - below[None] * x[:, :1] for x in K)
-
-
-def eliminate(
-    group: Multipliers, own: Field, ties: Field, K: Field, L: Coupling, compliance: Field | None, least: Field | None
-) -> Eliminated:
-    """`compliance` holds R by row; None is zero, and then `least` what L_rr must exceed."""
-    rows, k = (*group.rows, *group.others), len(group)
-    left = L.take(group)
-    slots = [group.nodes] if group.nodes[0] != WORLD else []
-    slots += group.neighbours
-    on = [rows_on(K, rows, slot) for slot in slots]
-    e = len(group.rows)
-    error = stack([left[a, a] for a in range(e)])
-    names = [r for slot in group.rows for r in slot]
-    R = slots_of((least if compliance is None else compliance).get(names), e, k)
+    Returns (1 / L_rr, columns below the diagonal, coefficients when eliminated by body), then what is added: to the
+    inertia by body, to ties by pair of bodies, to the others' coefficients by body and constraint, to the others' L.
+    """
+    e, o = sum(counts), sum(kept)
+    A = _matrix(dict(zip(pairs, L, strict=True)), turned, counts, kept)
+    R = _joined(R, counts)
+    error = jnp.stack([A[a, a] for a in range(e)])
 
     def pivot(a, d, below):
         nonlocal error
-        if compliance is not None:
-            return _damped(d, R[a])
+        if not hard:
+            return 1 / (jnp.maximum(d, 0) + R[a])  # does not exceed 1 / R
         error = panels.followed(error, below[-1][: e - a]) if a else error
         return panels.hard(d, error[0], R[a])
 
-    left, inverse, below, _ = panels.eliminate(left, e, pivot)
-    taken: list[list[Any]] = [[] for _ in slots]
-    for s, x in enumerate(on):
-        for l in below if x is not None else ():
-            taken[s].append(tuple(y[:, 0] for y in x))
-            x = on[s] = _less(l, x)
-    weights = stack(inverse)
-    stacked = [tuple(stack(x) for x in zip(*t, strict=True)) if t else None for t in taken]
-    for s, slot in enumerate(slots):
-        if stacked[s] is None:
-            continue
-        own.add(slot, co.inertia_of_rows(weights, *stacked[s]))
-        for t in range(s + 1, len(slots)):
-            if stacked[t] is not None:
-                pairs = list(zip(slot, slots[t], strict=True))
-                ties.add(pairs, co.tie_of_rows(weights, *stacked[s], *stacked[t]))
-        if group.others:
-            K.replace([(r, b) for o in group.others for r, b in zip(o, slot, strict=True)], flat(on[s]))
-    if group.others:
-        L.replace(group.others, left)
-    here = bool(slots) and group.nodes[0] != WORLD
-    return Eliminated(weights, stacked[0] if here else None, stacked[1:] if here else stacked, below)
+    left, inverse, below, _ = panels.eliminate(A, e, pivot)
+    taken, rest = [], []
+    for at_body in K:
+        sides = [[None if x is None else x[k] for x in at_body] for k in (0, 1)]
+        n, f = (_joined((*s, *[None] * len(kept)), (*counts, *kept)) for s in sides)
+        gone = []
+        for l in below:
+            gone.append((n[0], f[0]))
+            n, f = n[1:] - l[:, None] * n[:1], f[1:] - l[:, None] * f[:1]
+        taken.append(tuple(jnp.stack(x) for x in zip(*gone, strict=True)))
+        rest.append(tuple(zip(_apart(n, kept), _apart(f, kept), strict=True)))
+    own = tuple(_sum_of(co.symmetric_product, inverse, x) for x in taken)
+    pairs_of = [(s, t) for s in range(len(taken)) for t in range(s + 1, len(taken))]
+    ties = tuple(_sum_of(co.tie_product, inverse, taken[t], taken[s]) for s, t in pairs_of)
+    blocks = tuple(
+        part.reshape(-1, part.shape[-1])
+        for c, row in enumerate(_apart(left, kept))
+        for part in [jnp.swapaxes(x, 0, 1) for x in _apart(jnp.swapaxes(row, 0, 1), kept)][c:]
+    )
+    flat_below = jnp.concatenate(below) if e + o > 1 else None
+    return (jnp.stack(inverse), flat_below, tuple(taken)), own, ties, tuple(rest), blocks
 
 
-@kernel
-def _push(l, b):
-    """b_s − l_s b_0 of the rows after the first."""
-    return b[1:] - l * b[:1]
+def _sum_of(product, weights, *rows):
+    """Σ_a w_a x_a y_aᵀ of rows (moments, forces); of two bodies, or of one with itself."""
+    total = None
+    for a, w in enumerate(weights):
+        at = [(n[a], f[a]) for n, f in rows]
+        total = co.added(total, product(w, *at) if len(at) > 1 else product(w, *at[0]))
+    return total
 
 
-def forwards(group: Multipliers, parts: Eliminated, force: Field, rows: Field) -> Array:
-    """The rows' right sides times 1 / L, (rows, nodes, lanes); what they exert goes to bodies and other rows."""
-    names = [r for slot in (*group.rows, *group.others) for r in slot]
-    left = slots_of(rows.get(names), len(group.rows) + len(group.others), len(group))
+def _columns(below, e, o):
+    """The columns below the diagonal, apart."""
+    if below is None:
+        return [jnp.zeros((0, 1))]
+    return _apart(below, [e + o - 1 - a for a in range(e)])
+
+
+def forwards(counts, kept, b, Linv, below, taken):
+    """The rows' right sides times 1 / L; forces on the bodies; what is added to the others' right sides."""
+    left = _joined((*b, *[None] * len(kept)), (*counts, *kept))
     own = []
-    for l in parts.below:
+    for l in _columns(below, sum(counts), sum(kept)):
         own.append(left[0])
-        left = _push(l, left)
-    w = stack(own) * parts.Linv
-    for slot, K in zip(_bodies(group, parts), _acting(parts), strict=True):
-        if K is not None:
-            force.add(slot, co.row_forces(*K, -w))
-    if group.others:
-        rows.replace([r for slot in group.others for r in slot], flat_rows(left))
-    return w
+        left = left[1:] - l * left[:1]
+    w = jnp.stack(own) * Linv
+    return w, tuple(co.row_forces(x, -w) for x in taken), _apart(left, kept)
 
 
-def _bodies(group: Multipliers, parts: Eliminated) -> list:
-    return [group.nodes, *group.neighbours] if parts.K is not None else list(group.neighbours)
-
-
-def _acting(parts: Eliminated) -> list:
-    return [parts.K, *parts.around] if parts.K is not None else parts.around
-
-
-def backwards(group: Multipliers, parts: Eliminated, w: Array, accelerations: Field, found: Field) -> None:
-    """ν_r = (K_r a − b_r − Σ_s L_rs ν_s) / L_rr, last row first."""
+def backwards(counts, kept, w, Linv, below, taken, motions, nu):
+    """ν_r = (K_r a − b_r − Σ_s L_rs ν_s) / L_rr by rider, last row first; `nu` are those of the others."""
     value = -w
-    for slot, K in zip(_bodies(group, parts), _acting(parts), strict=True):
-        if K is not None:
-            value = value + co.row_rates(*K, *accelerations.get(slot)) * parts.Linv
-    later = []
-    if group.others:
-        names = [r for slot in group.others for r in slot]
-        others = slots_of(found.get(names), len(group.others), len(group))
-        later = list(others)
-    for a in reversed(range(len(group.rows))):
-        x = value[a]
-        if later:
-            x = panels.substituted(x, parts.below[a], later)
-        later.insert(0, x)
-    found.add([r for slot in group.rows for r in slot], flat_rows(stack(later[: len(group.rows)])))
+    if motions:
+        value = value + summed(co.row_rates(x, a) for x, a in zip(taken, motions, strict=True)) * Linv
+    later = [x[r] for x in nu for r in range(x.shape[0])]
+    for a, l in reversed(list(enumerate(_columns(below, sum(counts), sum(kept))))):
+        later.insert(0, panels.substituted(value[a], l, later) if later else value[a])
+    return _apart(jnp.stack(later[: sum(counts)]), counts)

@@ -1,4 +1,4 @@
-"""Static plans: which bodies are worked on together, and in which order bodies are eliminated.
+"""The order in which bodies and multipliers are eliminated.
 
 Everything here is a pure, cached function of hashable things, evaluated while tracing.
 """
@@ -6,104 +6,75 @@ Everything here is a pure, cached function of hashable things, evaluated while t
 import dataclasses
 import functools
 from collections import defaultdict
-from collections.abc import Iterable
-from typing import Any
 
 from .topology import WORLD, Topology
 
 
 @dataclasses.dataclass(frozen=True)
-class Group:
-    """Bodies of one signature that are handled by the same array operations.
+class Joint:
+    """The elimination of a body's joint. `neighbours` are the bodies tied to it, in the order in which they are
+    eliminated, the parent among them if it is tied; `before` counts those that go before the parent. `riders` are the
+    constraints whose rows ride there."""
 
-    `neighbours` holds, per slot, the neighbour of each body (bodies tied to it when it is eliminated, without
-    its parent); `tied` tells that the parents are neighbours besides being parents. `rows` holds, per slot, the row of
-    each body: those of the constraints that ride there.
-    """
-
-    kind: Any
-    nodes: tuple[int, ...]
-    parents: tuple[int, ...]
-    neighbours: tuple[tuple[int, ...], ...] = ()
-    tied: bool = False
-    rows: tuple[tuple[int, ...], ...] = ()
+    body: int
+    parent: int
+    neighbours: tuple[int, ...] = ()
+    before: int = 0
+    riders: tuple[int, ...] = ()
 
     @property
     def root(self) -> bool:
-        return self.parents[0] == WORLD
+        return self.parent == WORLD
 
-    def __len__(self) -> int:
-        return len(self.nodes)
+    @property
+    def tied(self) -> int | None:
+        """The parent's place among the neighbours."""
+        return self.neighbours.index(self.parent) if self.parent in self.neighbours else None
 
 
 @dataclasses.dataclass(frozen=True)
 class Multipliers:
-    """Rows whose multipliers are eliminated together, one set at each of `nodes` (the world: beyond all bodies).
+    """The elimination of the multipliers of `riders` at `node` (the world: beyond all bodies). `others` are the
+    constraints that they are coupled with and that stay; `bodies`, on which their rows act, are in the order in
+    which they are eliminated; `acting` tells for every rider on which of these."""
 
-    Per slot and node: `rows`, eliminated in this order, the `others` that they are coupled with and that stay, and the
-    `neighbours` of the node, bodies on which the eliminated rows act too.
-    """
-
-    nodes: tuple[int, ...]
-    rows: tuple[tuple[int, ...], ...]
-    others: tuple[tuple[int, ...], ...]
-    neighbours: tuple[tuple[int, ...], ...]
-    root: bool = True  # nothing of it goes to a parent
-
-    def __len__(self) -> int:
-        return len(self.nodes)
+    node: int
+    riders: tuple[int, ...]
+    others: tuple[int, ...]
+    bodies: tuple[int, ...]
+    acting: tuple[tuple[bool, ...], ...]
 
 
 @dataclasses.dataclass(frozen=True)
 class Rider:
-    """A constraint whose rows ride from its bodies to `root`, their common ancestor, and are eliminated there."""
+    """A constraint (its number, its rows) whose rows ride from its bodies to `root`, their common ancestor, and are
+    eliminated there."""
 
+    constraint: int
     rows: tuple[int, ...]
     bodies: tuple[int, ...]
     root: int
 
 
-@functools.lru_cache(maxsize=256)
-def levels(topology: Topology) -> tuple[Group, ...]:
-    """Bodies of one depth and joint kind, roots first: the order of sweeps that go down.
-
-    Within a level, bodies follow the order of their parents, so that most gathers are plain slices.
-    """
-    place: dict[int, int] = {WORLD: -1}
-    out = []
-    for depth in range(max(topology.depths, default=-1) + 1):
-        level = [b for b in range(topology.nb) if topology.depths[b] == depth]
-        level.sort(key=lambda b: (place[topology.parents[b]], b))
-        by_kind: dict[object, list[int]] = defaultdict(list)
-        for b in level:
-            by_kind[topology.kinds[b]].append(b)
-        for kind, nodes in by_kind.items():
-            out.append(Group(kind, tuple(nodes), tuple(topology.parents[b] for b in nodes)))
-            for b in nodes:
-                place[b] = len(place)
-    return tuple(out)
+Order = tuple[Joint | Multipliers, ...]
 
 
 @functools.lru_cache(maxsize=256)
-def elimination(
-    topology: Topology, cliques: frozenset[tuple[int, ...]], riders: tuple[Rider, ...] = ()
-) -> tuple[Group | Multipliers, ...]:
-    """Elimination order of the bodies, leaves first, and of the riders' multipliers, grouped by signature.
+def elimination(topology: Topology, cliques: frozenset[tuple[int, ...]], riders: tuple[Rider, ...] = ()) -> Order:
+    """Elimination order of the bodies, leaves first, and of the riders' multipliers.
 
     `cliques` are the sets of moving bodies that one constraint ties together. The order is minimum degree on
     the graph of bodies and constraints under the restriction that a body goes after all its children
     (lcaba_proxbbo, section on the elimination order). Eliminating a body ties its neighbours, and its parent,
     to each other, and its rows act on them. Multipliers go as soon as their rows have left all bodies but the root
-    (section on early elimination). Without constraints the order is that of `levels`, backwards.
+    (section on early elimination).
     """
-    if not riders and not any(len(c) > 1 for c in cliques):
-        return levels(topology)[::-1]
     return _Elimination(topology, cliques, riders).run()
 
 
-def bodies_of(order: Iterable[Group | Multipliers]) -> tuple[int, ...]:
+def bodies_of(order: Order) -> tuple[int, ...]:
     """The bodies alone, one after the other."""
-    return tuple(b for group in order if isinstance(group, Group) for b in group.nodes)
+    return tuple(x.body for x in order if isinstance(x, Joint))
 
 
 class _Elimination:
@@ -115,21 +86,23 @@ class _Elimination:
         self.ties: dict[int, set[int]] = {b: set() for b in range(topology.nb)}
         for clique in cliques:
             self.tie(set(clique))
-        self.riders = riders
-        self.at = [set(r.bodies) for r in riders]
-        self.tips = [set(r.bodies) for r in riders]
-        self.coupled: list[set[int]] = [set() for _ in riders]
-        self.riding = set(range(len(riders)))
+        self.riders = {r.constraint: r for r in riders}
+        self.at = {c: set(r.bodies) for c, r in self.riders.items()}
+        self.tips = {c: set(r.bodies) for c, r in self.riders.items()}
+        self.coupled: dict[int, set[int]] = {c: set() for c in self.riders}
+        self.riding = set(self.riders)
         self.children = [self.parents.count(b) for b in range(topology.nb)]
         self.left = set(range(topology.nb))
-        self.out: list[Group | Multipliers] = []
+        self.out: list[Joint | Multipliers] = []
 
-    def run(self) -> tuple[Group | Multipliers, ...]:
+    def run(self) -> Order:
         self.multipliers()
         while self.left:
-            self.bodies(self.batch())
+            for b in self.batch():
+                self.body(b)
             self.multipliers()
-        return tuple(self.out)
+        when = {b: k for k, b in enumerate(bodies_of(tuple(self.out)))}
+        return tuple(_sorted(x, when) for x in self.out)
 
     def tie(self, clique: set[int]) -> None:
         for a in clique:
@@ -137,9 +110,6 @@ class _Elimination:
 
     def rows_at(self, b: int) -> list[int]:
         return [c for c in sorted(self.riding) if b in self.at[c]]
-
-    def rows_of(self, riders) -> tuple[int, ...]:
-        return tuple(r for c in riders for r in self.riders[c].rows)
 
     def batch(self) -> list[int]:
         """Leaves with the fewest neighbours, none tied to another."""
@@ -154,35 +124,23 @@ class _Elimination:
                 blocked |= self.ties[b]
         return batch
 
-    def bodies(self, batch: list[int]) -> None:
-        groups: dict[tuple, list[tuple[int, tuple[int, ...], tuple[int, ...]]]] = defaultdict(list)
-        for b in batch:
-            p = self.parents[b]
-            others = tuple(sorted(self.ties[b] - {p}))
-            tied = p in self.ties[b] and p != WORLD
-            rows = self.rows_of(self.rows_at(b))
-            groups[self.topology.kinds[b], tied, p == WORLD, len(rows)].append((b, others, rows))
-        for (kind, tied, *_), members in groups.items():
-            nodes = tuple(b for b, *_ in members)
-            slots, rows = (tuple(zip(*[m[k] for m in members], strict=True)) for k in (1, 2))
-            self.out.append(Group(kind, nodes, tuple(self.parents[b] for b in nodes), slots, tied, rows))
-        for b in batch:
-            p = self.parents[b]
-            inherits = p != WORLD  # six freedoms with armature leave the parent something, too
-            riders = self.rows_at(b)
-            clique = self.ties[b] | ({p} if inherits and self.ties[b] else set())
-            for c in riders:
-                self.at[c] |= self.ties[b] | ({p} if inherits else set())
-                self.at[c].discard(b)
-                self.coupled[c] |= set(riders) - {c}
-                if b in self.tips[c]:
-                    self.tips[c] = self.tips[c] - {b} | ({p} if inherits else set())
-            self.tie(clique)
-            for a in self.ties[b]:
-                self.ties[a].discard(b)
-            if p != WORLD:
-                self.children[p] -= 1
-            self.left.discard(b)
+    def body(self, b: int) -> None:
+        p, riders = self.parents[b], self.rows_at(b)
+        self.out.append(Joint(b, p, tuple(self.ties[b]), 0, tuple(riders)))
+        inherits = p != WORLD  # six freedoms with armature leave the parent something, too
+        clique = self.ties[b] | ({p} if inherits and self.ties[b] else set())
+        for c in riders:
+            self.at[c] |= self.ties[b] | ({p} if inherits else set())
+            self.at[c].discard(b)
+            self.coupled[c] |= set(riders) - {c}
+            if b in self.tips[c]:
+                self.tips[c] = self.tips[c] - {b} | ({p} if inherits else set())
+        self.tie(clique)
+        for a in self.ties[b]:
+            self.ties[a].discard(b)
+        if p != WORLD:
+            self.children[p] -= 1
+        self.left.discard(b)
 
     def multipliers(self) -> None:
         """Those that have arrived."""
@@ -191,24 +149,17 @@ class _Elimination:
             root = self.riders[c].root
             if self.tips[c] <= {root}:
                 arrived[root].append(c)
-        groups: dict[tuple, list] = defaultdict(list)
-        touched: set = set()
         for node, here in ((node, part) for node, riders in arrived.items() for part in self.apart(riders)):
             others = sorted(set().union(*[self.coupled[c] for c in here]) - set(here))
             bodies = set().union(*[self.at[c] for c in here])
-            if touched & {*here, *others}:  # one after the other
-                self.emit(groups)
-                groups, touched = defaultdict(list), set()
-            touched |= {*here, *others}
-            member = node, self.rows_of(here), self.rows_of(others), tuple(sorted(bodies - {node}))
-            groups[node == WORLD, *map(len, member[1:])].append(member)
+            acting = tuple(tuple(b in self.at[c] for b in bodies) for c in here)
+            self.out.append(Multipliers(node, tuple(here), tuple(others), tuple(bodies), acting))
             self.riding -= set(here)
             self.tie(bodies)
             for c in others:
                 self.at[c] |= bodies
                 self.coupled[c] |= set(others) - {c}
                 self.coupled[c] -= set(here)
-        self.emit(groups)
 
     def apart(self, riders: list[int]) -> list[list[int]]:
         """Sets that no body has coupled."""
@@ -218,7 +169,13 @@ class _Elimination:
             parts = [p for p in parts if p not in met] + [sorted([c, *(x for p in met for x in p)])]
         return parts
 
-    def emit(self, groups) -> None:
-        for members in groups.values():
-            slots = (tuple(zip(*[m[k] for m in members], strict=True)) for k in (1, 2, 3))
-            self.out.append(Multipliers(tuple(m[0] for m in members), *slots))
+
+def _sorted(x: Joint | Multipliers, when: dict[int, int]) -> Joint | Multipliers:
+    """With bodies in the order in which they are eliminated."""
+    if isinstance(x, Multipliers):
+        places = sorted(range(len(x.bodies)), key=lambda k: when[x.bodies[k]])
+        acting = tuple(tuple(acts[k] for k in places) for acts in x.acting)
+        return dataclasses.replace(x, bodies=tuple(x.bodies[k] for k in places), acting=acting)
+    neighbours = tuple(sorted(x.neighbours, key=when.__getitem__))
+    before = sum(when[b] < when[x.parent] for b in neighbours) if not x.root else 0
+    return dataclasses.replace(x, neighbours=neighbours, before=before)

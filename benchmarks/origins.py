@@ -1,0 +1,86 @@
+"""Where measurements come from: the machine, the versions of what makes the programs, the commit and the day."""
+
+import datetime
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterable
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGES = ("jax", "jaxlib", "llvmlite")
+
+
+def output(*command: str) -> str:
+    """What a command prints, or nothing if it fails or is not there."""
+    try:
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+
+
+def processor() -> str:
+    """The name of the processor, as the system tells it."""
+    info = Path("/proc/cpuinfo")
+    names = re.findall(r"model name\s*:\s*(.*)", info.read_text()) if info.exists() else []
+    told = names[0] if names else output("sysctl", "-n", "machdep.cpu.brand_string")
+    return told or platform.processor() or platform.machine()
+
+
+def commit() -> str:
+    """The short hash of the checkout, with a + if the code differs from it; "unknown" outside of git."""
+    found = output("git", "rev-parse", "--short=7", "HEAD")
+    changed = output("git", "status", "--porcelain", "--untracked-files=no", "jaxdyn", "benchmarks")
+    return f"{found}{'+' if changed else ''}" if found else "unknown"
+
+
+def origin() -> dict:
+    """Of what is measured now."""
+    found = {"processor": processor(), "cores": os.cpu_count(), "python": platform.python_version()}
+    for package in PACKAGES:
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:
+            found[package] = "none"
+    return found | {"commit": commit(), "date": datetime.datetime.now(datetime.UTC).date().isoformat()}
+
+
+class Origins:
+    """Which run every row of every section comes from: ``{"runs": [origin, ...], "of": {section: {row: index}}}``."""
+
+    def __init__(self, meta: dict | None = None):
+        meta = meta or {}
+        self.runs: list[dict] = meta.get("runs", [])
+        self.of: dict[str, dict[str, int]] = meta.get("of", {})
+
+    def note(self, section: str, rows: Iterable[str], run: dict) -> None:
+        """The rows come from this run."""
+        if run not in self.runs:
+            self.runs.append(run)
+        self.of.setdefault(section, {}).update(dict.fromkeys(rows, self.runs.index(run)))
+
+    def meta(self) -> dict:
+        """As it is written, without runs of which nothing is left."""
+        used = sorted({k for rows in self.of.values() for k in rows.values()})
+        of = {section: {row: used.index(k) for row, k in rows.items()} for section, rows in self.of.items()}
+        return {"runs": [self.runs[k] for k in used], "of": of}
+
+    def told(self, section: str) -> str:
+        """In words, for a page: one sentence a machine, the latest commit first."""
+        runs = [self.runs[k] for k in dict.fromkeys(self.of.get(section, {}).values())]
+        machines: dict[str, list[str]] = {}
+        for run in sorted(runs, key=lambda run: run["date"], reverse=True):
+            brought = f"commit {run['commit']}" if "commit" in run else f"added by commit {run['added by']}"
+            machines.setdefault(machine(run), []).append(f"{brought}, {run['date']}")
+        return " ".join(f"{where}: {'; '.join(when)}." for where, when in machines.items())
+
+
+def machine(run: dict) -> str:
+    """Of early runs only the commit is known that brought the numbers, of some the processor too."""
+    if "processor" not in run:
+        return "Measured before machines were noted"
+    cores = f" with {run['cores']} cores" if "cores" in run else ""
+    versions = ", ".join(f"{name} {run[name]}" for name in ("python", *PACKAGES) if name in run)
+    return f"Measured on {run['processor']}{cores} ({versions})"

@@ -1,0 +1,1 @@
+"""The command line: what it reads, reports, measures and writes."""

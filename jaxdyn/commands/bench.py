@@ -1,0 +1,152 @@
+"""`jaxdyn bench`: CPU time per evaluation on one core, next to the peers that are installed.
+
+All of them do the same work: forward dynamics of the same random states, the tree alone (ABA) and with the model's
+constraints (LCABA). Peers run in this process on one core and one thread: Pinocchio (`pin`), state after state from
+Python, which adds about a microsecond to its C++; and MuJoCo's MJX, batched and compiled as jaxdyn is.
+"""
+
+import json
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from tqdm import tqdm
+
+from ..constrained.forward_dynamics import forward_dynamics
+from ..constrained.lcaba import ABA, LCABA
+from ..model.model import Model
+from ..model.state import State
+from . import peers
+from .output import complete
+
+
+@contextmanager
+def one_core() -> Iterator[None]:
+    """This process on a single core, and one thread for whoever asks OpenMP."""
+    before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
+    threads = os.environ.get("OMP_NUM_THREADS")
+    os.environ["OMP_NUM_THREADS"] = "1"
+    if before:
+        os.sched_setaffinity(0, {min(before)})
+    try:
+        yield
+    finally:
+        if before:
+            os.sched_setaffinity(0, before)
+        if threads is None:
+            del os.environ["OMP_NUM_THREADS"]
+        else:
+            os.environ["OMP_NUM_THREADS"] = threads
+
+
+def best(run: Callable[[], object], evaluations: int, repeats: int) -> float:
+    """Least CPU microseconds per evaluation; a repeat lasts a twentieth of a second at least."""
+    run()
+    times = 1
+    while True:
+        begin = time.process_time()
+        for _ in range(times):
+            run()
+        spent = time.process_time() - begin
+        if spent > 0.05:
+            break
+        times *= 2
+    least = spent
+    for _ in range(repeats - 1):
+        begin = time.process_time()
+        for _ in range(times):
+            run()
+        least = min(least, time.process_time() - begin)
+    return 1e6 * least / (times * evaluations)
+
+
+def own(model: Model, states: State, tau, solver, constrained: bool, dtype, repeats: int) -> tuple[float, float]:
+    """(µs per evaluation, seconds to compile)."""
+    cast = lambda tree: jax.tree.map(lambda x: jnp.asarray(x, dtype), tree)  # noqa: E731
+    model, states, tau = cast(model), cast(states), cast(tau)
+    constraints = model.constraints if constrained else ()
+
+    def solve(model, constraints, state, tau):
+        return forward_dynamics(model, state, tau, constraints=constraints, solver=solver).acceleration
+
+    begin = time.perf_counter()
+    batched = jax.jit(jax.vmap(solve, (None, None, 0, 0))).lower(model, constraints, states, tau).compile()
+    compiled = time.perf_counter() - begin
+    us = best(lambda: jax.block_until_ready(batched(model, constraints, states, tau)), len(states.q), repeats)
+    return us, compiled
+
+
+def random_states(model: Model, batch: int) -> tuple[State, jax.Array]:
+    """Random states and torques (batch, ...); loops are not closed, which costs the same."""
+    states = jax.vmap(model.random_state)(jax.random.split(jax.random.key(0), batch))
+    tau = jax.random.normal(jax.random.key(1), (batch, model.nv))
+    return states, tau
+
+
+def measure(model: Model, batch: int, repeats: int, tick=lambda text: None) -> list[dict]:
+    """One record a measurement: algorithm, who, µs, and seconds of compilation."""
+    states, tau = random_states(model, batch)
+    cases = [("ABA", ABA(), False)]
+    if model.constraints:
+        cases.append(("LCABA, 3 solves", LCABA(max_steps=3, tol=0.0), True))
+    records = []
+    for name, solver, constrained in cases:
+        for dtype in (jnp.float32, jnp.float64):
+            bits = np.dtype(dtype).name
+            tick(f"{model.name}: {name} {bits}")
+            us, compiled = own(model, states, tau, solver, constrained, dtype, repeats)
+            records.append({"algorithm": name, "who": f"jaxdyn {bits}", "us": us, "compile_s": compiled})
+        for peer in peers.installed():
+            tick(f"{model.name}: {name} {peer.name}")
+            made = peer.prepare(model, states, tau, constrained)
+            if isinstance(made, str):
+                records.append({"algorithm": name, "who": peer.name, "why": made})
+            else:
+                records.append({"algorithm": name, "who": peer.name, "us": best(made, batch, repeats)})
+    return records
+
+
+def table(records: Sequence[dict]) -> str:
+    """The records of one model as text, with jaxdyn's float32 time divided by each peer's."""
+    lines = []
+    reference: dict[str, float] = {}
+    for r in records:
+        if r["who"] == "jaxdyn float32":
+            reference[r["algorithm"]] = r["us"]
+        ratio = ""
+        if "us" not in r:
+            lines.append(f"  {r['algorithm']:<16} {r['who']:<16} not measured: {r['why']}")
+            continue
+        if not r["who"].startswith("jaxdyn"):
+            ratio = f"jaxdyn float32 / {r['who']} = {reference[r['algorithm']] / r['us']:.2f}"
+        compiled = f"compiled in {r['compile_s']:.1f} s" if "compile_s" in r else ""
+        lines.append(f"  {r['algorithm']:<16} {r['who']:<16} {r['us']:8.2f} µs  {compiled}{ratio}")
+    return "\n".join(lines)
+
+
+def run(models: Sequence[tuple[str, Model]], *, batch: int, repeats: int, out: str | None = None, say=print) -> int:
+    """Measure and print; `out` takes the numbers as JSON. Returns 0."""
+    results = {}
+    before = jax.config.jax_enable_x64
+    names = [p.name for p in peers.installed()]
+    say(f"CPU time per evaluation, batch {batch}, one core; peers: {', '.join(names) or 'none installed'}")
+    for missing in peers.missing():
+        say(f"  {missing}")
+    try:
+        jax.config.update("jax_enable_x64", True)
+        with one_core(), tqdm(models, unit="robot", disable=None) as bar:
+            for source, model in bar:
+                results[source] = measure(model, batch, repeats, lambda text: bar.set_description(text))
+                tqdm.write(f"{source}: nv {model.nv}, {len(model.constraints)} constraints")
+                tqdm.write(table(results[source]))
+    finally:
+        jax.config.update("jax_enable_x64", before)
+    if out:
+        with complete(out) as temporary:
+            temporary.write_text(json.dumps({"batch": batch, "results": results}, indent=1))
+        say(f"wrote {out}")
+    return 0

@@ -1,0 +1,258 @@
+"""The command line. Exit codes: 0 all is well, 1 a problem was found, 2 wrong use."""
+
+import argparse
+import sys
+import textwrap
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+
+import jax
+
+from ..loaders.load import load
+from ..model.model import Model
+from ..robots.shipped import SHIPPED, missing
+
+OK, PROBLEM, USAGE = 0, 1, 2
+
+
+class WrongUse(Exception):
+    """Something the caller can put right on the command line."""
+
+
+def positive(kind):
+    """An argparse type: a finite number above zero."""
+
+    def read(text: str):
+        try:
+            value = kind(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        if not 0 < value < float("inf"):
+            raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+        return value
+
+    return read
+
+
+def open_model(source: str, floating: bool | None = None) -> tuple[Model, list[str]]:
+    """The model of a file or of a shipped robot's name, and the warnings that loading gave.
+
+    **Raises** `WrongUse` when there is no such file; the loaders' errors when the file is wrong.
+    """
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        if not Path(source).exists() and source not in SHIPPED:
+            raise WrongUse(missing(source))
+        model = load(source, floating=floating)
+    return model, [str(w.message) for w in caught]
+
+
+def _model_of(args) -> Model:
+    model, told = open_model(args.model, args.floating)
+    for text in told:
+        print(f"warning: {text}", file=sys.stderr)
+    return model
+
+
+def _info(args) -> int:
+    from .report import describe, programs
+
+    model = _model_of(args)
+    print(describe(model))
+    if model.nb:
+        print("\n" + programs(model))
+    return OK
+
+
+def _check(args) -> int:
+    from .report import check
+
+    return check(args.model, lambda: open_model(args.model, args.floating), strict=args.strict, seed=args.seed)
+
+
+def _simulate(args) -> int:
+    from .output import check_writable
+    from .rollouts import run
+
+    if not args.out and not args.plot:
+        raise WrongUse("name a file for the result: --out traj.npz, --plot traj.png, or both.")
+    for path in filter(None, (args.out, args.plot)):
+        try:
+            check_writable(path)
+        except ValueError as error:
+            raise WrongUse(str(error)) from None
+    model = _model_of(args)
+    return run(
+        model,
+        batch=args.batch,
+        seconds=args.seconds,
+        dt=args.dt,
+        speed=args.speed,
+        seed=args.seed,
+        every=args.every,
+        integrator=args.integrator,
+        project=args.project,
+        out=args.out,
+        plot=args.plot,
+    )
+
+
+def _bench(args) -> int:
+    from .bench import run
+
+    sources = args.model or ["four_bar", "strider"]
+    models = [(s, open_model(s)[0]) for s in sources]
+    return run(models, batch=args.batch, repeats=args.repeats, out=args.out)
+
+
+def _demo(args) -> int:
+    from .demo import run
+
+    if args.batch < 8:
+        raise WrongUse("--batch: the demo needs 8 rollouts or more, for the differences that it takes.")
+    try:
+        return run(batch=args.batch, seconds=args.seconds, out=args.out, plot=args.plot, shipped=args.shipped)
+    except ValueError as error:
+        if "cannot write" in str(error):
+            raise WrongUse(str(error)) from None
+        raise
+
+
+def parser() -> argparse.ArgumentParser:
+    """All commands and options."""
+    top = argparse.ArgumentParser(
+        prog="jaxdyn",
+        description="Dynamics of robots with closed loops: look at a model, check it, simulate it, measure speed.",
+        epilog=_examples(
+            "jaxdyn info cassie.sdf",
+            "jaxdyn check robot.yaml",
+            "jaxdyn simulate strider --batch 64 --seconds 2 --out traj.npz --plot traj.png",
+            "jaxdyn demo",
+            tail="exit codes: 0 all is well, 1 a problem was found, 2 wrong use",
+        ),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    from .. import __version__
+
+    top.add_argument("--version", action="version", version=f"jaxdyn {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
+
+    def add(name, what, run, *examples, model=True, float32=True):
+        command = commands.add_parser(
+            name,
+            help=what,
+            description=what[0].upper() + what[1:] + ".",
+            epilog=_examples(*examples),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        command.set_defaults(run=run, float32=False, floating=None)
+        if model:
+            shipped = " or ".join(SHIPPED)
+            command.add_argument(
+                "model", metavar="MODEL", help=f"URDF, URDF+, SDF, MJCF or robot.yaml; or a shipped robot: {shipped}"
+            )
+            base = command.add_mutually_exclusive_group()
+            base.add_argument(
+                "--floating", action="store_true", default=None, help="let the base float (default: as the file says)"
+            )
+            base.add_argument("--fixed", dest="floating", action="store_false", default=None, help="fix the base")
+        if float32:
+            command.add_argument("--float32", action="store_true", help="single precision (default: double)")
+        return command
+
+    add("info", "what is in a model", _info, "jaxdyn info cassie.sdf", "jaxdyn info four_bar", float32=False)
+    command = add(
+        "check",
+        "load a model, close its loops, compare solvers, and say what is wrong with the file",
+        _check,
+        "jaxdyn check robot.urdf",
+        "jaxdyn check cassie.sdf --strict",
+        float32=False,
+    )
+    command.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
+    command.add_argument("--seed", type=int, default=0, help="of the random states (default: 0)")
+    command = add(
+        "simulate",
+        "roll a batch of motions out from random velocities, without motor torques, and save them",
+        _simulate,
+        "jaxdyn simulate cassie.sdf --batch 256 --seconds 2 --out traj.npz --plot traj.png",
+        "jaxdyn simulate four_bar --integrator midpoint --project --out traj.npz",
+    )
+    command.add_argument("--batch", type=positive(int), default=1, metavar="N", help="how many rollouts (default: 1)")
+    command.add_argument("--seconds", type=positive(float), default=1.0, metavar="T", help="how long (default: 1)")
+    command.add_argument("--dt", type=positive(float), default=1e-3, help="time step in seconds (default: 0.001)")
+    command.add_argument("--speed", type=float, default=0.5, help="size of the random start velocities (default: 0.5)")
+    command.add_argument("--seed", type=int, default=0, help="of the start velocities (default: 0)")
+    command.add_argument(
+        "--every", type=positive(int), default=10, metavar="K", help="save each K-th step (default: 10)"
+    )
+    command.add_argument(
+        "--integrator", choices=("euler", "rk4", "midpoint", "gauss"), default="euler", help="default: euler"
+    )
+    command.add_argument("--project", action="store_true", help="close the loops to rounding after every step")
+    command.add_argument("--out", metavar="FILE.npz", help="where the trajectories go: t, q, v")
+    command.add_argument("--plot", metavar="FILE.png", help="where a picture goes")
+    command = add(
+        "bench",
+        "CPU time per evaluation on one core, next to the peers that are installed (pin, MJX)",
+        _bench,
+        "jaxdyn bench",
+        "jaxdyn bench talos.urdf --batch 4096",
+        model=False,
+        float32=False,
+    )
+    command.add_argument(
+        "model", metavar="MODEL", nargs="*", help="robots to measure (default: those that are shipped)"
+    )
+    command.add_argument("--batch", type=positive(int), default=512, metavar="N", help="default: 512")
+    command.add_argument("--repeats", type=positive(int), default=5, metavar="N", help="best of N (default: 5)")
+    command.add_argument("--out", metavar="FILE.json", help="where the numbers go")
+    command = add(
+        "demo",
+        "256 rollouts of the biped Cassie with its loops closed, and the gradient of one",
+        _demo,
+        "jaxdyn demo",
+        "jaxdyn demo --shipped --batch 32",
+        model=False,
+        float32=False,
+    )
+    command.add_argument(
+        "--batch", type=positive(int), default=256, metavar="N", help="how many rollouts (default: 256)"
+    )
+    command.add_argument("--seconds", type=positive(float), default=1.0, metavar="T", help="how long (default: 1)")
+    command.add_argument("--shipped", action="store_true", help="use the robot that jaxdyn ships, not Cassie")
+    command.add_argument("--out", default="traj.npz", metavar="FILE.npz", help="default: traj.npz")
+    command.add_argument("--plot", default="traj.png", metavar="FILE.png", help="default: traj.png")
+    return top
+
+
+def _examples(*lines: str, tail: str = "") -> str:
+    return "examples:\n" + textwrap.indent("\n".join(lines), "  ") + (f"\n\n{tail}" if tail else "")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command. Returns the exit code; `SystemExit` for `--help` and unknown options, as argparse has it."""
+    args = parser().parse_args(argv)
+    before = jax.config.jax_enable_x64
+    try:
+        if args.command != "bench":
+            jax.config.update("jax_enable_x64", not args.float32)
+        return args.run(args)
+    except WrongUse as error:
+        return _say(args, error, USAGE)
+    except KeyboardInterrupt:
+        print(f"jaxdyn {args.command}: interrupted; no file was left half written.", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader of our output left, as `head` does
+        sys.stderr.close()
+        return OK
+    except (ValueError, TypeError, OSError, ImportError) as error:
+        return _say(args, error, PROBLEM)
+    finally:
+        jax.config.update("jax_enable_x64", before)
+
+
+def _say(args, error: Exception, code: int) -> int:
+    print(f"jaxdyn {args.command}: {error}", file=sys.stderr)
+    return code

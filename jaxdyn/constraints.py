@@ -1,0 +1,20 @@
+"""Conditions on motions, of a model or of one call: ``model.constraints + (jd.constraints.Point("foot"),)``."""
+
+from .model.constraints import Baumgarte, Constraint
+from .model.many import CenterOfMass, Coupling, General
+from .model.pairs import Cylinder, Distance, Hinge, Point, PointOnPlane, Slider, Weld
+
+__all__ = [
+    "Baumgarte",
+    "CenterOfMass",
+    "Constraint",
+    "Coupling",
+    "Cylinder",
+    "Distance",
+    "General",
+    "Hinge",
+    "Point",
+    "PointOnPlane",
+    "Slider",
+    "Weld",
+]

@@ -1,0 +1,95 @@
+"""All that authors of joints, constraints and solvers need, in one place.
+
+Arrays of this level have their components first and the batch (the lanes) last: a vector is `(3, k, lanes)`, a matrix
+`(3, 3, k, lanes)`, for the k joints or constraints of one group. "Extending" shows an example of each.
+
+| for | are |
+| --- | --- |
+| joints | `Joint`, `Kind`, `Column`, `JointParameters`, `axis_rotation` |
+| constraints | `Constraint`, `FrameConstraint`, `Layout`, `Rows`, `checked_options`, `checked_unit` |
+| what `evaluate` is given | `BodyView`, `JointView`, `RobotView` |
+| solvers | `Solver`, `Problem`, `Start`, `right_sides`, `matrices`, `widen` |
+| solvers that iterate with a factor | `Proximal`, `Direct`, `Soft`, `System` |
+| orders and factors | `elimination`, `riders_of`, `body_factor`, `saddle_factor`, `penalised_factor` |
+| algebra | `mm`, `mmt`, `mtm`, `mv`, `mtv`, `dot`, `cross`, `outer`, `skew`, `transpose`, `eye`, `as_floats` |
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from .constrained.base import Solver
+from .constrained.iterated import Direct, Proximal, Soft
+from .constrained.prox_bbo import riders_of
+from .dynamics.crba import jacobian_at, mass_matrix_at
+from .engine.core import widen
+from .model.constraints import (
+    BodyView,
+    Constraint,
+    JointView,
+    Layout,
+    RobotView,
+    Rows,
+    checked_options,
+    checked_unit,
+)
+from .model.joints import Column, Joint, JointParameters, Kind, axis_rotation
+from .model.pairs import FrameConstraint
+from .spatial.small import cross, dot, eye, mm, mmt, mtm, mtv, mv, outer, skew, transpose
+from .spatial.transform import as_floats
+from .systems.base import System
+from .systems.body_factor import body_factor
+from .systems.joint_factor import penalised_factor, saddle_factor
+from .systems.problem import Problem, Start, right_sides
+from .tree.plan import elimination
+
+__all__ = [
+    "BodyView",
+    "Column",
+    "Constraint",
+    "Direct",
+    "FrameConstraint",
+    "Joint",
+    "JointParameters",
+    "JointView",
+    "Kind",
+    "Layout",
+    "Problem",
+    "Proximal",
+    "RobotView",
+    "Rows",
+    "Soft",
+    "Solver",
+    "Start",
+    "System",
+    "as_floats",
+    "axis_rotation",
+    "body_factor",
+    "checked_options",
+    "checked_unit",
+    "cross",
+    "dot",
+    "elimination",
+    "eye",
+    "matrices",
+    "mm",
+    "mmt",
+    "mtm",
+    "mtv",
+    "mv",
+    "outer",
+    "penalised_factor",
+    "riders_of",
+    "right_sides",
+    "saddle_factor",
+    "skew",
+    "transpose",
+    "widen",
+]
+
+
+def matrices(problem: Problem) -> tuple[Float[Array, "nv nv lanes"], Float[Array, "m nv lanes"]]:
+    """M and J of a problem, dense; where they do not vary in the batch they have one lane."""
+    M = mass_matrix_at(problem.motion)
+    if problem.rows is None:
+        return M, jnp.zeros((0, *M.shape[1:]), M.dtype)
+    return M, jacobian_at(problem.motion, problem.rows)

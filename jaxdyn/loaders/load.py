@@ -1,0 +1,97 @@
+"""`load`: a model from a file or text; the format is told from the content."""
+
+import os
+from pathlib import Path
+from typing import Literal
+
+from ..model.model import Model
+from ..model.spec import ModelSpec
+from ..robots.shipped import SHIPPED, missing
+from . import mjcf, robot_yaml, sdf, urdf
+from .xml import Document, brief, fail, parse, read
+
+FORMATS = {"robot": urdf.load, "sdf": sdf.load, "mujoco": mjcf.load}
+
+
+def load(
+    source: str | os.PathLike,
+    *,
+    floating: bool | None = None,
+    name: str | None = None,
+    compiler: Literal["auto", "kernel", "xla"] = "auto",
+) -> Model:
+    """A model from a URDF, URDF+, SDF or MJCF file or text, from a `robot.yaml` beside a URDF, or a shipped robot.
+
+    **Arguments:**
+
+    - `source`: a path, or the XML itself (a text that holds ``<``), or the name of a robot that jaxdyn ships,
+      ``"four_bar"`` or ``"strider"``, where no file is called so. A folder stands for the `robot.yaml` in it. A URDF
+      given by its own path is read alone, without the YAML beside it.
+    - `floating`: whether the base floats, on a `Free` joint named ``root_joint``. By default a URDF is fixed
+      unless it has a floating joint (whose name is kept), an SDF model floats unless it is static or a joint
+      ties it to the world, and an MJCF model does what its joints say.
+    - `name`: the model's name (default: the file's).
+    - `compiler`: what makes the robot's programs, see `Model.with_compiler`.
+
+    Fixed links merge into frames of their names. Loops, gears and mimics are the model's `constraints`, motors its
+    `actuation`; what a file holds and jaxdyn has not is refused or told by a `ModelWarning`.
+
+    **Raises** `FileNotFoundError`, or `ValueError` naming the file, the line and the element that is wrong;
+    `ImportError` for MJCF without the extra ``jaxdyn[mjcf]``.
+
+    ```python
+    model = jd.load("cassie.sdf")
+    ```
+    """
+    spec = load_spec(source, floating=floating, name=name)
+    try:
+        return spec.build().with_compiler(compiler)
+    except ValueError as error:
+        origin = "text" if isinstance(source, str) and "<" in source else Path(source).name
+        raise ValueError(f"`load`: {origin}: {error}") from error
+
+
+def load_spec(source: str | os.PathLike, *, floating: bool | None = None, name: str | None = None) -> ModelSpec:
+    """The `ModelSpec` that `load` builds, to be changed before `ModelSpec.build`. Arguments as in `load`."""
+    if floating is not None and not isinstance(floating, bool):
+        raise TypeError(f"`load`: `floating` is {brief(floating)}, not True, False or None.")
+    if name is not None and (not isinstance(name, str) or not name):
+        raise TypeError(f"`load`: `name` is {brief(name)}, not a name.")
+    if isinstance(source, str) and "<" in source:
+        return load_document(parse(source, "text"), floating, name)
+    if not isinstance(source, str | os.PathLike):
+        raise TypeError(f"`load`: `source` is {type(source).__name__}, not a path or an XML text.")
+    path = Path(source)
+    if not str(source).strip() or not path.exists():
+        if source not in SHIPPED:
+            raise FileNotFoundError(f"`load`: {missing(source)}")
+        shipped = SHIPPED[source]
+        if not isinstance(shipped, Path):
+            return _built(shipped(), floating, name)
+        path = shipped
+    if path.is_dir():
+        path = path / "robot.yaml"
+        if not path.is_file():
+            raise FileNotFoundError(f"`load`: the folder {path.parent.name!r} holds no robot.yaml; name a file in it.")
+    if path.suffix in (".yaml", ".yml"):
+        return robot_yaml.load(path, floating, name)
+    return load_document(read(path), floating, name)
+
+
+def _built(spec: ModelSpec, floating: bool | None, name: str | None) -> ModelSpec:
+    """A shipped robot that no file describes; all such have floating bases."""
+    if floating is False:
+        raise ValueError(f"`load`: `floating` is False, but the base of the shipped robot {spec.name!r} floats.")
+    spec.name = name or spec.name
+    return spec
+
+
+def load_document(document: Document, floating: bool | None, name: str | None) -> ModelSpec:
+    """The `ModelSpec` of an XML document, by its root element."""
+    root = document.root
+    if root.tag not in FORMATS:
+        fail(root, "it is the root of no robot format; known are <robot> (URDF), <sdf> and <mujoco>.")
+    try:
+        return FORMATS[root.tag](document, floating, name)
+    except RecursionError:
+        fail(root, "its parts refer to each other over too many steps.")

@@ -1,0 +1,200 @@
+"""SDF: links and joints in world coordinates, a spanning tree, and constraints for the joints that it cuts.
+
+| in the file | in the model |
+| --- | --- |
+| `<link>` | a body, its frame the joint's; ``<link>_origin`` is the link's own frame where that differs |
+| `<joint>` kept in the tree | a joint of its name, with `<limit>`, damping, friction and spring |
+| `<joint>` cut | a constraint of its name: ball `Point`, revolute `Hinge`, prismatic `Slider`, fixed `Weld` |
+| `<joint type="gearbox">`, `<mimic>` | a `Coupling` of the joint's name, ``<joint>_mimic`` |
+| no joint to the world, not static | a `Free` joint named ``root_joint``; its q is the link's pose in the world |
+
+A revolute joint that is cut at the end of a rod with a ball joint at its other end, and whose axis leans so that it
+would all but lock the loop, becomes a `Point` with a warning (`jaxdyn.loaders.mobility`).
+
+Where joints close a loop, the tree keeps in this order: fixed joints; those that have no constraint (universal,
+screw); those the file says are driven (an effort limit above zero, or a plugin that names them); those with a spring;
+then whatever comes first in the file. A joint that the tree enters from its child's side keeps its name and the sign
+of its coordinate (a ball's q is always that of the body in what it hangs on; a cardan's angles change places). At
+q = 0 all links stand as in the file, so loops are closed there.
+
+SDF says little about motors. Joints with an effort limit above zero are driven; where the file states none, all
+joints of the tree with one velocity are that have no spring and follow no other.
+"""
+
+import numpy as np
+
+from ..model.joints import Fixed, Free, Joint
+from ..model.many import Coupling
+from ..model.pairs import Hinge, Point, Slider, Weld
+from ..model.spec import ModelSpec
+from .meshes import warn_of_missing
+from .mobility import hinge_nearly_locks
+from .pose import Pose
+from .sdf_parts import Part, Robot, flatten
+from .skeleton import hang
+from .spanning import spanning_tree
+from .xml import Document, Notes, fail, located
+
+CUTS = {"ball": Point, "revolute": Hinge, "continuous": Hinge, "prismatic": Slider, "fixed": Weld}
+
+
+def load(document: Document, floating: bool | None = None, name: str | None = None) -> ModelSpec:
+    """The `ModelSpec` of an SDF."""
+    robot = flatten(document)
+    spec = ModelSpec(name or robot.name, gravity=robot.gravity)
+    with Notes() as notes:
+        driven = {p.name for p in robot.joints if p.effort > 0 or p.name in robot.plugged}
+
+        def rank(part: Part) -> int:
+            order = (part.kind == "fixed", part.kind not in CUTS, part.name in driven, part.is_sprung)
+            return order.index(True) if True in order else len(order)
+
+        span = spanning_tree(robot.links, robot.joints, lambda p: (p.parent, p.child), rank)
+        frames = {"world": Pose()}
+        for k, root in enumerate(span.roots):
+            _stand(spec, notes, robot, root, floating, k, frames)
+        if floating and not span.roots:
+            tie = next((p for p in robot.joints if p.parent == "world"), None)
+            where = document.root if tie is None else tie.element
+            fail(where, "`floating=True`, but this ties the model to the world; remove it or leave `floating` out.")
+        for part, reverse in span.tree:
+            _grow(spec, notes, robot, part, reverse, frames)
+        _name_frames(spec, robot, frames)
+        above = {p.parent if reverse else p.child: (p, p.child if reverse else p.parent) for p, reverse in span.tree}
+        for part in span.cut:
+            _cut(spec, notes, robot, part, frames, driven, _loop(part, above))
+        follow = _couple(spec, robot, span.tree)
+        _drive(spec, [p for p, _ in span.tree], driven, follow)
+        warn_of_missing(document)
+    return spec
+
+
+def _stand(
+    spec: ModelSpec, notes: Notes, robot: Robot, root: str, floating: bool | None, k: int, frames: dict[str, Pose]
+) -> None:
+    """The link on which a connected part stands: free, or fixed to the world."""
+    link = robot.links[root]
+    free = not link.static if floating is None else floating
+    joint = Free("root_joint" if k == 0 else f"{root}_root_joint") if free else Fixed()
+    frames[root] = link.pose
+    # a free joint's q is the pose in the world, as in MuJoCo and Pinocchio
+    pose = Pose() if free else link.pose
+    hang(spec, notes, link.element, link.element, root, "world", joint, pose, link.mass)
+
+
+def _grow(spec: ModelSpec, notes: Notes, robot: Robot, part: Part, reverse: bool, frames: dict[str, Pose]) -> None:
+    """A link on a joint of the tree."""
+    parent, child = (part.child, part.parent) if reverse else (part.parent, part.child)
+    link = robot.links[child]
+    joint: Joint = part.joint(reverse)
+    frames[child] = link.pose if part.kind == "fixed" else part.pose
+    pose = frames[parent].inverse() @ frames[child]
+    mass = link.mass.seen_from(frames[child].inverse() @ link.pose)
+    hang(spec, notes, link.element, part.element, child, parent, joint, pose, mass)
+
+
+def _name_frames(spec: ModelSpec, robot: Robot, frames: dict[str, Pose]) -> None:
+    """Frames for links whose own frame is not the joint's, and for every `<frame>`."""
+    for name, link in robot.links.items():
+        own = frames[name].inverse() @ link.pose
+        if not own.is_identity():
+            located(link.element, spec.add_frame, f"{name}_origin", name, own.transform())
+    for name, (element, link, pose) in robot.frames.items():
+        located(element, spec.add_frame, name, link, (frames[link].inverse() @ pose).transform())
+
+
+def _loop(part: Part, above: dict[str, tuple[Part, str]]) -> list[Part]:
+    """The joints of the tree between the two links of a joint that is cut."""
+    routes: list[dict[str, Part]] = []
+    for link in (part.parent, part.child):
+        route: dict[str, Part] = {}
+        while link in above:
+            joint, link = above[link]
+            route[joint.name] = joint
+        routes.append(route)
+    return [joint for k in (0, 1) for name, joint in routes[k].items() if name not in routes[1 - k]]
+
+
+def _cut(
+    spec: ModelSpec,
+    notes: Notes,
+    robot: Robot,
+    part: Part,
+    frames: dict[str, Pose],
+    driven: set[str],
+    loop: list[Part],
+) -> None:
+    """The constraint that stands for a joint which the tree leaves out."""
+    if part.kind not in CUTS:
+        fail(part.element, f"the joint closes a loop and a {part.kind} joint has no constraint; cut another one.")
+    build = CUTS[part.kind]
+    if build is Hinge and hinge_nearly_locks(part, loop, robot.joints):
+        text = "revolute joints of rods whose axes lean and would lock their loops, closed by their points alone: {}."
+        notes.add(part.element, text, repr(part.name))
+        build = Point
+    ends = part.parent, part.child
+    a, b = ((frames[e].inverse() @ part.pose).transform() for e in ends)
+    options = {"axis": part.axes[0].direction} if build in (Hinge, Slider) else {}
+    constraint = located(part.element, build, *ends, placement_a=a, placement_b=b, name=part.name, **options)
+    if part.kind == "fixed" and _rigid(spec, ends):
+        notes.add(part.element, "fixed joints between links that are fixed to each other already: {}.", repr(part.name))
+        return
+    spec.add_constraint(constraint)
+    if part.is_sprung or part.axes and (part.axes[0].damping or part.axes[0].friction):
+        text = "joints that close loops, whose springs, damping and friction make no force: {}."
+        notes.add(part.element, text, repr(part.name))
+    if part.name in driven:
+        notes.add(part.element, "joints that close loops and cannot be driven: {}.", repr(part.name))
+
+
+def _rigid(spec: ModelSpec, ends: tuple[str, str]) -> bool:
+    """Whether fixed joints alone connect two links."""
+
+    def host(name: str) -> str:
+        while name != "world" and isinstance(spec.bodies[name].joint, Fixed):
+            name = spec.bodies[name].parent
+        return name
+
+    return host(ends[0]) == host(ends[1])
+
+
+def _couple(spec: ModelSpec, robot: Robot, tree: list[tuple[Part, bool]]) -> set[str]:
+    """Gearboxes and mimics as `Coupling`s; the joints that follow others."""
+    follow: set[str] = set()
+    by_name = {p.name: p for p, _ in tree}
+    for gear in robot.gears:
+        terms = {}
+        for end, axis, factor in ((gear.parent, gear.axes[0], gear.ratio), (gear.child, gear.axes[1], 1.0)):
+            found = [p for p in by_name.values() if {p.parent, p.child} == {gear.reference, end} and p.is_single]
+            if not found:
+                fail(gear.element, f"no joint with one coordinate connects {gear.reference!r} and {end!r}.")
+            turn = found[0].pose.R @ found[0].axes[0].direction
+            along = float(turn @ (gear.pose.R @ axis.direction)) / float(np.linalg.norm(turn) * axis.length)
+            if abs(abs(along) - 1) > 1e-2:
+                fail(gear.element, f"its axis is not that of joint {found[0].name!r}.")
+            sign = np.sign(along) * (1.0 if found[0].parent == gear.reference else -1.0)
+            terms[found[0].name] = terms.get(found[0].name, 0.0) + sign * factor
+        if len(terms) != 2:
+            fail(gear.element, "it couples a joint with itself.")
+        follow.add(list(terms)[1])
+        coupling = located(gear.element, Coupling, tuple(terms), tuple(terms.values()), name=gear.name)
+        spec.add_constraint(coupling)
+    for part in by_name.values():
+        if part.mimic is None:
+            continue
+        element, other, ratio, offset = part.mimic
+        if other not in by_name or not by_name[other].is_single or not part.is_single:
+            fail(element, f"joint {other!r} is no joint of the tree with a single coordinate.")
+        terms = (part.name, other), (1.0, -ratio)
+        spec.add_constraint(located(element, Coupling, *terms, offset, name=f"{part.name}_mimic"))
+        follow.add(part.name)
+    return follow
+
+
+def _drive(spec: ModelSpec, kept: list[Part], driven: set[str], follow: set[str]) -> None:
+    """The actuators."""
+    if not driven:
+        driven = {p.name for p in kept if not p.is_sprung and p.name not in follow and p.effort != 0}
+    for part in kept:
+        if part.name in driven and part.is_single:
+            located(part.element, spec.add_actuator, part.name)

@@ -1,0 +1,178 @@
+"""URDF: links, joints, `<mimic>`, and what drives the joints.
+
+| in the file | in the model |
+| --- | --- |
+| `<link>` on a moving joint | a body of the link's name, its frame the joint's |
+| `<link>` on a fixed joint | merged into the body it hangs on; its name stays as a frame |
+| `<mimic>` | a `Coupling` named ``<joint>_mimic`` |
+| `<transmission>` | an actuator (see `jaxdyn.loaders.transmissions`) |
+| `<limit>`, `<dynamics>` | the joint's `limits`, `effort`, `damping`, `friction` |
+| `<gazebo reference>` with `springStiffness` | the joint's `stiffness` and `rest` |
+
+Meshes are not read: they do not move the robot. Missing ones are one warning.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from ..model.joints import Fixed, Free, Joint, Planar, Prismatic, Revolute
+from ..model.many import Coupling
+from ..model.spec import ModelSpec
+from .meshes import warn_of_missing
+from .origin import origin
+from .pose import Mass, moments
+from .skeleton import Connection, Link, collect, grow
+from .transmissions import add_actuators
+from .urdf_plus import add_closures
+from .xml import Document, Element, Notes, attribute, brief, fail, located, needed, number, numbers, only, vector, warn
+
+TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
+
+
+def mass_of(link: Element) -> Mass:
+    """The `<inertial>` of a link, in the link's frame; massless where there is none."""
+    inertial = only(link, "inertial")
+    if inertial is None:
+        return Mass()
+    inertia = needed(inertial, "inertia")
+    value = number(needed(inertial, "mass"), "value")
+    rotational = moments(*(number(inertia, k) for k in ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")))
+    return Mass(value, np.zeros(3), rotational).seen_from(origin(only(inertial, "origin")))
+
+
+def joint_of(element: Element, name: str) -> Joint:
+    """The joint of a `<joint>` with its axis, limits, damping and friction."""
+    kind = attribute(element, "type")
+    if kind not in TYPES:
+        fail(element, f"the type {kind!r} is none of {', '.join(TYPES)}.")
+    if kind == "fixed":
+        return Fixed(name)
+    if kind == "floating":
+        return Free(name)
+    axis = only(element, "axis")
+    direction = (1.0, 0.0, 0.0) if axis is None else tuple(vector(axis, "xyz", (1, 0, 0)))
+    if axis is not None and not any(direction):
+        fail(axis, "the axis is zero.")
+    options: dict = {"axis": direction}
+    dynamics, limit = only(element, "dynamics"), only(element, "limit")
+    if dynamics is not None:
+        options |= {k: number(dynamics, k, 0.0) for k in ("damping", "friction")}
+    if limit is None:
+        if kind in ("revolute", "prismatic"):
+            warn(element, f"a {kind} joint has a <limit>; it is taken as unlimited.")
+    else:
+        # URDF's default for both ends is 0, which nobody means: a joint with neither end is unlimited
+        ends = [limit.get(k) for k in ("lower", "upper")]
+        if kind != "continuous" and ends != [None, None]:
+            options["limits"] = (number(limit, "lower", 0.0), number(limit, "upper", 0.0))
+        if limit.get("effort") is not None:
+            options["effort"] = number(limit, "effort")
+    return {"revolute": Revolute, "continuous": Revolute, "prismatic": Prismatic, "planar": Planar}[kind](
+        name, **options
+    )
+
+
+def links_of(robot: Element) -> dict[str, Link]:
+    """The links of a robot by name."""
+    return collect(Link(attribute(e, "name"), e, mass_of(e)) for e in robot.findall("link"))
+
+
+def joints_of(robot: Element) -> dict[str, Connection]:
+    """The joints of a robot by name."""
+
+    def one(element: Element) -> Connection:
+        name = attribute(element, "name")
+        ends = [attribute(needed(element, tag), "link") for tag in ("parent", "child")]
+        return Connection(name, element, ends[0], ends[1], origin(only(element, "origin")), joint_of(element, name))
+
+    return collect(one(e) for e in robot.findall("joint"))
+
+
+def add_springs(robot: Element, joints: dict[str, Connection], notes: Notes) -> None:
+    """The springs that Gazebo's extensions give to joints; the loops and gears in them are noted as left out."""
+    for block in robot.findall("gazebo"):
+        for inner in block.iter("joint", "mimicJoint"):
+            if inner.tag == "joint" and inner.find("parent") is None:
+                continue
+            told = (inner.get("name") or inner.text or "").strip()
+            known = joints.get(told)
+            if known is None or (known.element.find("mimic") is None and not isinstance(known.joint, Fixed)):
+                text = "the loops and mimics that <gazebo> holds for its own use are not loaded: joints {}."
+                notes.add(inner, text, brief(told))
+        joint = joints.get(block.get("reference") or "")
+        if joint is None or joint.joint.kind.nv != 1:
+            continue
+        stiffness, rest = (only(block, tag) for tag in ("springStiffness", "springReference"))
+        if stiffness is not None:
+            k, q = (0.0 if e is None else numbers(e, e.get("value", e.text), 1, e.tag)[0] for e in (stiffness, rest))
+            joint.joint = replace(joint.joint, stiffness=float(k), rest=float(q))
+
+
+def mimics_of(joints: dict[str, Connection]) -> dict[str, tuple[Element, str]]:
+    """The joints that mimic another: their `<mimic>` and the other's name. Raises for rings of them."""
+    found = {}
+    for joint in joints.values():
+        element = only(joint.element, "mimic")
+        if element is not None:
+            found[joint.name] = (element, attribute(element, "joint"))
+    for name, (element, other) in found.items():
+        trail = [name]
+        while other in found and other not in trail:
+            trail.append(other)
+            other = found[other][1]
+        if other == name:
+            fail(element, f"the joints mimic each other in a ring: {' -> '.join([*trail, name])}.")
+    return found
+
+
+def add_mimics(spec: ModelSpec, joints: dict[str, Connection], notes: Notes) -> set[str]:
+    """A `Coupling` for every `<mimic>`; the names of the joints that must not be driven.
+
+    A mimic of a joint that is not there, or by a fixed joint, ties nothing: it is noted.
+    """
+    follow = mimics_of(joints)
+    for name, (element, other) in follow.items():
+        if isinstance(joints[name].joint, Fixed):
+            notes.add(element, "<mimic> has no effect on fixed joints: {}.", repr(name))
+            continue
+        if other not in joints:
+            text = "joints with a <mimic> that move freely, for the joint they name is not there: {}."
+            notes.add(element, text, f"{name!r} of {brief(other)}")
+            continue
+        if joints[name].joint.kind.nv != 1:
+            fail(element, f"joint {name!r} has no single coordinate to mimic with.")
+        ratio, offset = number(element, "multiplier", 1.0), number(element, "offset", 0.0)
+        if isinstance(joints[other].joint, Fixed):
+            warn(element, f"joint {other!r} is fixed, so {name!r} is held at {offset:g}.")
+            coupling = located(element, Coupling, (name,), (1.0,), offset, name=f"{name}_mimic")
+        elif joints[other].joint.kind.nv != 1:
+            fail(element, f"joint {other!r} has no single coordinate to mimic.")
+        else:
+            coupling = located(element, Coupling, (name, other), (1.0, -ratio), offset, name=f"{name}_mimic")
+        spec.add_constraint(coupling)
+    return set(follow)
+
+
+def load(
+    document: Document,
+    floating: bool | None = None,
+    name: str | None = None,
+    retype: Callable[[dict[str, Connection]], None] | None = None,
+    drive: bool = True,
+) -> ModelSpec:
+    """The `ModelSpec` of a URDF. `retype` may change joints before the tree grows; `drive` off adds no actuators."""
+    robot = document.root
+    spec = ModelSpec(name or robot.get("name") or document.origin.removesuffix(".urdf"))
+    with Notes() as notes:
+        links, joints = links_of(robot), joints_of(robot)
+        add_springs(robot, joints, notes)
+        if retype is not None:
+            retype(joints)
+        chain = grow(spec, notes, robot, links, joints, floating)
+        passive = add_mimics(spec, joints, notes) | add_closures(spec, robot, links, joints)
+        if drive:
+            add_actuators(spec, notes, robot, chain, passive)
+        warn_of_missing(document)
+    return spec

@@ -1,0 +1,1 @@
+"""Robots that jaxdyn ships, for `load` to find by name."""

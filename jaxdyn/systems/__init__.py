@@ -1,0 +1,1 @@
+"""Linear systems of accelerations and multipliers: problem, equations of motion, factors."""

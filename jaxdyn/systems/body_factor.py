@@ -1,0 +1,68 @@
+"""The factor of a damped system in bodies: multipliers of a constraint are eliminated first, which leaves M + Jᵀ μ J,
+or ride up the tree with its rows; see `jaxdyn.tree.elimination`."""
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..tree.early import EarlyFactor
+from ..tree.elimination import Factor, elimination_of, factorise
+from ..tree.plan import Order
+from ..tree.rows import Plan
+from .base import System
+from .problem import Problem
+from .weights import vanishing
+
+
+class BodyFactor(System):
+    """Eliminated body by body. `riding` are the constraints whose rows ride up the tree (ProxBBO, PV); the others tie
+    bodies by penalties, M + Jᵀ μ J (LCABA)."""
+
+    problem: Problem
+    factor: Factor | EarlyFactor
+    weights: Array
+    riding: frozenset[int] = eqx.field(static=True)
+
+    def solve(self, tau, force, r2):
+        rows = self.problem.rows
+        if rows is None:
+            x, accelerations, _ = self.factor.solve(tau, force, None)
+            return x, accelerations, None, None
+        rides = self._rides()
+        if r2 is not None and not rides.all():
+            pulled = self.weights * r2
+            force = rows.forces(-jnp.where(rides, 0, pulled) if rides.any() else -pulled, force)
+        right = None
+        if self.riding:
+            right = jnp.zeros((rows.plan.rows, 1), tau.dtype) if r2 is None else r2
+        x, accelerations, nu = self.factor.solve(tau, force, right)
+        image = rows.times(accelerations)
+        y = self.weights * (-image if r2 is None else r2 - image)
+        return x, accelerations, y if nu is None else jnp.where(rides, -nu, y), image
+
+    def _rides(self) -> np.ndarray:
+        """Which rows ride: (m, 1)."""
+        plan = self.problem.rows.plan
+        return np.array([[c in self.riding] for c in range(len(plan)) for _ in plan.span(c)])
+
+
+def every_constraint(problem: Problem) -> frozenset[int]:
+    """The numbers of all constraints."""
+    return frozenset(range(len(problem.constraints)))
+
+
+def body_factor(
+    problem: Problem, order: Order, weights: Array, riding: frozenset[int], hard: bool = False
+) -> BodyFactor:
+    """The factor of [M Jᵀ; J −1/μ] in the given order; `hard` leaves 1/μ of the riding rows out."""
+    model, rows, motion = problem.model, problem.rows, problem.motion
+    plan = Plan(()) if rows is None else rows.plan
+    penalised = tuple(c for c in range(len(plan)) if c not in riding)
+    tables = elimination_of(model.topology, plan, order, penalised, hard)
+    compliance = None
+    if riding:
+        compliance = vanishing(problem) if hard else 1 / weights
+    K = None if rows is None else rows.K
+    factor = factorise(tables, motion.inertia, model.joints.armature, problem.joints, K, weights, compliance)
+    return BodyFactor(problem, factor, weights, riding)

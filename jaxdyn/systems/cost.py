@@ -1,0 +1,90 @@
+"""What solving costs, told from the plan alone: for `Auto` and `Unified` to choose by.
+
+A cost is a sum of features of an order of elimination, operations by the kind of work and calls of kernels, weighted by
+nanoseconds that were fitted to measured times: `benchmarks/fit_cost.py`. They are of a batch on one core of a CPU;
+what they are used for is ratios.
+"""
+
+from collections.abc import Sequence
+
+from ..tree.fronts import Front
+from ..tree.plan import Multipliers, Order, Rider
+from ..tree.topology import Topology
+
+Features = dict[str, float]
+
+#: damped solves that are made with one factor, as far as the choice is concerned
+SOLVES = 3
+
+
+def recursion(topology: Topology, riders: Sequence[Rider], order: Order, penalised: Sequence[Rider]) -> Features:
+    """Of `jaxdyn.tree.elimination` in this order; `penalised` are the constraints whose rows do not ride."""
+    f = dict.fromkeys(("bodies", "ties", "pairs of ties", "rows", "pairs of rows", "multipliers"), 0.0)
+    for rider in penalised:
+        n, r = len(rider.bodies), len(rider.rows)
+        f["ties"] += r * (54 * n + 36 * n * (n - 1))
+    rows = {r.constraint: len(r.rows) for r in riders}
+    for x in order:
+        if isinstance(x, Multipliers):
+            bodies, own = len(x.bodies), sum(rows[c] for c in x.riders)
+            left = own + sum(rows[c] for c in x.others)
+            for _ in range(own):
+                left -= 1
+                f["pairs of rows"] += 2 * left**2
+                f["multipliers"] += bodies * (12 * left + 54) + 36 * bodies * (bodies - 1)
+                f["multipliers"] += SOLVES * (4 * left + 24 * bodies + 4)
+            continue
+        n, p, nv = len(x.neighbours), sum(rows[c] for c in x.riders), topology.kinds[x.body].nv
+        f["bodies"] += nv * (90 + 36 * SOLVES) + (360 + 60 * SOLVES) * (not x.root)
+        f["ties"] += nv * n * (150 + 24 * SOLVES) + 260 * n
+        f["pairs of ties"] += nv * 36 * n * (n - 1)
+        f["rows"] += nv * p * (24 + 24 * n + 4 * SOLVES) + 48 * p
+        f["pairs of rows"] += nv * 2 * p**2
+    return f
+
+
+def sparse(order: Sequence[Front], topology: Topology, supports: Sequence[tuple[int, int]]) -> Features:
+    """Of `jaxdyn.tree.fronts` in this order, and of the matrices that it takes; `supports` are the rows of every
+    constraint and how many bodies move them."""
+    f = dict.fromkeys(("bodies", "columns", "solves", "matrices"), 0.0)
+    f["bodies"] = topology.nb * (360 + 96 * SOLVES)
+    visits = sum(k.nv * d for k, d in zip(topology.kinds, topology.depths, strict=True))
+    f["matrices"] = 40.0 * (visits + sum(rows * bodies for rows, bodies in supports))
+    for front in order:
+        own, d = len(front.own), len(front.front)
+        f["columns"] += sum(2 * s**2 for s in range(d, d + own))
+        f["solves"] += sum(4 * s * SOLVES for s in range(d, d + own))
+    return f
+
+
+#: nanoseconds of what does not grow with the robot, and of an operation
+FIXED = 108.0
+WEIGHTS: Features = {
+    "bodies": 0.128,
+    "ties": 0.118,
+    "pairs of ties": 0.32,
+    "rows": 0.0903,
+    "pairs of rows": 0.213,
+    "multipliers": 0.0644,
+    "columns": 0.206,
+    "solves": 0.295,
+    "matrices": 0.193,
+}
+
+
+def nanoseconds(features: Features) -> float:
+    """Of one evaluation."""
+    return FIXED + sum(WEIGHTS[k] * x for k, x in features.items())
+
+
+#: what another choice must cost at most, relative to the one before: the model is not worth more
+GAIN = 0.9
+
+
+def cheapest(prices: dict):
+    """The key of the first value, unless a later one gains enough."""
+    best = next(iter(prices))
+    for key, value in prices.items():
+        if value < GAIN * prices[best]:
+            best = key
+    return best

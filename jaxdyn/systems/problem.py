@@ -1,0 +1,105 @@
+"""The problem that every solver gets: M q̈ − Jᵀλ = r1, J q̈ = r2, as bodies, joints and rows rather than matrices.
+
+A solver starts from given accelerations of the bodies and corrects them, so that the first solve and every
+refinement are the same code: r1 and r2 are what the *undamped* equations leave over at the present accelerations.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..dynamics.rnea import body_forces, joint_forces, passive
+from ..kinematics.forward import Kinematics, kinematics
+from ..kinematics.rows import Rows, evaluate
+from ..model.constraints import Constraint
+from ..model.model import Model
+
+
+class Problem(NamedTuple):
+    """Geometry of a configuration (and velocity): what the matrices M and J are made of. `rows` is None if nothing is
+    constrained."""
+
+    model: Model
+    constraints: tuple[Constraint, ...]
+    motion: Kinematics
+    rows: Rows | None
+
+    @property
+    def q(self) -> Array:
+        return self.motion.q
+
+    @property
+    def joints(self) -> dict[str, Any]:
+        """The fields of the joints that recursions read."""
+        return {"joint": self.motion.joint, "q": self.motion.q, "pose": self.motion.pose}
+
+
+class Start(NamedTuple):
+    """Where a solver starts: `tau` (nv, lanes) generalised forces, `rows` (m, lanes) the right sides of the
+    constraints, body accelerations, and the forces (moment, force) that bodies exert beyond inertia times
+    acceleration. None is zero everywhere."""
+
+    tau: Array
+    rows: Array | None
+    acceleration: Any
+    force: Any
+
+
+def problem_of(model: Model, constraints: Sequence[Constraint], q: Array, v: Array | None = None, a=None) -> Problem:
+    """Kinematics and rows at q, v and joint accelerations a, which are zero if they are None. Everything is
+    lanes-last."""
+    motion = kinematics(model, q, v, a, biased=v is not None)
+    return Problem(model, tuple(constraints), motion, evaluate(constraints, motion) if constraints else None)
+
+
+def start_of(problem: Problem, v: Array, tau: Array, external: Array | None) -> Start:
+    """The forward dynamics problem at velocity v under `tau` and `external`, from the accelerations of the problem."""
+    motion, rows = problem.motion, problem.rows
+    force = body_forces(motion, motion.velocity, None, motion.gravity, external)
+    wanted = None if rows is None else rows.wanted(rows.times(motion.velocity))
+    return Start(tau + passive(problem.model, problem.q, v), wanted, motion.acceleration, force)
+
+
+def left_over(problem: Problem, start: Start, rates: Array, accelerations, lam: Array | None):
+    """The residual r1 = τ − M a − h + Jᵀλ as generalised forces (nv, lanes) and forces of the bodies that oppose them;
+    `accelerations` are those of the bodies, None is zero."""
+    motion = problem.motion
+    force = start.force
+    if accelerations is not None:
+        own = body_forces(motion, None, accelerations)
+        force = own if force is None else tuple(x + y for x, y in zip(own, force, strict=True))
+    if force is None:
+        force = still(problem, start.tau)
+    if lam is not None and problem.rows is not None:
+        force = problem.rows.forces(-lam, force)
+    return start.tau - problem.model.joints.armature * rates, force
+
+
+def still(problem: Problem, like: Array):
+    """No forces, or motions, of the bodies."""
+    zero = jnp.zeros((problem.model.nb, 3, like.shape[-1]), like.dtype)
+    return zero, zero
+
+
+def rows_left_over(problem: Problem, start: Start, accelerations) -> Array:
+    """The residual r2 = a* − γ − J a (m, lanes)."""
+    return start.rows if accelerations is None else start.rows - problem.rows.times(accelerations)
+
+
+def residual(problem: Problem, start: Start, rates: Array, accelerations, lam: Array) -> tuple[Array, Array]:
+    """(r1, r2) in joint coordinates: (nv, lanes) and (m, lanes)."""
+    tau, force = left_over(problem, start, rates, accelerations, lam)
+    r2 = jnp.zeros((0, tau.shape[-1]), tau.dtype)
+    if problem.rows is not None:
+        r2 = rows_left_over(problem, start, accelerations)
+    return tau - joint_forces(problem.motion, force), r2
+
+
+def right_sides(problem: Problem, start: Start) -> tuple[Array, Array | None]:
+    """(r1, r2) at zero joint accelerations: what dense solvers take."""
+    if start.force is None and start.acceleration is None:
+        return start.tau, start.rows
+    r1, r2 = residual(problem, start, jnp.zeros_like(start.tau), start.acceleration, None)
+    return r1, None if problem.rows is None else r2

@@ -1,0 +1,61 @@
+"""Where the rows of constraints stand, and the cells of their coefficients."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from itertools import accumulate
+from typing import Any
+
+from ..engine.steps import Ref, Row
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+    """Where the rows of constraints stand. Row `starts[c] + r` is the r-th of constraint c; the coefficients of its
+    rows on its s-th body are the cells from ``coefficients[c][s]`` on of the field ``"K"``."""
+
+    layouts: tuple[Any, ...]
+
+    @functools.cached_property
+    def starts(self) -> tuple[int, ...]:
+        return (0, *accumulate(layout.rows for layout in self.layouts))
+
+    @property
+    def rows(self) -> int:
+        return self.starts[-1]
+
+    @functools.cached_property
+    def coefficients(self) -> tuple[tuple[int, ...], ...]:
+        sizes = [layout.rows for layout in self.layouts for _ in layout.bodies]
+        at = iter(accumulate(sizes, initial=0))
+        return tuple(tuple(next(at) for _ in layout.bodies) for layout in self.layouts)
+
+    @functools.cached_property
+    def cells(self) -> int:
+        return sum(layout.rows * len(layout.bodies) for layout in self.layouts)
+
+    @functools.cached_property
+    def cliques(self) -> frozenset[tuple[int, ...]]:
+        """The sets of bodies that constraints tie together."""
+        return frozenset(tuple(sorted(layout.bodies)) for layout in self.layouts)
+
+    def __len__(self) -> int:
+        return len(self.layouts)
+
+    def bodies(self, c: int) -> tuple[int, ...]:
+        return self.layouts[c].bodies
+
+    def span(self, c: int) -> range:
+        """The rows of a constraint."""
+        return range(self.starts[c], self.starts[c + 1])
+
+    def row(self, name: str, c: int) -> Ref:
+        """The cells of a constraint's rows in a field with a cell a row."""
+        return Ref(name, self.starts[c], self.layouts[c].rows)
+
+    def K(self, c: int, name: str = "K") -> tuple[Ref, ...]:
+        """The coefficients of a constraint, body by body."""
+        return tuple(Ref(name, k, self.layouts[c].rows) for k in self.coefficients[c])
+
+    def each(self, row: Callable[[int], Row]) -> list[Row]:
+        return [row(c) for c in range(len(self.layouts))]

@@ -1,0 +1,138 @@
+"""Shapes in annotations: every public function's result, and every field, is what it says on a real robot."""
+
+import dataclasses
+import inspect
+import re
+import typing
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jaxtyping import Array, Float, jaxtyped
+
+import jaxdyn as jd
+
+#: a floating robot whose nq, nv, nb, nu and m differ, and a number of time steps that is none of them
+MODEL = jd.load("four_bar", floating=True)
+STEPS = 2
+Q = MODEL.neutral()
+STATE = jd.State(Q, np.linspace(-0.3, 0.5, MODEL.nv))
+TAU = np.linspace(-1.0, 1.0, MODEL.nv)
+LUMP = jd.Inertia(2.0, (0.1, 0.2, 0.3), np.diag([0.5, 0.6, 0.7]))
+SIZES = {"nq": MODEL.nq, "nv": MODEL.nv, "nb": MODEL.nb, "nu": MODEL.nu, "m": 3, "T": STEPS}
+
+#: a call of every public function that returns arrays
+CALLS = {
+    "anchored": lambda: jd.anchored(MODEL, Q, jd.constraints.Weld("rocker")),
+    "assemble": lambda: jd.assemble(MODEL, Q),
+    "bias_forces": lambda: jd.bias_forces(MODEL, STATE),
+    "center_of_mass": lambda: jd.center_of_mass(MODEL, Q),
+    "centroidal_momentum": lambda: jd.centroidal_momentum(MODEL, STATE),
+    "constraint_bias": lambda: jd.constraint_bias(MODEL, STATE),
+    "constraint_jacobian": lambda: jd.constraint_jacobian(MODEL, Q),
+    "constraint_residual": lambda: jd.constraint_residual(MODEL, Q),
+    "difference": lambda: jd.difference(MODEL, Q, Q),
+    "forward_dynamics": lambda: jd.forward_dynamics(MODEL, STATE, TAU),
+    "forward_kinematics": lambda: jd.forward_kinematics(MODEL, Q),
+    "frame_acceleration": lambda: jd.frame_acceleration(MODEL, STATE, TAU, "rocker"),
+    "frame_pose": lambda: jd.frame_pose(MODEL, Q, "rocker"),
+    "frame_velocity": lambda: jd.frame_velocity(MODEL, STATE, "rocker"),
+    "gravity_forces": lambda: jd.gravity_forces(MODEL, Q),
+    "impulse": lambda: jd.impulse(MODEL, STATE),
+    "inertia_from_log_cholesky": lambda: jd.inertia_from_log_cholesky(np.zeros(10)),
+    "integrate": lambda: jd.integrate(MODEL, Q, TAU),
+    "inverse_dynamics": lambda: jd.inverse_dynamics(MODEL, STATE, TAU),
+    "jacobian": lambda: jd.jacobian(MODEL, Q, "rocker"),
+    "kinetic_energy": lambda: jd.kinetic_energy(MODEL, STATE),
+    "load": lambda: MODEL,
+    "log_cholesky_from_inertia": lambda: jd.log_cholesky_from_inertia(LUMP),
+    "mass_matrix": lambda: jd.mass_matrix(MODEL, Q),
+    "passive_forces": lambda: jd.passive_forces(MODEL, STATE),
+    "potential_energy": lambda: jd.potential_energy(MODEL, Q),
+    "simulate": lambda: jd.simulate(MODEL, STATE, np.zeros((STEPS, MODEL.nv)), 1e-3),
+    "step": lambda: jd.step(MODEL, STATE, TAU, 1e-3),
+}
+#: those whose results are no arrays, or whatever the caller's function makes
+OTHERS = {"constraint_slices", "load_spec", "tangent"}
+FUNCTIONS = sorted(n for n in jd.__all__ if inspect.isfunction(getattr(jd, n)))
+
+
+def test_every_function_is_checked():
+    assert set(CALLS) | OTHERS == set(FUNCTIONS)
+
+
+def array_fields(kind: type) -> dict[str, typing.Any]:
+    """The annotations of a dataclass's fields that are not static."""
+    hints = typing.get_type_hints(kind)
+    return {f.name: hints[f.name] for f in dataclasses.fields(kind) if not f.metadata.get("static")}
+
+
+def misfits(what: str, value, hint) -> list[str]:
+    """The places where a value is not what its annotation says; within `jaxtyped`, so that dimensions are shared."""
+    if dataclasses.is_dataclass(value) and dataclasses.is_dataclass(hint):
+        if not isinstance(value, hint):
+            return [f"{what} is a {type(value).__name__}, not a {hint.__name__}"]
+        if type(value) in (jd.Transform, jd.Inertia):  # a stack of them has dimensions of its own
+            with jaxtyped("context"):
+                return fields_misfit(what, value)
+        return fields_misfit(what, value)
+    if hasattr(hint, "dim_str"):
+        shape = f"{value.dtype}{value.shape}" if isinstance(value, jax.Array) else repr(value)
+        return [] if isinstance(value, hint) else [f"{what} is {shape}, not {hint}"]
+    return [f"{what} is annotated {hint}"] if isinstance(value, jax.Array) else []
+
+
+def fields_misfit(what: str, value) -> list[str]:
+    return [m for n, h in array_fields(type(value)).items() for m in misfits(f"{what}.{n}", getattr(value, n), h)]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_results_have_the_shapes_of_their_annotations(name):
+    hint = typing.get_type_hints(getattr(jd, name))["return"]
+    value = CALLS[name]()
+    with jaxtyped("context"):
+        for size, n in SIZES.items():
+            assert isinstance(jnp.zeros(n), Float[Array, f" {size}"])
+        bad = misfits(name, value, hint)
+    assert not bad, "\n".join(bad)
+
+
+CONSTRAINTS = {
+    "Weld": lambda: jd.constraints.Weld("a"),
+    "Hinge": lambda: jd.constraints.Hinge("a"),
+    "Slider": lambda: jd.constraints.Slider("a"),
+    "Cylinder": lambda: jd.constraints.Cylinder("a"),
+    "Point": lambda: jd.constraints.Point("a"),
+    "PointOnPlane": lambda: jd.constraints.PointOnPlane("a"),
+    "Distance": lambda: jd.constraints.Distance("a", length=1.0),
+    "Coupling": lambda: jd.constraints.Coupling(("a", "b"), (1.0, 2.0)),
+    "CenterOfMass": lambda: jd.constraints.CenterOfMass(),
+    "General": lambda: jd.constraints.General(("a",), lambda p: p.translation, 3),
+    "Baumgarte": lambda: jd.constraints.Baumgarte(),
+}
+
+
+@pytest.mark.parametrize("name", CONSTRAINTS)
+def test_constraints_have_the_shapes_of_their_annotations(name):
+    with jaxtyped("context"):
+        bad = fields_misfit(name, CONSTRAINTS[name]())
+    assert not bad, "\n".join(bad)
+
+
+@pytest.mark.parametrize("name", ["mass", "nq"])
+def test_the_check_sees_wrong_shapes(name):
+    wrong = jd.State(np.zeros(5), np.zeros(9)) if name == "nq" else jd.Solution(jnp.zeros(4), jnp.zeros(3), None, None)
+    with jaxtyped("context"):
+        for size, n in SIZES.items():
+            assert isinstance(jnp.zeros(n), Float[Array, f" {size}"])
+        assert misfits("it", wrong, type(wrong))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_docstrings_give_the_shapes_of_array_arguments(name):
+    function = getattr(jd, name)
+    for parameter in inspect.signature(function).parameters.values():
+        if np.ndarray in typing.get_args(parameter.annotation):  # `ArrayLike` is a union with it
+            shape = rf"\b{parameter.name}\b[^()]*\([^()]*\)"
+            assert re.search(shape, function.__doc__), f"`{name}`: the docstring gives no shape of `{parameter.name}`"

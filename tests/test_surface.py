@@ -1,0 +1,67 @@
+"""What `jaxdyn` exports and where: functions and core types flat, families in their namespaces."""
+
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import jaxdyn as jd
+from jaxdyn import extend
+
+FAMILIES = {
+    "joints": "Free Revolute Prismatic Spherical Planar Translation Universal Cylindrical Helical Fixed",
+    "constraints": "Baumgarte Weld Hinge Slider Cylinder Point PointOnPlane Distance Coupling CenterOfMass General "
+    "Constraint",
+    "solvers": "ABA PV PVEarly PVSoft ConstrainedABA ProxPV LCABA ProxBBO LTL LTLSoft ProxLTL ProxLTLSoft Dense Auto "
+    "Unified Solver",
+    "integrators": "SemiImplicitEuler ImplicitMidpoint RungeKutta Gauss RK4 Integrator",
+}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_families_are_namespaces(family):
+    place = getattr(jd, family)
+    names = FAMILIES[family].split()
+    assert sorted(place.__all__) == sorted(names)
+    assert all(inspect.isclass(getattr(place, n)) for n in names)
+    for name in names:
+        with pytest.raises(AttributeError, match=rf"no attribute '{name}'; use `jd\.{family}\.{name}`"):
+            getattr(jd, name)
+
+
+def test_other_names_are_unknown_as_ever():
+    assert not hasattr(jd, "no_such_name")
+    with pytest.raises(ImportError):
+        exec("from jaxdyn import no_such_name")
+
+
+def test_flat_names_are_functions_and_core_types():
+    assert {n for n in jd.__all__ if inspect.ismodule(getattr(jd, n))} == set(FAMILIES)
+    types = {n for n in jd.__all__ if inspect.isclass(getattr(jd, n))}
+    core = "Model ModelSpec ModelWarning State Transform Inertia Solution Stats Jump Trajectory"
+    assert types - {"Result"} == set(core.split())
+
+
+def test_robots_are_found_by_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert jd.load("four_bar").body_names == ("crank", "coupler", "rocker")
+    assert jd.load("strider", name="biped").name == "biped"
+    assert jd.load("four_bar", floating=True).nv == 9
+    with pytest.raises(FileNotFoundError, match=r"no file 'spot', and no robot.*strider, four_bar"):
+        jd.load("spot")
+    with pytest.raises(ValueError, match="`floating` is False, but .* 'strider' floats"):
+        jd.load("strider", floating=False)
+
+
+def test_a_path_goes_before_a_name(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "four_bar").write_text("<robot name='mine'><link name='a'/></robot>")
+    assert jd.load_spec("four_bar").name == "mine"
+
+
+def test_extending_needs_one_module():
+    page = (Path(__file__).resolve().parents[1] / "docs" / "extending.md").read_text()
+    assert set(re.findall(r"from jaxdyn([\w.]*) import", page)) == {".extend"}
+    assert set(re.findall(r"`(\w+)`", extend.__doc__)) >= set(extend.__all__) - {"matrices"}
+    assert all(hasattr(extend, n) for n in extend.__all__)
