@@ -21,9 +21,10 @@ from fake_cuda import Call, Extension, Library, Metadata
 import jaxdyn as jd
 from jaxdyn.engine import cache, cuda, host, kernels, ptx
 from jaxdyn.engine.core import lanes_p
+from jaxdyn.engine.live import trim
 from jaxdyn.engine.numerics import FUNCTIONS
 from jaxdyn.engine.ops import TYPES, Op, Type, Unsupported
-from jaxdyn.engine.order import schedule, trim
+from jaxdyn.engine.order import schedule
 from jaxdyn.engine.program import Program
 
 pytestmark = [

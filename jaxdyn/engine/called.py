@@ -11,8 +11,9 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from .layout import Layout
+from .live import Schedule
 from .ops import Call, Op, Type
-from .order import Schedule, Store
+from .order import Store
 from .pieces import Lanes, Places
 from .templates import Routine
 

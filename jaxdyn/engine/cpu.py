@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from . import pieces, runtime
 from .called import InLanes, Kind, Shared, Tables
+from .driver import Driver
 from .layout import Layout, Piece
+from .live import Schedule
 from .ops import Call, Op, Type
-from .order import Schedule
 
 #: name of the function that XLA calls
 HANDLER = "jaxdyn_handler"
@@ -43,7 +44,7 @@ def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[s
         group = max(1, min(group, ARENA // arena))
     own, same = InLanes(s, layout, places), Shared(places)
     steps = Tables("step", lanes, s.masks)
-    driver = pieces.Driver(layout, lanes, group, places.stage, arena, lambda calls: steps.run(calls, own, same))
+    driver = Driver(layout, lanes, group, places.stage, arena, lambda calls: steps.run(calls, own, same))
     driver.nodes(layout.nodes, None)
     declared: set[str] = set()
     shared = Tables("shared", 1, s.masks)

@@ -4,8 +4,9 @@ import dataclasses
 
 from .inline import called, steps, straight
 from .kernels import made, name_of, program_of
+from .live import trim
 from .ops import TooLarge, Unsupported
-from .order import alive, schedule, trim
+from .order import alive, schedule
 
 
 @dataclasses.dataclass(frozen=True)

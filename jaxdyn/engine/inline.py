@@ -7,10 +7,9 @@ give the bits that calls give.
 import dataclasses
 import os
 
+from .live import Schedule, fused
 from .ops import NONE, Call, Loop, Op
-from .order import Schedule, fused
 from .program import Program
-
 
 #: operations that a program has at least, copied and on average for every one in a template, for steps to be called
 LEAST, RATIO = 4000, 4

@@ -13,8 +13,9 @@ from . import cpu, cuda, host, runtime
 from .calls import Target, call
 from .core import traces
 from .inline import called, steps, straight
+from .live import trim
 from .ops import TooLarge, Unsupported
-from .order import schedule, trim
+from .order import schedule
 from .program import Program
 from .scalarise import scalarise
 

@@ -10,8 +10,9 @@ import bisect
 import dataclasses
 import itertools
 
+from .live import Schedule
 from .ops import Branches, Call, Loop, Op, Type
-from .order import Guard, Schedule, Store
+from .order import Guard, Store
 
 #: statements that a detour has at most
 DETOUR = 100

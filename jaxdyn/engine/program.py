@@ -44,13 +44,14 @@ class Program:
         self.inputs: list[tuple[int, Type, bool]] = []
         self.output_types: list[Type] = []
         self._constant: dict[bytes, int] = {}
-        self._shared: list[dict] = [{}]
+        self.shared: list[dict] = [{}]
         self._floors = [0]
         self._here = [0]
         #: whether it is a template, and calls none
         self.nested = False
-        self._uniform: list[bool] = []
-        self._compiled: set = set()
+        #: of `calling.py`
+        self.same: list[bool] = []
+        self.templates: set = set()
         self.true, self.false = self.constant(True, Type.bool_), self.constant(False, Type.bool_)
 
     # what is known of values
@@ -90,7 +91,7 @@ class Program:
     def emit(self, op: int, t: int, a: int, b: int = NONE, c: int = NONE) -> int:
         """The operation without folding, shared with an equal one."""
         key = (op, t, a, b, c)
-        for table in self._shared:
+        for table in self.shared:
             found = table.get(key)
             if found is not None:
                 return found
@@ -101,65 +102,26 @@ class Program:
             where = region[b]
         if c >= 0 and region[c] > where:
             where = region[c]
-        found = self._shared[-1][key] = self.new(op, t, a, b, c, where)
+        found = self.shared[-1][key] = self.new(op, t, a, b, c, where)
         return found
 
     def input(self, operand: int, row: int, t: int) -> int:
         key = (Op.input, t, operand, row, NONE)
-        found = self._shared[0].get(key)
+        found = self.shared[0].get(key)
         if found is None:
-            found = self._shared[0][key] = self.new(Op.input, t, operand, row)
+            found = self.shared[0][key] = self.new(Op.input, t, operand, row)
         return found
-
-    # calls
-
-    def uniform(self) -> list[bool]:
-        """By operation made so far, whether all lanes surely share it."""
-        same, op = self._uniform, self.op
-        for v in range(len(same), len(op)):
-            o = op[v]
-            if self.region[v] or o == Op.carry or o == Op.result:
-                same.append(False)
-            elif o == Op.input:
-                same.append(self.inputs[self.a[v]][2])
-            elif o == Op.call:
-                same.append(self.calls[self.a[v]].template.uniform)
-            else:
-                same.append(all(x < 0 or same[x] for x in (self.a[v], self.b[v], self.c[v])))
-        return same
-
-    def call(self, template, operands: list[int]) -> int:
-        """The first of the results of a template (the others follow it)."""
-        key = (template, *operands)
-        tables = self._shared[:1] if template.uniform else self._shared
-        for table in tables:
-            found = table.get(key)
-            if found is not None:
-                return found
-        region, floor = self.region, 0 if template.uniform else self._floors[-1]
-        where = max([floor, *[region[x] for x in operands]])
-        count = len(template.types)
-        if template not in self._compiled:
-            self._compiled.add(template)
-            self.limit -= template.size
-        self.limit += count  # results are no operations
-        if len(self.op) + count > self.limit:
-            raise TooLarge(self.most)
-        first = tables[-1][key] = len(self.op)
-        self.op += [Op.call] * count
-        self.a += [len(self.calls)] * count
-        self.b += range(count)
-        self.c += [NONE] * count
-        self.type += template.types
-        self.region += [where] * count
-        self.calls.append(Call(len(self.calls), template, operands, first, where, floor))
-        return first
 
     # regions
 
     def _open(self, owner) -> int:
         self.regions.append(Region(self.here, owner))
         return len(self.regions) - 1
+
+    @property
+    def branch(self) -> int:
+        """The region of the innermost branch in which code is being made."""
+        return self._floors[-1]
 
     @property
     def here(self) -> int:
@@ -196,12 +158,12 @@ class Program:
         branches.regions.append(region)
         self._here.append(region)
         self._floors.append(region)
-        self._shared.append({})
+        self.shared.append({})
 
     def leave(self, branches: Branches, outcome: list[int]) -> None:
         self._here.pop()
         self._floors.pop()
-        self._shared.pop()
+        self.shared.pop()
         branches.outcomes.append(list(outcome))
 
     def join(self, branches: Branches) -> list[int]:
@@ -425,9 +387,10 @@ class Program:
             struct.pack("B", t) + v.tobytes() for t, v in zip(self.constant_types, self.constants, strict=True)
         )
         found = [head.encode(), numbers, constants]
-        if self.calls:
-            templates = {c.template: k for k, c in reversed(list(enumerate(self.calls)))}
-            found += [t.key() for t in templates]
-            words = [x for c in self.calls for x in (templates[c.template], c.region, c.floor, *c.operands)]
-            found.append(np.asarray(words, np.int64).tobytes())
+        templates: dict = {}
+        for c in self.calls:
+            templates.setdefault(c.template, len(templates))
+        found += [t.key() for t in templates]
+        words = [x for c in self.calls for x in (templates[c.template], c.region, c.floor, *c.operands)]
+        found.append(np.asarray(words, np.int64).tobytes())
         return b"\0".join([*found, bytes([self.fused])])

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax.extend import core as jex
 
-from . import templates
+from . import rows
 from .ops import Op, Type, Unsupported
 from .ops import type_of as named
 from .patterns import ANY
@@ -117,7 +117,7 @@ def _lanes(program, eqn, *xs):
 
 def _sweep(program, eqn, *xs):
     """The steps of a sweep, called one after the other."""
-    return templates.sweep(program, eqn.params["sweep"], xs, _closed, named)
+    return rows.sweep(program, eqn.params["sweep"], xs, _closed, named)
 
 
 def _flat(arrays: Sequence[np.ndarray]) -> list[int]:

@@ -12,17 +12,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .ops import DTYPES, Branches, Loop, Op, Type
+from .calling import uniform
+from .ops import Branches, Loop, Op, Type
 from .order import schedule
 from .program import Program
 
 #: of a number in a pattern: all lanes share it; it is the negative of the one with its label
 SHARED, MINUS = 2, 1
-_LABEL = 4
+LABEL = 4
 
 #: numbers of constants in patterns, the same in all programs
 _constants: dict[tuple[int, bytes], int] = {}
-_values: list[tuple] = []
+VALUES: list[tuple] = []
+
+
+def constant(program: Program, k: int) -> int:
+    """The constant with a number as a program's own."""
+    return program.constant(*VALUES[-1 - k])
 
 
 def numbered(value, t: int) -> int:
@@ -30,8 +36,8 @@ def numbered(value, t: int) -> int:
     key = (t, value.tobytes())
     found = _constants.get(key)
     if found is None:
-        found = _constants[key] = -1 - len(_values)
-        _values.append((value, t))
+        found = _constants[key] = -1 - len(VALUES)
+        VALUES.append((value, t))
     return found
 
 
@@ -93,8 +99,11 @@ def _dependencies(program: Program) -> list[int]:
 
 
 class Routine:
-    """The fused, ordered code of a template for some of its results. `results` are their numbers; its schedule stores
-    the k-th of them as output k; `reads` are the operands that it needs, with whether all lanes share them; `size`, its operations."""
+    """The fused, ordered code of a template for some of its results.
+
+    **Fields:** `results`, their numbers (its schedule stores the k-th of them as output k); `reads`, the operands that
+    it needs, and whether all lanes share them; `size`, its operations.
+    """
 
     def __init__(self, template: Template, mask: bytes):
         program = copy.copy(template.program)
@@ -160,10 +169,10 @@ def _operands(program: Program, types, pattern) -> list[int]:
     values, labels = [], {}
     for t, p in zip(types, pattern, strict=True):
         if p < 0:
-            value, t = _values[-1 - p]
+            value, t = VALUES[-1 - p]
             values.append(program.constant(value, t))
             continue
-        label = p // _LABEL
+        label = p // LABEL
         if label not in labels:
             labels[label] = len(program.inputs)
             program.inputs.append((1, Type(t), bool(p & SHARED)))
@@ -175,12 +184,12 @@ def _operands(program: Program, types, pattern) -> list[int]:
 def _parted(program: Program, outs: list[int]) -> Cut:
     """A step's program as templates."""
     bare = [program.a[x] if x >= 0 and program.op[x] == Op.neg else x for x in outs]
-    same = program.uniform()
+    same = uniform(program)
     wanted = list(dict.fromkeys(x for x in bare if x >= 0 and program.op[x] != Op.input))
     own = [x for x in wanted if not same[x]]
     shared = [x for x in wanted if same[x]]
     shared += [x for x in _read(program, own, same) if x not in shared]
-    uniform, given = _template(program, shared, [], True)
+    common, given = _template(program, shared, [], True)
     lanes, read = _template(program, own, shared, False)
     results = []
     for x, b in zip(outs, bare, strict=True):
@@ -190,7 +199,7 @@ def _parted(program: Program, outs: list[int]) -> Cut:
             results.append(("operand", program.a[b], x != b))
         else:
             results.append(("uniform", shared.index(b), x != b) if same[b] else ("lanes", own.index(b), x != b))
-    return Cut(uniform, given, lanes, read, results)
+    return Cut(common, given, lanes, read, results)
 
 
 def _read(program: Program, wanted: list[int], same: list[bool]) -> list[int]:
@@ -232,123 +241,3 @@ def _template(program: Program, outputs: list[int], shared: list[int], uniform: 
     # what all lanes share is computed for one lane, where it is ordinary
     part.inputs = [(1, part.inputs[k][1], part.inputs[k][2] and not uniform) for k in place]
     return Template(part, outputs, uniform), read
-
-
-def sweep(program: Program, table, given: Sequence[np.ndarray], run: Callable, type_of: Callable) -> list[np.ndarray]:
-    """The outputs of a sweep: its steps' templates, called one after the other. `run` makes a closed jaxpr's code."""
-    return _Rows(program, table, given, run, type_of).outputs()
-
-
-class _Rows:
-    """The rows of a sweep. Cells are lists of values."""
-
-    def __init__(self, program, table, given, run, type_of):
-        self.program, self.table, self.run = program, table, run
-        self.type_of = type_of
-        self.held = [[c.ravel().tolist() for c in x] for x in given]
-        for a, i in zip(table.outputs, table.initial, strict=True):
-            zero = program.constant(0, type_of(a.dtype))
-            size = int(np.prod(a.shape))
-            self.held.append([[zero] * size for _ in range(a.cells)] if i is None else [list(c) for c in self.held[i]])
-        self.parts = [self.part(kind) for kind in table.kinds]
-        #: numbers in patterns, by constant
-        self.numbers: dict[int, int] = {}
-
-    def part(self, kind):
-        """Shapes and types of a kind's operands; types of the numbers that it gives; sizes of cells written."""
-        jaxpr = kind.jaxpr.jaxpr
-        shapes = [(v.aval.shape, self.type_of(v.aval.dtype)) for v in jaxpr.invars]
-        types, sizes = [], []
-        for v, (_, count) in zip(jaxpr.outvars, kind.writes, strict=True):
-            size = int(np.prod(v.aval.shape))
-            types += [self.type_of(v.aval.dtype)] * size
-            sizes.append(size if count is None else size // max(count, 1))
-        return shapes, types, sizes
-
-    def outputs(self) -> list[np.ndarray]:
-        for index, reads, writes in self.table.rows:
-            self.row(index, reads, writes)
-        n = len(self.table.inputs)
-        shaped = zip(self.held[n:], self.table.outputs, strict=True)
-        return [np.array(h, np.int64).reshape(a.cells, *a.shape) for h, a in shaped]
-
-    def row(self, index, reads, writes) -> None:
-        kind, (shapes, types, sizes), held = self.table.kinds[index], self.parts[index], self.held
-        flat: list[int] = []
-        for (a, n), s in zip(kind.reads, reads, strict=True):
-            if n is None:
-                flat += held[a][s]
-            else:
-                for cell in held[a][s : s + n]:
-                    flat += cell
-        read = len(flat)
-        for (a, n), s in zip(kind.writes, writes, strict=True):
-            for c in range(s, s + (1 if n is None else n)):
-                flat += held[a][c]
-        found = self.called(kind.jaxpr, shapes, types, flat, read)
-        at = 0
-        for (a, n), s, size in zip(kind.writes, writes, sizes, strict=True):
-            for c in range(s, s + (1 if n is None else n)):
-                held[a][c] = found[at : at + size]
-                at += size
-
-    def called(self, closed, shapes, types, flat: list[int], read: int) -> list[int]:
-        """The numbers that a step gives, with those added that are there."""
-        program = self.program
-        pattern, operands = self.pattern(flat)
-        made = None if program.nested else cut(closed, shapes, types, pattern, self.run)
-        if made is None:
-            return self.straight(closed, shapes, flat, read)
-        first = then = 0
-        if made.uniform is not None:
-            first = program.call(made.uniform, [operands[k] for k in made.given])
-        if made.lanes is not None:
-            shared = range(first, first + len(made.uniform.types)) if made.uniform is not None else ()
-            then = program.call(made.lanes, [*[operands[k] for k in made.read], *shared])
-        out = []
-        for kind, k, minus in made.results:
-            if kind == "lanes":
-                x = then + k
-            elif kind == "uniform":
-                x = first + k
-            elif kind == "operand":
-                x = operands[k]
-            else:
-                value, t = _values[-1 - k]
-                x = program.constant(value, t)
-            out.append(program.neg(x) if minus else x)
-        return out
-
-    def straight(self, closed, shapes, flat, read) -> list[int]:
-        args, at = [], 0
-        for shape, _ in shapes:
-            size = int(np.prod(shape))
-            args.append(np.array(flat[at : at + size], np.int64).reshape(shape))
-            at += size
-        outs = [x for o in self.run(self.program, closed, args) for x in o.ravel().tolist()]
-        return [self.program.add(old, x) for old, x in zip(flat[read:], outs, strict=True)]
-
-    def pattern(self, flat: list[int]) -> tuple[tuple[int, ...], list[int]]:
-        """What is known of values, and those that are no constants, once each."""
-        program, numbers = self.program, self.numbers
-        same, op = program.uniform(), program.op
-        found, seen, operands = [], {}, []
-        for x in flat:
-            if x < 0:
-                k = numbers.get(x)
-                if k is None:
-                    k = numbers[x] = numbered(program.value(x), program.type_of(x))
-                found.append(k)
-                continue
-            p = seen.get(x)
-            if p is None:
-                minus = op[x] == Op.neg
-                bare = program.a[x] if minus else x
-                p = seen.get(bare)
-                if p is None:
-                    p = seen[bare] = _LABEL * len(operands) + (SHARED if same[bare] else 0)
-                    operands.append(bare)
-                if minus:
-                    p = seen[x] = p + MINUS
-            found.append(p)
-        return tuple(found), operands
