@@ -7,6 +7,7 @@ from .kernels import made, name_of, program_of
 from .live import trim
 from .ops import TooLarge, Unsupported
 from .order import alive, schedule
+from .outline import outlined
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,8 +35,7 @@ def facts(core, used, avals, shared) -> Facts:
     except (Unsupported, TooLarge) as reason:
         return Facts(name_of(core), f"XLA: {reason}")
     trim(program, used)
-    if not called(program, steps()):
-        program = straight(program)
+    program = outlined(program) if called(program, steps()) else straight(program)
     found = made(program)
     s = schedule(program)
     count = sum(isinstance(st, int) for body in s.body.values() for st in body)

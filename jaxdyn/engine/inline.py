@@ -7,7 +7,7 @@ give the bits that calls give.
 import dataclasses
 import os
 
-from .live import Schedule, fused
+from .live import LEAVES, Schedule, fused
 from .ops import NONE, Call, Loop, Op
 from .program import Program
 
@@ -34,11 +34,11 @@ def called(program: Program, mode: str) -> bool:
 
 def straight(program: Program) -> Program:
     """The program without calls; itself if it has none."""
-    return _Copy(program).made() if program.calls else program
+    return _Inlined(program).made() if program.calls else program
 
 
-class _Copy:
-    """A program in the making. `to`: new values by old ones."""
+class Copy:
+    """A copy of a program in the making, fused. `to`: new values by old ones."""
 
     def __init__(self, program: Program):
         self.old = program
@@ -57,21 +57,10 @@ class _Copy:
         self.shared: dict[tuple, int] = {}
 
     def made(self) -> Program:
-        s, old, new, to, shared = self.s, self.old, self.new, self.to, self.shared
         for v, alive in enumerate(self.live):
-            if not alive or to[v] != NONE:
-                continue
-            op = s.op[v]
-            if op == Op.call:
-                self.call(old.calls[s.a[v]])
-                continue
-            a, b, c = s.a[v], s.b[v], s.c[v]
-            if op not in (Op.input, Op.carry, Op.result):
-                a, b, c = self.at(a), self.at(b), self.at(c)
-            to[v] = new.new(op, old.type[v], a, b, c, old.region[v])
-            if not old.region[v]:
-                shared[0, op, old.type[v], a, b, c] = to[v]
-        at = self.at
+            if alive and self.to[v] == NONE:
+                self.value(v)
+        old, new, at = self.old, self.new, self.at
         for owner in new.owners[: len(old.owners)]:
             owner.results = [at(x) for x in owner.results]
             if isinstance(owner, Loop):
@@ -80,25 +69,73 @@ class _Copy:
             else:
                 owner.predicates = [at(x) for x in owner.predicates]
                 owner.outcomes = [[at(x) for x in out] for out in owner.outcomes]
-        new.outputs = [[at(x) for x in out] for out in s.program.outputs]
+        new.outputs = [[at(x) for x in out] for out in self.s.program.outputs]
         return new
+
+    def value(self, root: int) -> None:
+        """Make a value, after what it needs."""
+        stack = [root]
+        while stack:
+            v = stack[-1]
+            missing = [x for x in self.needs(v) if x >= 0 and self.to[x] == NONE] if self.to[v] == NONE else []
+            stack += missing
+            if not missing:
+                stack.pop()
+                if self.to[v] == NONE:
+                    self.other(v)
+
+    def needs(self, v: int) -> list[int]:
+        s = self.s
+        if s.op[v] != Op.call:
+            return list(s.operands(v))
+        call = self.old.calls[s.a[v]]
+        return [call.operands[k] for k in call.template.reads(self.mask(call))]
+
+    def mask(self, call: Call) -> bytes:
+        return bytes(self.live[call.first : call.results.stop])
+
+    def other(self, v: int) -> None:
+        """Make one value whose operands are there."""
+        s, old = self.s, self.old
+        op = s.op[v]
+        if op == Op.call:
+            self.call(old.calls[s.a[v]])
+            return
+        a, b, c = s.a[v], s.b[v], s.c[v]
+        if op not in LEAVES:
+            a, b, c = self.at(a), self.at(b), self.at(c)
+        self.to[v] = self.new.new(op, old.type[v], a, b, c, old.region[v])
+        if not old.region[v]:
+            self.shared[0, op, old.type[v], a, b, c] = self.to[v]
 
     def at(self, x: int) -> int:
         return x if x < 0 else self.to[x]
 
     def call(self, call: Call) -> None:
-        first = call.first
-        mask = bytes(self.live[first : first + len(call.template.types)])
-        routine = call.template.routine(mask)
+        operands = [self.at(x) for x in call.operands]
+        self.add(call.template, operands, list(call.results), call.region, call.floor)
+
+    def add(self, template, operands: list[int], results: list[int], region: int, floor: int) -> None:
+        """A call that gives these old values."""
+        new = self.new
+        made = Call(len(new.calls), template, operands, len(new.op), region, floor)
+        for k, (v, t) in enumerate(zip(results, template.types, strict=True)):
+            self.to[v] = new.new(Op.call, t, made.index, k, region=region)
+        new.calls.append(made)
+
+
+class _Inlined(Copy):
+    def call(self, call: Call) -> None:
+        routine = call.template.routine(self.mask(call))
         stores = _Body(self, routine.schedule, [self.at(x) for x in call.operands], call.floor).made()
         for k, x in zip(routine.results, stores, strict=True):
-            self.to[first + k] = x
+            self.to[call.first + k] = x
 
 
 class _Body:
     """The copy of a template's code."""
 
-    def __init__(self, copy: _Copy, s: Schedule, operands: list[int], floor: int):
+    def __init__(self, copy: Copy, s: Schedule, operands: list[int], floor: int):
         self.copy, self.s, self.operands, self.floor = copy, s, operands, floor
         self.to: dict[int, int] = {}
 

@@ -16,6 +16,7 @@ from .inline import called, steps, straight
 from .live import trim
 from .ops import TooLarge, Unsupported
 from .order import schedule
+from .outline import outlined
 from .program import Program
 from .scalarise import scalarise
 
@@ -97,8 +98,7 @@ def _target(core, used, avals, shared, platform, mode) -> Target | None:
     kept, outs = trim(program, used)
     if not outs or not kept:  # nothing to compute
         return None
-    if platform != "cpu" or not called(program, mode):
-        program = straight(program)
+    program = outlined(program) if platform == "cpu" and called(program, mode) else straight(program)
     found = made(program) if platform == "cpu" else cuda.made(program)
     return Target(found.name, kept, outs, shared, outputs)
 
