@@ -12,7 +12,7 @@ from .ops import NONE, Call, Loop, Op
 from .program import Program
 
 #: operations that a program has at least, copied and on average for every one in a template, for steps to be called
-LEAST, RATIO = 4000, 4
+LEAST, RATIO = 4000, 2
 
 
 def steps() -> str:
@@ -43,7 +43,7 @@ class Copy:
     def __init__(self, program: Program):
         self.old = program
         self.s, self.live = fused(program)
-        new = self.new = Program()
+        new = self.new = Program(program.most)
         new.inputs, new.output_types = list(program.inputs), list(program.output_types)
         new.constants, new.constant_types = list(program.constants), list(program.constant_types)
         new._constant = dict(program._constant)
