@@ -258,8 +258,12 @@ def test_code_does_not_grow_with_a_robot(monkeypatch, tmp_path):
     assert large - small < 300 * 2 * 60
 
 
+class Nothing:
+    size = 0
+
+
 def test_addresses_that_differ_by_the_same_amount_are_one():
-    kind = Kind(3, None, "aassu")  # pyright: ignore[reportArgumentType]
+    kind = Kind(3, ((Nothing, "aassu"),))  # pyright: ignore[reportArgumentType]
     kind.rows = [[64, 128, 0, 32, 8], [96, 160, 0, 64, 8], [32, 96, 0, 96, 8]]
     kind.merge()
     assert kind.base == [(0, 0), (0, 64), (None, 0), (1, 0), (None, 8)]

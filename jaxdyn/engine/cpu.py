@@ -68,7 +68,7 @@ def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[s
         if tables.runs:
             main.append(tables.text())
         for kind in tables.kinds.values():
-            units.append(_Unit(kind.routine.size, *_step(tables, kind, fused_apart)))
+            units.append(_Unit(kind.size, *_step(tables, kind, fused_apart)))
     return _modules(units, main, declared)
 
 
