@@ -106,20 +106,21 @@ def twice(choice, p, x, f):
 
 
 def in_loop(choice, p, x, f):
-    """A sweep in the body of a loop whose lanes end apart; one operand never changes, one comes from outside."""
+    """A sweep in the body of a loop whose lanes end apart. Two of its operands never change, one of them is the same
+    for all lanes, and one comes from outside."""
 
     def more(at):
         return (at[0] < at[1]).any()
 
     def body(at):
-        k, last, y, same = at
-        out = swept(TABLE, {"p": p, "x": y, "f": f})
+        k, last, y, same, turn = at
+        out = swept(TABLE, {"p": Parameters(p.scale, turn), "x": y, "f": f})
         new = y * 0.9 + 0.1 * jnp.tanh(out["y"]) + same[0] * out["e"][:, None] * 1e-3
         go = k < last
-        return k + 1, last, jnp.where(go, new, y), same
+        return k + 1, last, jnp.where(go, new, y), same, turn
 
     last = jnp.floor(jnp.abs(x[0, 0]) * 5).astype(jnp.int32)
-    return jax.lax.while_loop(more, body, (jnp.zeros_like(last), last, x, f[:1] * 0 + 2))[2]
+    return jax.lax.while_loop(more, body, (jnp.zeros_like(last), last, x, f[:1] * 0 + 2, p.turn))[2]
 
 
 def chosen(choice, p, x, f):

@@ -7,6 +7,7 @@ programs, into which templates are copied, and called ones have the same bits.
 """
 
 import copy
+import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ LABEL = 4
 #: numbers of constants in patterns, the same in all programs
 _constants: dict[tuple[int, bytes], int] = {}
 VALUES: list[tuple] = []
+_lock = threading.Lock()
 
 
 def constant(program: Program, k: int) -> int:
@@ -36,8 +38,11 @@ def numbered(value, t: int) -> int:
     key = (t, value.tobytes())
     found = _constants.get(key)
     if found is None:
-        found = _constants[key] = -1 - len(VALUES)
-        VALUES.append((value, t))
+        with _lock:
+            if key not in _constants:
+                VALUES.append((value, t))
+                _constants[key] = -len(VALUES)
+            found = _constants[key]
     return found
 
 
