@@ -117,7 +117,7 @@ def in_loop(choice, p, x, f):
         out = swept(TABLE, {"p": Parameters(p.scale, turn), "x": y, "f": f})
         new = y * 0.9 + 0.1 * jnp.tanh(out["y"]) + same[0] * out["e"][:, None] * 1e-3
         go = k < last
-        return k + 1, last, jnp.where(go, new, y), same, turn
+        return k + 1, last, jnp.where(go, new, y), same, turn + 0 * turn
 
     last = jnp.floor(jnp.abs(x[0, 0]) * 5).astype(jnp.int32)
     return jax.lax.while_loop(more, body, (jnp.zeros_like(last), last, x, f[:1] * 0 + 2, p.turn))[2]
