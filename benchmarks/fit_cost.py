@@ -1,4 +1,4 @@
-"""Fit the weights of `jaxdyn.tree.cost` to measured times, and tell how well the choice does.
+"""Fit the weights of `jaxdyn.systems.cost` to measured times, and tell how well the choice does.
 
     python benchmarks/fit_cost.py measured.json
 
@@ -16,8 +16,8 @@ from systems import system
 from topologies import UNSEEN
 
 from jaxdyn.constrained.auto import features_of
-from jaxdyn.kinematics.rows import bundles_of
-from jaxdyn.tree import cost
+from jaxdyn.kinematics.rows import plan_of
+from jaxdyn.systems import cost
 
 #: microseconds; an operation otherwise takes a quarter of a nanosecond. A kernel's call takes 0.3 µs a batch of 256
 PRIOR = {"fixed": 0.2, "calls": 1.2e-3}
@@ -31,7 +31,7 @@ def main() -> None:
     rows, times, names = [], [], []
     for name, solvers in data.items():
         model, _ = system(name)
-        found = features_of(model.topology, bundles_of(model.topology, model.constraints))
+        found = features_of(model.topology, plan_of(model.topology, model.constraints))
         for solver, row in solvers.items():
             if solver in found:
                 names.append((name, solver))
