@@ -224,7 +224,9 @@ def looping(path: Path) -> set[str]:
 def test_no_tree_loop_outside_the_tree(path):
     source = path.read_text()
     if not looping(path) & PATHS:
-        assert not tree_loops(source), f"{name_of(path)}: loops over the tree in lines {tree_loops(source)}; use a sweep"
+        assert not tree_loops(source), (
+            f"{name_of(path)}: loops over the tree in lines {tree_loops(source)}; use a sweep"
+        )
     assert looping(path) <= PATHS
 
 
