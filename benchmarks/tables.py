@@ -8,8 +8,8 @@
   its inverse, the latter from dense matrices too, the whole solve.
 - `pinocchio`: LCABA and ProxLTL in both precisions beside Pinocchio's `lcaba` and `constraintDynamics` (in double
   precision, called from Python, which takes a microsecond or two), one solve; needs `pip install pin`.
-- `choice`: robots and synthetic topologies, three solves; on the random ones the weights of `jaxdyn.systems.cost` were not
-  fitted.
+- `choice`: robots and synthetic topologies, three solves; on the random ones the weights of `jaxdyn.systems.cost` were
+  not fitted.
 
 Single precision, batched, on one core; what is measured is told in `measure.py`. Robots of `systems.py` that are not
 there are left out with a word. Writes `tables.json`, in which earlier measurements are kept unless `--again`, and
