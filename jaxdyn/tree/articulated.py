@@ -1,14 +1,15 @@
-"""The elimination of a joint, one column at a time: steps for one body, see `jaxdyn.tree.elimination`.
+"""The elimination of a joint, one column at a time: one body, see `jaxdyn.tree.elimination`.
 
 | symbol | name here | equation (lcaba_proxbbo 25 to 31, 45 and 46, one column at a time) |
 | --- | --- | --- |
 | U_i, U_j | ``U``, ``V`` | H_ii s, H_ji s: (moment, force) |
-| V_r | ``R`` | K_ri s |
 | 1/D | ``Dinv`` | 1 / (s · U_i + armature) |
 | H_ab | | H_ab − U_a U_bᵀ / D for a, b in i and its neighbours |
-| K_ra, L_rs | | K_ra − V_r U_aᵀ / D, L_rs + V_r V_s / D |
 | u | ``u`` | τ − s · g_i |
-| g_a, b_r | ``force``, ``b`` | g_a + U_a u / D, b_r − V_r u / D |
+| g_a | ``force`` | g_a + U_a u / D |
+
+What happens to rows of constraints at every column is a rule of its own: `Riding` rows go on to the parent
+(`riding.py`), in `early.py` every column takes one with it.
 """
 
 from typing import Any
@@ -17,21 +18,19 @@ import jax.numpy as jnp
 
 from ..spatial.small import summed
 from . import columns as co
+from .riding import Forces, Rates, Riding
 
 
-def eliminate(kind, tied, before, root, inertia, H, par, q, armature, pose, ties, K):
-    """Eliminate a body: `H` is what others have added to its inertia, `ties` are the blocks H_ji of its neighbours,
-    `K` the coefficients of the rows that ride there, by constraint.
+def eliminate_columns(kind, par, q, armature, H, ties, rows):
+    """Eliminate the columns of a joint from the body's inertia `H`, the blocks H_ji of its neighbours, and `rows`.
 
-    Returns (U, 1/D), V and R for the solves, by column; then what is added: to the parent's inertia, to the neighbours'
-    inertias, to ties by pair of neighbours, to ties of neighbours with the parent, to K of the parent by constraint,
-    to K of the neighbours by constraint, to L by pair of constraints.
+    Returns (U, 1/D) and V by column, what is left of H and of the blocks, and what is added to the inertias of the
+    neighbours and to the ties of pairs of them.
     """
-    H, ties, K = co.added(co.rigid(*inertia), H), list(ties), list(K)
-    n, m = len(ties), len(K)
-    U, V, R = [], [], []
+    n, ties = len(ties), list(ties)
+    U, V = [], []
     near: list[Any] = [None] * n
-    pairs, on_near, L = {}, {}, {}
+    pairs: dict[tuple[int, int], Any] = {}
     for c, s in enumerate(kind.columns(par, q)):
         Un, Uf = co.times(s, *H)
         Dinv = 1 / (co.product(s, Un, Uf) + armature[c])
@@ -43,27 +42,57 @@ def eliminate(kind, tied, before, root, inertia, H, par, q, armature, pose, ties
             near[i] = co.added(near[i], co.symmetric_product(-Dinv, *v[i]))
             for j in range(i + 1, n):
                 pairs[i, j] = co.added(pairs.get((i, j)), co.tie_product(-Dinv, v[j], v[i]))
-        r = [co.product(s, jnp.swapaxes(x, 0, 1), jnp.swapaxes(y, 0, 1)) for x, y in K]
-        K = [(x - y[:, None] * Kn, z - y[:, None] * Kf) for (x, z), y in zip(K, r, strict=True)]
-        for k in range(m):
-            scaled = r[k] * Dinv
-            for i in range(n):
-                less = tuple(-scaled[:, None] * x for x in v[i])
-                on_near[k, i] = co.added(on_near.get((k, i)), less)
-            for l in range(k, m):
-                more = (scaled[:, None] * r[l][None],)
-                L[k, l] = co.added(L.get((k, l)), more)
+        H = rows.column(s, (Kn, Kf), Dinv, v, H)
         U.append((Un, Uf, Dinv))
         V += v
-        R += r
-    parent, to_parent, at_parent = _to_parent(tied, before, root, pose, H, ties, K)
-    factor = _stacked(U), _stacked(V), jnp.concatenate(R) if R else None
-    flat = tuple(x.reshape(-1, x.shape[-1]) for (x,) in L.values())
-    return factor, parent, tuple(near), tuple(pairs.values()), to_parent, at_parent, tuple(on_near.values()), flat
+    return co.stacked(U), co.stacked(V), H, ties, tuple(near), tuple(pairs.values())
 
 
-def _stacked(parts):
-    return tuple(jnp.stack(x) for x in zip(*parts, strict=True)) if parts else None
+def push_columns(kind, par, q, tau, force, U, V, n, rows):
+    """The columns of a joint on the way up. Returns u by column, the force (moment, force) that is left, and those on
+    the n neighbours."""
+    us, near = [], [None] * n
+    for c, s in enumerate(kind.columns(par, q)):
+        us.append(tau[c] - co.product(s, *force))
+        k = us[c] * U[2][c]
+        force = co.added(force, (U[0][c] * k, U[1][c] * k))
+        near = [co.added(near[i], (V[0][c * n + i] * k, V[1][c * n + i] * k)) for i in range(n)]
+        force = rows.column(c, k, force)
+    return jnp.stack(us), force, tuple(near)
+
+
+def pull_columns(kind, par, q, u, U, V, motion, around, rows):
+    """The columns of a joint on the way down, from the `motion` (angular, linear) of the parent seen from the body and
+    those of the neighbours. Returns the joint's accelerations, and the body's."""
+    columns, n = kind.columns(par, q), len(around)
+    xs: list[Any] = [None] * len(columns)
+    for c in reversed(range(len(columns))):
+        left = rows.column(c, u[c], motion) - co.product((U[0][c], U[1][c]), *motion)
+        if n:
+            left = left - summed(co.product((V[0][c * n + i], V[1][c * n + i]), *a) for i, a in enumerate(around))
+        xs[c] = left * U[2][c]
+        motion = co.moved(columns[c], xs[c], *motion)
+    return jnp.stack(xs), motion
+
+
+def seen_from(pose, above, like):
+    """The motion of the parent seen from the body; the world, None, stands still."""
+    zero = jnp.zeros_like(like)
+    return (zero, zero) if above is None else co.from_parent(pose, above)
+
+
+def eliminate(kind, tied, before, root, inertia, H, par, q, armature, pose, ties, K):
+    """Eliminate a body: `H` is what others have added to its inertia, `ties` are the blocks H_ji of its neighbours,
+    `K` the coefficients of the rows that ride there, by constraint.
+
+    Returns (U, 1/D), V and R for the solves, by column; then what is added: to the parent's inertia, to the neighbours'
+    inertias, to ties by pair of neighbours, to ties of neighbours with the parent, to K of the parent by constraint,
+    to K of the neighbours by constraint, to L by pair of constraints.
+    """
+    rows, H = Riding(K), co.added(co.rigid(*inertia), H)
+    U, V, H, ties, near, pairs = eliminate_columns(kind, par, q, armature, H, ties, rows)
+    parent, to_parent, at_parent = _to_parent(tied, before, root, pose, H, ties, rows.K)
+    return (U, V, rows.factor), parent, near, pairs, to_parent, at_parent, rows.on_neighbours, rows.coupling
 
 
 def _to_parent(tied, before, root, pose, H, ties, K):
@@ -82,48 +111,13 @@ def _to_parent(tied, before, root, pose, H, ties, K):
 def push(kind, root, n, counts, par, q, pose, tau, force, U, V, R):
     """One body of the solve's way up. Returns u by column, the force on the parent, those on the neighbours, and what
     is added to the right sides by constraint."""
-    moment, f = force
-    columns = kind.columns(par, q)
-    us: list[Any] = []
-    near: list[Any] = [None] * n
-    taken: list[Any] = [None] * len(counts)
-    m = sum(counts)
-    for c, s in enumerate(columns):
-        us.append(tau[c] - co.product(s, moment, f))
-        k = us[c] * U[2][c]
-        moment, f = moment + U[0][c] * k, f + U[1][c] * k
-        for i in range(n):
-            near[i] = co.added(near[i], (V[0][c * n + i] * k, V[1][c * n + i] * k))
-        if m:
-            for i, r in enumerate(_apart(R[c * m : (c + 1) * m], counts)):
-                taken[i] = co.added(taken[i], (-r * k,))
-    parent = None if root else co.to_parent(pose, (moment, f))
-    return jnp.stack(us), parent, tuple(near), tuple(x for (x,) in taken)
+    rows = Forces(counts, R)
+    us, force, near = push_columns(kind, par, q, tau, force, U, V, n, rows)
+    return us, None if root else co.to_parent(pose, force), near, rows.taken
 
 
-def pull(kind, n, counts, par, q, pose, u, U, V, R, above, around, nu):
-    """One body of the solve's way down: the joint's accelerations and the body's, from those of the parent (`above`,
-    None: the world) and of the neighbours (`around`), and the multipliers of the rows that ride there."""
-    zero = jnp.zeros_like(U[0][0])
-    w, l = (zero, zero) if above is None else co.from_parent(pose, above)
-    columns, m = kind.columns(par, q), sum(counts)
-    xs: list[Any] = [None] * len(columns)
-    for c in reversed(range(len(columns))):
-        left = u[c]
-        if m:
-            parts = zip(_apart(R[c * m : (c + 1) * m], counts), nu, strict=True)
-            left = left - summed((r * x).sum(0) for r, x in parts)
-        left = left - co.product((U[0][c], U[1][c]), w, l)
-        if n:
-            left = left - summed(co.product((V[0][c * n + i], V[1][c * n + i]), *a) for i, a in enumerate(around))
-        xs[c] = left * U[2][c]
-        w, l = co.moved(columns[c], xs[c], w, l)
-    return jnp.stack(xs), (w, l)
-
-
-def _apart(x, counts):
-    out, start = [], 0
-    for k in counts:
-        out.append(x[start : start + k])
-        start += k
-    return out
+def pull(kind, counts, par, q, pose, u, U, V, R, above, around, nu):
+    """One body of the solve's way down: the joint's accelerations and the body's, from those of the parent (`above`)
+    and of the neighbours (`around`), and the multipliers of the rows that ride there."""
+    motion = seen_from(pose, above, U[0][0])
+    return pull_columns(kind, par, q, u, U, V, motion, around, Rates(counts, R, nu))

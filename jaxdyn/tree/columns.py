@@ -188,3 +188,8 @@ def from_parent(pose, motion):
     """A motion of the parent seen from the body."""
     (E, r), (w, l) = pose, motion
     return mtv(E, w), mtv(E, l + cross(w, r))
+
+
+def stacked(parts):
+    """Tuples of arrays as one tuple with a first axis, None if there are none."""
+    return tuple(jnp.stack(x) for x in zip(*parts, strict=True)) if parts else None

@@ -29,6 +29,7 @@ from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..spatial.small import summed
 from . import columns as co
+from .articulated import eliminate_columns, pull_columns, push_columns, seen_from
 from .sweep import down, of_parent, q_of, up, v_of
 from .topology import WORLD, Topology
 
@@ -94,83 +95,108 @@ def _six(rows):
     return tuple(turns), rows[:MOST]
 
 
+class _Gone:
+    """Rows (n, 6, lanes) of which every column takes one with it: a rule for `eliminate_columns`."""
+
+    def __init__(self, K, compliance):
+        self.compliance, self.turns, self.gone = compliance, (), []
+        self.rows = None if K is None else jnp.concatenate(K, 1)
+        if self.rows is not None and self.rows.shape[0] > MOST:
+            self.turns, self.rows = _six(self.rows)
+
+    def column(self, s, scaled, Dinv, V, H):
+        if self.rows is None or not self.rows.shape[0]:
+            self.gone.append(None)
+            return H
+        by_part = jnp.swapaxes(self.rows, 0, 1)
+        w, t, met = _reflection(co.product(s, by_part[:3], by_part[3:]))
+        rows = _reflected(w, t, self.rows)
+        n, f = rows[0, :3] - met * scaled[0], rows[0, 3:] - met * scaled[1]
+        Linv = 1 / (met * met * Dinv + self.compliance[0])
+        self.rows = rows[1:]
+        self.gone.append(((w, t), met, n, f, Linv))
+        return co.added(H, co.symmetric_product(Linv, n, f))
+
+    @property
+    def left(self):
+        """The rows that go on, (moment, force), or None."""
+        none = self.rows is None or not self.rows.shape[0]
+        return None if none else (self.rows[:, :3], self.rows[:, 3:])
+
+
 def _eliminate(kind, root, inertia, H, par, q, armature, pose, K, compliance):
-    """Eliminate a body whose rows are `K` (moment, force). Returns reflections into six rows, and by column (U, 1/D)
-    and the row that it took with it: reflection, s, K̃ and 1/Σ; then what goes to the parent: inertia, rows."""
-    H = co.added(co.rigid(*inertia), H)
-    turns, rows = (), None if K is None else jnp.concatenate(K, 1)
-    if rows is not None and rows.shape[0] > MOST:
-        turns, rows = _six(rows)
-    columns = []
-    for c, s in enumerate(kind.columns(par, q)):
-        Un, Uf = co.times(s, *H)
-        Dinv = 1 / (co.product(s, Un, Uf) + armature[c])
-        Kn, Kf = Un * Dinv, Uf * Dinv
-        H, row = co.downdate(*H, Un, Uf, Kn, Kf), None
-        if rows is not None and rows.shape[0]:
-            by_part = jnp.swapaxes(rows, 0, 1)
-            w, t, met = _reflection(co.product(s, by_part[:3], by_part[3:]))
-            rows = _reflected(w, t, rows)
-            n, f = rows[0, :3] - met * Kn, rows[0, 3:] - met * Kf
-            Linv = 1 / (met * met * Dinv + compliance[0])
-            H = co.added(H, co.symmetric_product(Linv, n, f))
-            rows, row = rows[1:], ((w, t), met, n, f, Linv)
-        columns.append((Un, Uf, Dinv, row))
-    factor = turns, tuple(columns)
+    """Eliminate a body whose rows are `K` (moment, force). Returns (U, 1/D), reflections into six rows, and by column
+    the row that it took with it: reflection, s, K̃ and 1/Σ; then what goes to the parent: inertia, rows."""
+    rows, H = _Gone(K, compliance), co.added(co.rigid(*inertia), H)
+    U, _, H, *_ = eliminate_columns(kind, par, q, armature, H, (), rows)
+    factor = U, rows.turns, tuple(rows.gone)
     if root:
         return factor, None, None
-    left = None if rows is None or not rows.shape[0] else co.rows_to_parent(pose, (rows[:, :3], rows[:, 3:]))
+    left = None if rows.left is None else co.rows_to_parent(pose, rows.left)
     return factor, co.inertia_to_parent(pose, H), left
+
+
+class _Forces:
+    """Right sides `b` of the rows on the way up."""
+
+    def __init__(self, turns, gone, b):
+        for j, (w, t) in enumerate(turns):
+            b = jnp.concatenate([b[:j], _reflected(w, t, b[j:])])
+        self.gone, self.own = gone, []
+        self.spare, self.b = (b[MOST:], b[:MOST]) if turns else (None, b)
+
+    def column(self, c, k, force):
+        if self.gone[c] is None:
+            return force
+        (w, t), met, n, f, Linv = self.gone[c]
+        b = _reflected(w, t, self.b)
+        self.own.append((b[0] - met * k) * Linv)
+        self.b = b[1:]
+        return co.added(force, (-n * self.own[-1], -f * self.own[-1]))
+
+    @property
+    def rest(self):
+        return self.b if self.b is not None and self.b.shape[0] else None
 
 
 def _push(kind, root, par, q, pose, tau, force, factor, b):
     """One body of the way up: u by column, right sides of rows that went, those that go on, those beyond six; then the
     force on the parent, and the right sides of the rows that it gets."""
-    turns, columns = factor
-    n, f = force
-    for j, (w, t) in enumerate(turns):
-        b = jnp.concatenate([b[:j], _reflected(w, t, b[j:])])
-    spare, b = (b[MOST:], b[:MOST]) if turns else (None, b)
-    us, gone = [], []
-    for c, (s, (Un, Uf, Dinv, row)) in enumerate(zip(kind.columns(par, q), columns, strict=True)):
-        u = tau[c] - co.product(s, n, f)
-        n, f = n + Un * (Dinv * u), f + Uf * (Dinv * u)
-        if row is not None:
-            (w, t), met, kn, kf, Linv = row
-            b = _reflected(w, t, b)
-            first = (b[0] - met * Dinv * u) * Linv
-            n, f, b = n - kn * first, f - kf * first, b[1:]
-            gone.append(first)
-        us.append(u)
-    rest = b if b is not None and b.shape[0] else None
-    kept = jnp.stack(us), tuple(gone), rest if root else None, spare
-    return kept, None if root else co.to_parent(pose, (n, f)), None if root else rest
+    U, turns, gone = factor
+    rows = _Forces(turns, gone, b)
+    us, force, _ = push_columns(kind, par, q, tau, force, U, None, 0, rows)
+    kept = us, tuple(rows.own), rows.rest if root else None, rows.spare
+    return kept, None if root else co.to_parent(pose, force), None if root else rows.rest
+
+
+class _Rates:
+    """Multipliers `nu` of the rows on the way down; `own` are the right sides of those that went at this body."""
+
+    def __init__(self, gone, own, nu):
+        self.gone, self.own, self.nu = gone, list(own), nu
+
+    def column(self, c, u, motion):
+        if self.gone[c] is None:
+            return u
+        (w, t), met, n, f, Linv = self.gone[c]
+        first = co.product((n, f), *motion) * Linv - self.own.pop()
+        nu = first[None] if self.nu is None else jnp.concatenate([first[None], self.nu])
+        self.nu = _reflected(w, t, nu)
+        return u - met * first
 
 
 def _pull(kind, par, q, pose, kept, factor, above, nu, compliance):
     """One body of the way down: accelerations of the joint and the body, multipliers of all its rows; `nu` are those of
     the rows that went on."""
-    (us, gone, rest, spare), (turns, columns) = kept, factor
-    zero = jnp.zeros_like(columns[0][0])
-    w, l = (zero, zero) if above is None else co.from_parent(pose, above)
-    if rest is not None:  # beyond a root: nothing moves them
-        nu = -rest / compliance
-    steps, gone, xs = kind.columns(par, q), list(gone), []
-    for s, u, (Un, Uf, Dinv, row) in reversed(list(zip(steps, us, columns, strict=True))):
-        if row is not None:
-            (v, t), met, kn, kf, Linv = row
-            first = co.product((kn, kf), w, l) * Linv - gone.pop()
-            u = u - met * first
-            nu = first[None] if nu is None else jnp.concatenate([first[None], nu])
-            nu = _reflected(v, t, nu)
-        x = (u - co.product((Un, Uf), w, l)) * Dinv
-        w, l = co.moved(s, x, w, l)
-        xs.insert(0, x)
+    (us, own, rest, spare), (U, turns, gone) = kept, factor
+    rows = _Rates(gone, own, nu if rest is None else -rest / compliance)  # nothing moves what is beyond a root
+    x, motion = pull_columns(kind, par, q, us, U, None, seen_from(pose, above, U[0][0]), (), rows)
+    nu = rows.nu
     if turns:
         nu = jnp.concatenate([nu, -spare / compliance])
         for j, (v, t) in reversed(list(enumerate(turns))):
             nu = jnp.concatenate([nu[:j], _reflected(v, t, nu[j:])])
-    return jnp.stack(xs), (w, l), nu
+    return x, motion, nu
 
 
 class Elimination:

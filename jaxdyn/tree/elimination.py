@@ -223,11 +223,11 @@ class Elimination:
         )
 
     def pull(self, x: Joint) -> Row:
-        b, n = x.body, len(x.neighbours)
+        b = x.body
         nu = tuple(self.plan.row("nu", c) for c in x.riders)
         above = of_parent("a", x.parent), refs("a", x.neighbours), nu
         reads = *self.place(b), v_of(self.topology, b, "u"), *self.factors(x), *above
-        static = self.topology.kinds[b], n, self.counts(x.riders)
+        static = self.topology.kinds[b], self.counts(x.riders)
         return Row(Step(articulated.pull, static), reads, (v_of(self.topology, b, "x"), Ref("a", b)))
 
     def forwards(self, x: Multipliers) -> Row:

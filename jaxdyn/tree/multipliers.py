@@ -104,10 +104,10 @@ def _sum_of(product, weights, *rows):
     return total
 
 
-def _columns(below, e, o):
+def _columns(below, e, o, like):
     """The columns below the diagonal, apart."""
     if below is None:
-        return [jnp.zeros((0, 1))]
+        return [jnp.zeros((0, 1), like.dtype)]
     return _apart(below, [e + o - 1 - a for a in range(e)])
 
 
@@ -115,7 +115,7 @@ def forwards(counts, kept, b, Linv, below, taken):
     """The rows' right sides times 1 / L; forces on the bodies; what is added to the others' right sides."""
     left = _joined((*b, *[None] * len(kept)), (*counts, *kept))
     own = []
-    for l in _columns(below, sum(counts), sum(kept)):
+    for l in _columns(below, sum(counts), sum(kept), Linv):
         own.append(left[0])
         left = left[1:] - l * left[:1]
     w = jnp.stack(own) * Linv
@@ -128,6 +128,6 @@ def backwards(counts, kept, w, Linv, below, taken, motions, nu):
     if motions:
         value = value + summed(co.row_rates(x, a) for x, a in zip(taken, motions, strict=True)) * Linv
     later = [x[r] for x in nu for r in range(x.shape[0])]
-    for a, l in reversed(list(enumerate(_columns(below, sum(counts), sum(kept))))):
+    for a, l in reversed(list(enumerate(_columns(below, sum(counts), sum(kept), Linv)))):
         later.insert(0, panels.substituted(value[a], l, later) if later else value[a])
     return _apart(jnp.stack(later[: sum(counts)]), counts)
