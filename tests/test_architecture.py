@@ -41,9 +41,8 @@ NODES = {"nb", "kinds", "body_names", "order"}
 LOOPS = {"sweep.down", "sweep.up"}
 #: what follows a single path: how a wrench rides from its body to the root
 PATHS = {"crba._ride"}
-#: the elimination of a joint, by file and function, and one that takes a row along with every column
-ELIMINATION = {"articulated.eliminate"}
-EARLY = {"early._eliminate"}
+#: the elimination of a joint, by file and function
+ELIMINATION = {"articulated.eliminate_columns"}
 #: import names of the core dependencies, where they differ from the distribution's
 DISTRIBUTIONS = {"yaml": "pyyaml"}
 #: lines of code that a function may have, its docstring not counted
@@ -253,9 +252,9 @@ def eliminates(node: ast.FunctionDef) -> bool:
 
 
 def test_there_is_one_elimination_of_joints():
-    """Whatever the solver; PVEarly's, which takes a row with every column, is the other."""
+    """Whatever the solver: what becomes of rows is a rule that it is given."""
     found = {name for p in FILES for name, node in functions_of(p) if eliminates(node)}
-    assert found == ELIMINATION | EARLY
+    assert found == ELIMINATION
 
 
 @pytest.mark.parametrize(

@@ -101,7 +101,7 @@ def test_iterates_agree_step_by_step(name, robot):
 def test_loops_are_refused(name):
     model = CATALOGUE["four_bar_point"].build()
     q, v, tau = (x[0] for x in states("four_bar_point"))
-    text = rf"`{name}` cannot close kinematic loops: constraint '\w+' joins bodies '\w+' and '\w+'. Use `jd.solvers.LCABA"
+    text = rf"`{name}` cannot close kinematic loops: constraint '\w+' joins bodies '\w+' and '\w+'. Use `jd\.solvers"
     with pytest.raises(ValueError, match=text):
         jd.forward_dynamics(model, jd.State(q, v), tau, solver=SOLVERS[name].solver)
     with pytest.raises(ValueError, match=r"`impulse`.*cannot close kinematic loops"):
