@@ -3,15 +3,20 @@
 One each for an addition, a product, a quotient, a root, a comparison that chooses, per element; products of
 matrices, Cholesky factors, triangular solves and decompositions by their textbook counts. Loops count their body
 as often as they run: a scan by its length, a while loop `trips` times. Of branches the cheapest counts: the others are
-repairs that hardly ever run. Data that only moves costs nothing, nor does what no output needs, which compilers leave
-out. XLA's own analysis counts neither loops nor factorisations.
+repairs that hardly ever run. A sweep counts row by row, and an addition for every cell that is written once more.
+Data that only moves costs nothing, nor does what no output needs, which compilers leave out: equations, rows of a sweep
+and results of a row. XLA's own analysis counts neither loops nor factorisations.
 """
 
+import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 import jax
 from jax.interpreters import partial_eval as pe
+
+from jaxdyn.engine.steps import Sweep, cells
 
 ONE = {
     "add", "sub", "mul", "div", "neg", "sqrt", "rsqrt", "max", "min", "abs", "sign", "exp", "log", "sin", "cos", "tan",
@@ -32,7 +37,59 @@ def _needed(f: Callable, *args, used: Sequence[bool] | None = None):
 
 
 def _of(jaxpr, trips: int) -> int:
-    return sum(_equation(e, trips) for e in jaxpr.eqns)
+    """Operations of a program, from its last equation to its first. Of what sweeps make, only cells that are read are
+    needed."""
+    needed: dict = {v: _every(v) for v in jaxpr.outvars if not hasattr(v, "val")}
+    total = 0
+    for e in reversed(jaxpr.eqns):
+        if not any(v in needed for v in e.outvars):
+            continue
+        if e.primitive.name == "jaxdyn_sweep":
+            count, read = _sweep(e.params["sweep"], [needed.get(v, ()) for v in e.outvars])
+        else:
+            count, read = _equation(e, trips), map(_every, e.invars)
+        total += count
+        for v, some in zip(e.invars, read, strict=True):
+            if some is not None and not hasattr(v, "val"):
+                needed[v] = {*needed.get(v, ()), *some}
+    return total
+
+
+def _every(v) -> range:
+    """The places along the first axis of an array."""
+    return range(v.aval.shape[0] if getattr(v.aval, "shape", ()) else 0)
+
+
+def _sweep(sweep: Sweep, needed: Sequence) -> tuple[int, list]:
+    """Operations of the rows whose results somebody reads, and per operand the cells that they read, None for none."""
+    n, total, written = len(sweep.inputs), 0, Counter()
+    read = {(n + k, c) for k, some in enumerate(needed) for c in some}
+    for index, reads, writes in reversed(sweep.rows):
+        kind = sweep.kinds[index]
+        out = [[(a, c) for c in cells(start, count)] for (a, count), start in zip(kind.writes, writes, strict=True)]
+        mask = tuple(any(x in read for x in some) for some in out)
+        if not any(mask):
+            continue
+        count, used = _row(kind.jaxpr, mask)
+        total += count
+        written.update(x for some, m in zip(out, mask, strict=True) if m for x in some)
+        for (a, k), start, u in zip(kind.reads, reads, used, strict=True):
+            if u:
+                read |= {(a, c) for c in cells(start, k)}
+    for k, i in enumerate(sweep.initial):
+        some = [c for c in range(sweep.outputs[k].cells) if i is not None and (n + k, c) in read]
+        written.update((n + k, c) for c in some)
+        read |= {(i, c) for c in some}
+    total += sum((times - 1) * math.prod(sweep.array(a).shape) for (a, _), times in written.items())
+    by_operand = [{c for a, c in read if a == k} for k in range(n)]
+    return total, [some or None for some in by_operand]
+
+
+@functools.lru_cache(maxsize=4096)
+def _row(closed, mask: tuple[bool, ...]) -> tuple[int, list[bool]]:
+    """Operations of a step for some of its results, and which of its operands these need."""
+    jaxpr, used = pe.dce_jaxpr(closed.jaxpr, list(mask))
+    return _of(jaxpr, 1), used
 
 
 def _inner(jaxpr):

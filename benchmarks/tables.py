@@ -8,8 +8,8 @@
   its inverse, the latter from dense matrices too, the whole solve.
 - `pinocchio`: LCABA and ProxLTL in both precisions beside Pinocchio's `lcaba` and `constraintDynamics` (in double
   precision, called from Python, which takes a microsecond or two), one solve; needs `pip install pin`.
-- `choice`: robots and synthetic topologies, three solves; on the random ones the weights of `jaxdyn.tree.cost` were not
-  fitted.
+- `choice`: robots and synthetic topologies, three solves; on the random ones the weights of `jaxdyn.systems.cost` were
+  not fitted.
 
 Single precision, batched, on one core; what is measured is told in `measure.py`. Robots of `systems.py` that are not
 there are left out with a word. Writes `tables.json`, in which earlier measurements are kept unless `--again`, and
@@ -29,13 +29,13 @@ from tqdm import tqdm
 import jaxdyn as jd
 from jaxdyn.commands import peers
 from jaxdyn.commands.bench import one_core
-from jaxdyn.constrained.damped import uniform
-from jaxdyn.constrained.joint_space import saddle_factor
-from jaxdyn.constrained.problem import problem_of
 from jaxdyn.constrained.prox_bbo import riders_of
-from jaxdyn.constrained.unified import plan
+from jaxdyn.constrained.unified import riding_of
 from jaxdyn.engine.lanes import laned
-from jaxdyn.kinematics.rows import bundles_of
+from jaxdyn.kinematics.rows import plan_of
+from jaxdyn.systems.joint_factor import saddle_factor
+from jaxdyn.systems.problem import problem_of
+from jaxdyn.systems.weights import uniform
 
 LCABA = ("hand_cube", "two_hands_cube", "humanoid_hands_cube", "humanoid_hands_cube_feet", "digit", "digit_cube")
 PV = ("iiwa_point", "iiwa_weld", "go1_1", "go1_2", "go1_4", "atlas_1", "atlas_2", "atlas_3", "atlas_4")
@@ -84,20 +84,20 @@ def same_as(name: str, solver: str) -> str:
     if solver == "Auto":
         solver = type(jd.solvers.Auto().pick(model.topology, model.constraints)).__name__
     if solver == "Unified":
-        riders = riders_of(model.topology, bundles_of(model.topology, model.constraints))
-        ride = plan(model.topology, riders)[1]
+        riders = riders_of(model.topology, plan_of(model.topology, model.constraints))
+        ride = riding_of(model.topology, riders)[1]
         return "ProxBBO" if len(ride) == len(riders) else "Unified" if ride else "LCABA"
     return solver
 
 
 def _factor(model: jd.Model, q, mu):
-    solver = jd.solvers.ProxLTL()
-    problem = problem_of(model, model.constraints, q, None, solver.order)
-    return solver.system(problem, uniform(problem, mu))
+    problem = problem_of(model, model.constraints, q)
+    return jd.solvers.ProxLTL().system(problem, uniform(problem, mu))
 
 
 def _factored(model, q, mu):
-    return jax.tree.leaves(_factor(model, q, mu).factor.columns)
+    factor = _factor(model, q, mu).factor
+    return factor.D, factor.l
 
 
 def _inverse(model, q, mu):

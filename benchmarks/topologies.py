@@ -196,7 +196,7 @@ MADE = {
     "ladder_2": (ladder, (2,)),
     "held_4": (held_loops, (4,)),
 }
-#: random ones that the weights of `jaxdyn.tree.cost` are fitted to, and ten that they have not seen
+#: random ones that the weights of `jaxdyn.systems.cost` are fitted to, and ten that they have not seen
 MADE |= _random(
     "tangle", 0, *((8, 2, False), (12, 4, False), (16, 4, False), (10, 4, True), (18, 6, True), (24, 8, True))
 )

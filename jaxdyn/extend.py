@@ -1,7 +1,8 @@
 """All that authors of joints, constraints and solvers need, in one place.
 
-Arrays of this level have their components first and the batch (the lanes) last: a vector is `(3, k, lanes)`, a matrix
-`(3, 3, k, lanes)`, for the k joints or constraints of one group. "Extending" shows an example of each.
+Arrays of this level have their components first and the batch (the lanes) last: a vector is `(3, lanes)`, a matrix
+`(3, 3, lanes)`. Those that a constraint's `evaluate` takes and returns have an axis of length k = 1 before the lanes:
+`(3, k, lanes)`. The page "Extending" shows an example of each.
 
 | for | are |
 | --- | --- |
@@ -10,7 +11,7 @@ Arrays of this level have their components first and the batch (the lanes) last:
 | what `evaluate` is given | `BodyView`, `JointView`, `RobotView` |
 | solvers | `Solver`, `Problem`, `Start`, `right_sides`, `matrices`, `widen` |
 | solvers that iterate with a factor | `Proximal`, `Direct`, `Soft`, `System` |
-| orders and factors | `elimination`, `riders_of`, `body_factor`, `saddle_factor`, `penalised_factor` |
+| orders and factors | `Plan`, `elimination`, `riders_of`, `body_factor`, `saddle_factor`, `penalised_factor` |
 | algebra | `mm`, `mmt`, `mtm`, `mv`, `mtv`, `dot`, `cross`, `outer`, `skew`, `transpose`, `eye`, `as_floats` |
 """
 
@@ -41,6 +42,7 @@ from .systems.body_factor import body_factor
 from .systems.joint_factor import penalised_factor, saddle_factor
 from .systems.problem import Problem, Start, right_sides
 from .tree.plan import elimination
+from .tree.rows import Plan
 
 __all__ = [
     "BodyView",
@@ -53,6 +55,7 @@ __all__ = [
     "JointView",
     "Kind",
     "Layout",
+    "Plan",
     "Problem",
     "Proximal",
     "RobotView",

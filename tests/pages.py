@@ -9,7 +9,6 @@ import argparse
 import json
 import os
 import re
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -64,10 +63,8 @@ def blocks(page: Path) -> list[tuple[int, str]]:
 
 
 def run(pages: list[Path], folder: Path, flags: str = "") -> dict[Path, list[str]]:
-    """What each block of each page prints. All run in one process with JAX's own precision, in a folder with the robots
-    of the documentation. Raises `AssertionError` with the error of the page."""
-    for robot in (ROOT / "docs" / "robots").iterdir():
-        shutil.copy(robot, folder)
+    """What each block of each page prints. All run in one process with JAX's own precision, in a folder that
+    shows `docs`. Raises `AssertionError` with the error of the page."""
     (folder / "docs").symlink_to(ROOT / "docs")
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     environment = {k: v for k, v in os.environ.items() if k not in ("JAX_ENABLE_X64", "JAX_DEBUG_NANS")}

@@ -23,6 +23,7 @@ FLOORS = (
     "loaders",
     "kinematics",
     "dynamics",
+    "systems",
     "delassus",
     "constrained",
     "contact",
@@ -32,10 +33,16 @@ FLOORS = (
 TOP_ONLY = {"loaders"}
 #: above the top: the command line uses all, and nothing uses it
 COMMANDS = {"commands", "__main__"}
-#: what lists the tree from node to node; a loop over one is a loop over the tree
-TREE = {"parents", "levels", "depths", "children", "ancestors", "elimination"}
-#: what lists nodes; a loop over one is a loop over the tree when it also looks at parents
-NODES = {"groups", "nb", "nodes", "body_names", "order"}
+#: what lists the tree from body to body; a loop over one is a loop over the tree
+TREE = {"parents", "depths", "children", "ancestors"}
+#: what lists bodies; a loop over one is a loop over the tree when it also looks at parents
+NODES = {"nb", "kinds", "body_names", "order"}
+#: the two loops over the tree, by file and function: all recursions are tables that one of them lists
+LOOPS = {"sweep.down", "sweep.up"}
+#: what follows a single path: how a wrench rides from its body to the root
+PATHS = {"crba._ride"}
+#: the elimination of a joint, by file and function
+ELIMINATION = {"articulated.eliminate_columns"}
 #: import names of the core dependencies, where they differ from the distribution's
 DISTRIBUTIONS = {"yaml": "pyyaml"}
 #: lines of code that a function may have, its docstring not counted
@@ -45,10 +52,7 @@ LONGEST = 60
 LONG = {
     "cli.parser": 105,
     "demo.run": 68,
-    "early.solve": 71,
-    "elimination.factorise": 61,
     "objects._join": 64,
-    "proximal.iterate": 107,
 }
 #: what only some functions need is imported inside them
 OPTIONAL = {"mujoco", "pinocchio", "matplotlib", "example_robot_data", "optax", "scipy"}
@@ -183,7 +187,7 @@ def everything(nodes: list[ast.AST]) -> set[str]:
 
 def tree_loops(source: str) -> list[int]:
     """Lines of loops that go from parents to children or back: over a list of the tree, or over its nodes while
-    looking at parents; climbs by `while` too. A loop that treats each group by itself is none."""
+    looking at parents; climbs by `while` too. A loop that treats each body by itself is none."""
     found = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.For):
@@ -204,20 +208,63 @@ def tree_loops(source: str) -> list[int]:
     return sorted(found)
 
 
+def functions_of(path: Path) -> list[tuple[str, ast.FunctionDef]]:
+    """(file and name, function) of all functions in a file."""
+    found = [n for n in ast.walk(ast.parse(path.read_text())) if isinstance(n, ast.FunctionDef)]
+    return [(f"{path.stem}.{n.name}", n) for n in found]
+
+
+def looping(path: Path) -> set[str]:
+    """Functions with a loop over the tree, by file and name."""
+    return {name for name, node in functions_of(path) if tree_loops(ast.unparse(node))}
+
+
 @pytest.mark.parametrize("path", [p for p in FILES if parts_of(p)[:1] != ("tree",)], ids=name_of)
 def test_no_tree_loop_outside_the_tree(path):
-    lines = tree_loops(path.read_text())
-    assert not lines, f"{name_of(path)}: loops over the tree in lines {lines}; use the sweeps of jaxdyn/tree"
+    source = path.read_text()
+    if not looping(path) & PATHS:
+        assert not tree_loops(source), (
+            f"{name_of(path)}: loops over the tree in lines {tree_loops(source)}; use a sweep"
+        )
+    assert looping(path) <= PATHS
+
+
+def lists_rows(node: ast.FunctionDef) -> bool:
+    """Whether a function makes the rows of a table in a loop that looks at parents."""
+    kinds = ast.For | ast.While | ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
+    loops = [everything([n]) for n in ast.walk(node) if isinstance(n, kinds)]
+    return any(names & {"row", "Row"} and names & TREE for names in loops)
+
+
+def test_there_are_two_loops_over_the_tree():
+    """All recursions are tables that list bodies by `down` and `up`."""
+    makers = [p for p in FILES if ("engine", "steps") in {module for _, module in imports_of(p)}]
+    found = {name for p in makers for name, node in functions_of(p) if lists_rows(node)}
+    assert found == LOOPS | PATHS
+
+
+def eliminates(node: ast.FunctionDef) -> bool:
+    """Whether a function goes through a joint's columns and divides by what armature is added to."""
+    loops = [n for n in ast.walk(node) if isinstance(n, ast.For) and "columns" in mentions(n.iter)]
+    parts = [x for loop in loops for x in ast.walk(loop)]
+    quotients = [x.right for x in parts if isinstance(x, ast.BinOp) and isinstance(x.op, ast.Div)]
+    return any("armature" in everything([q]) for q in quotients)
+
+
+def test_there_is_one_elimination_of_joints():
+    """Whatever the solver: what becomes of rows is a rule that it is given."""
+    found = {name for p in FILES for name, node in functions_of(p) if eliminates(node)}
+    assert found == ELIMINATION
 
 
 @pytest.mark.parametrize(
     "source",
     [
-        "for i in plan.levels[::-1]: pass",
+        "for d in t.depths[::-1]: pass",
         "x = [j for j in reversed(t.parents)]",
         "while b != -1:\n    b = t.parents[b]",
         "for b in range(t.nb):\n    x[t.parents[b]] += x[b]",
-        "for g in groups:\n    f(x[g.nodes], x[g.parents])",
+        "for x in order:\n    f(y[x.body], t.parents[x.body])",
     ],
 )
 def test_the_check_sees_tree_loops(source):
@@ -225,7 +272,7 @@ def test_the_check_sees_tree_loops(source):
 
 
 @pytest.mark.parametrize(
-    "source", ["for x in rows: pass", "for y in (b, t.parents[b]): pass", "[g.nodes for g in groups]"]
+    "source", ["for x in rows: pass", "for y in (b, t.parents[b]): pass", "[x.body for x in order]"]
 )
 def test_the_check_sees_no_other_loops(source):
     assert tree_loops(source) == []

@@ -13,8 +13,10 @@ import topologies
 import jaxdyn as jd
 from jaxdyn.constrained.auto import features_of
 from jaxdyn.engine.lanes import laned
-from jaxdyn.kinematics.rows import bundles_of
-from jaxdyn.tree.cost import GAIN, nanoseconds
+from jaxdyn.engine.steps import Ref, Row, Step, Table
+from jaxdyn.engine.sweeps import swept
+from jaxdyn.kinematics.rows import plan_of
+from jaxdyn.systems.cost import GAIN, nanoseconds
 
 ROBOTS = {
     "chain": topologies.chain,
@@ -59,6 +61,31 @@ def test_what_an_operation_is():
     assert count(lambda x: jax.lax.cond(x[0] > 0, lambda: x * x * x, lambda: x * x), x) == 5
     unread = laned(lambda x: (x + 1.0, x * x * x))
     assert count(lambda x: (unread(x)[0], jnp.sin(x))[0], x) == 5
+
+
+def _both(x, y):
+    product = x * y
+    return product, product + y
+
+
+def test_what_a_sweep_costs():
+    """Rows whose results somebody reads, of these the results that are read, and an addition for every further write
+    to a cell."""
+    cell = lambda k: Ref("x", k)  # noqa: E731
+    rows = [Row(Step(_both), (cell(k), cell(k + 1)), (Ref("product", k), Ref("sum", 0))) for k in range(3)]
+    rows.append(Row(Step(_both), (Ref("product", 0), Ref("sum", 0)), (Ref("last", 0), Ref("end", 0))))
+    table = Table(rows, {"product": 3, "sum": 1, "last": 1, "end": 1})
+    f = lambda x, *names: [found[n] for found in (swept(table, {"x": x}),) for n in names]  # noqa: E731
+    x = jnp.ones((4, 5, 1))
+    count = lambda *names: counter.operations(lambda x: f(x, *names), x)  # noqa: E731
+    assert count("product") == 3 * 5
+    assert count("sum") == 3 * 2 * 5 + 2 * 5
+    assert count("product", "sum") == count("sum")
+    assert count("last") == count("sum") + 5
+    first = Table([Row(Step(jnp.sin), (Ref("sum", 0),), Ref("sine", 0))], {"sine": 1})
+    read = Table([Row(Step(jnp.sin), (Ref("product", 1),), Ref("sine", 0))], {"sine": 1})
+    assert counter.operations(lambda x: swept(first, swept(table, {"x": x}))["sine"], x) == count("sum") + 5
+    assert counter.operations(lambda x: swept(read, swept(table, {"x": x}))["sine"], x) == 2 * 5
 
 
 @pytest.mark.parametrize("name", ROBOTS)
@@ -128,6 +155,6 @@ def test_a_mixture_takes_fewer_operations_than_both():
     mine, *others = (counted(held, s(max_steps=1)) for s in (jd.solvers.Unified, jd.solvers.LCABA, jd.solvers.ProxBBO))
     assert mine < 0.95 * min(others)
     for model in MIXED:
-        told = features_of(model.topology, tuple(bundles_of(model.topology, model.constraints)))
+        told = features_of(model.topology, plan_of(model.topology, model.constraints))
         unified, *others = (nanoseconds(told[s]) for s in ("Unified", "LCABA", "ProxBBO"))
         assert unified <= min(others) / GAIN

@@ -14,15 +14,14 @@ from curves import GAINS, INERTIAS
 from solvers import SOLVERS, names
 
 import jaxdyn as jd
-from jaxdyn.constrained.damped import factorised, uniform
-from jaxdyn.constrained.iterated import Proximal
-from jaxdyn.constrained.problem import problem_of
-from jaxdyn.constrained.prox_bbo import riders_of
-from jaxdyn.constrained.unified import mixture
 from jaxdyn.engine.lanes import laned
-from jaxdyn.kinematics.rows import bundles_of
+from jaxdyn.extend import Proximal, body_factor, elimination, riders_of
+from jaxdyn.kinematics.rows import plan_of
+from jaxdyn.systems.problem import problem_of
+from jaxdyn.systems.weights import uniform
+from jaxdyn.tree.early import early
 from jaxdyn.tree.fronts import factorise_tree
-from jaxdyn.tree.plan import Group, Multipliers
+from jaxdyn.tree.plan import Joint, Multipliers
 
 PROXIMAL = names(lambda row: row.iterates)
 SOFT = names(lambda row: row.soft)
@@ -102,7 +101,7 @@ def test_iterates_agree_step_by_step(name, robot):
 def test_loops_are_refused(name):
     model = CATALOGUE["four_bar_point"].build()
     q, v, tau = (x[0] for x in states("four_bar_point"))
-    text = rf"`{name}` cannot close kinematic loops: constraint '\w+' joins bodies '\w+' and '\w+'. Use `LCABA\(\)`"
+    text = rf"`{name}` cannot close kinematic loops: constraint '\w+' joins bodies '\w+' and '\w+'. Use `jd\.solvers"
     with pytest.raises(ValueError, match=text):
         jd.forward_dynamics(model, jd.State(q, v), tau, solver=SOLVERS[name].solver)
     with pytest.raises(ValueError, match=r"`impulse`.*cannot close kinematic loops"):
@@ -144,8 +143,11 @@ def test_dependent_rows_are_told(name, robot):
 def carried(robot):
     """Rows that ride at each body in PVEarly: when it is eliminated, and what it hands to its parent."""
     model = CATALOGUE[robot].build()
-    order = jd.solvers.PVEarly().order(model.topology, bundles_of(model.topology, model.constraints))
-    return {model.body_names[b]: (len(g.rows), g.left) for g in order for b in g.nodes}
+    given = [0] * model.nb
+    for layout in plan_of(model.topology, model.constraints).layouts:
+        given[layout.bodies[0]] += layout.rows
+    found = early(model.topology, tuple(given))
+    return dict(zip(model.body_names, zip(found.rows, found.above, strict=True), strict=True))
 
 
 def test_early_elimination_takes_a_row_with_every_freedom():
@@ -168,26 +170,18 @@ def test_multipliers_go_at_the_common_ancestor(robot):
     after those that its rows come from. Bodies of two trees meet in the world, after everything else."""
     model = CATALOGUE[robot].build()
     topology = model.topology
-    bundles = bundles_of(topology, model.constraints)
-    order = jd.solvers.ProxBBO().order(topology, bundles)
-    gone = [
-        (r, node)
-        for g in order
-        if isinstance(g, Multipliers)
-        for slot in g.rows
-        for r, node in zip(slot, g.nodes, strict=True)
-    ]
-    layouts = [c.layout(topology) for c in model.constraints]
-    bodies = dict(enumerate(x.bodies for x in layouts for _ in range(x.rows)))
-    assert dict(gone) == {r: meeting(topology.parents, b) for r, b in bodies.items()} and len(gone) == len(bodies)
+    plan = plan_of(topology, model.constraints)
+    order = jd.solvers.ProxBBO().order(topology, plan)
+    gone = [(c, x.node) for x in order if isinstance(x, Multipliers) for c in x.riders]
+    bodies = [plan.bodies(c) for c in range(len(plan))]
+    assert dict(gone) == {c: meeting(topology.parents, b) for c, b in enumerate(bodies)} and len(gone) == len(bodies)
     if robot == "crossing_loops":
         assert set(dict(gone).values()) == {0, 1, 3}
-    when = {b: k for k, g in enumerate(order) if isinstance(g, Group) for b in g.nodes} | {-1: len(order)}
-    for k, group in enumerate(order):
-        if isinstance(group, Multipliers):
-            assert all(when[b] > k for b in group.nodes)
-            for slot in group.rows:
-                assert all(when[b] < k for r, at in zip(slot, group.nodes, strict=True) for b in bodies[r] if b != at)
+    when = {x.body: k for k, x in enumerate(order) if isinstance(x, Joint)} | {-1: len(order)}
+    for k, x in enumerate(order):
+        if isinstance(x, Multipliers):
+            assert when[x.node] > k
+            assert all(when[b] < k for c in x.riders for b in bodies[c] if b != x.node)
 
 
 @pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
@@ -222,17 +216,17 @@ def meeting(parents, bodies) -> int:
 
 
 class Mixed(Proximal):
-    """Every other constraint rides, and the rest are penalties: within bundles, too."""
+    """Every other constraint rides, and the rest are penalties."""
 
-    def order(self, topology, bundles):
-        return mixture(topology, riders_of(topology, bundles), self.riding(topology, bundles))[1]
+    def order(self, topology, plan):
+        riders = riders_of(topology, plan)
+        penalised = frozenset(tuple(sorted(r.bodies)) for r in riders[1::2])
+        return elimination(topology, penalised, riders[::2])
 
     def system(self, problem, weights):
-        riding = self.riding(problem.model.topology, problem.bundles)
-        return factorised(problem, weights, frozenset(r.rows[0] for r in riding))
-
-    def riding(self, topology, bundles):
-        return frozenset(riders_of(topology, bundles)[::2])
+        plan = problem.rows.plan
+        order = self.order(problem.model.topology, plan)
+        return body_factor(problem, order, weights, frozenset(range(0, len(plan), 2)))
 
 
 @pytest.mark.parametrize("robot", ["crossing_loops", "everything"])
@@ -362,7 +356,7 @@ def test_as_many_weights_as_rows():
 def _inertias(model, q, mu):
     """Λ⁻¹ and Λ of ProxLTL's factor."""
     solver = jd.solvers.ProxLTL()
-    problem = problem_of(model, model.constraints, q, None, solver.order)
+    problem = problem_of(model, model.constraints, q)
     factor = solver.system(problem, uniform(problem, mu))
     return factor.inverse_inertia(), factor.inertia()
 
@@ -395,7 +389,7 @@ def test_any_matrix_with_the_sparsity_of_a_tree():
         factor = factorise_tree(jnp.asarray(A)[:, :, None], parents, sizes)
         symmetric = np.tril(A) + np.tril(A, -1).T
         np.testing.assert_allclose(factor.solve(jnp.asarray(b)), np.linalg.solve(symmetric, b), atol=1e-12)
-    nonzeros = sum(len(f.front[0]) * len(own) for f in factor.order for own in f.own)
+    nonzeros = sum(len(f.front) * len(f.own) for f in factor.tables.order)
     assert nonzeros <= sum(s * sizes[a] for s, blocks in zip(sizes, above, strict=True) for a in blocks), "it fills in"
     with pytest.raises(ValueError, match="parent 1 of block 0 must come before it"):
         factorise_tree(jnp.eye(2)[:, :, None], (1, -1), (1, 1))

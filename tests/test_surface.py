@@ -1,9 +1,11 @@
 """What `jaxdyn` exports and where: functions and core types flat, families in their namespaces."""
 
+import ast
 import inspect
 import re
 from pathlib import Path
 
+import pages
 import pytest
 
 import jaxdyn as jd
@@ -65,3 +67,27 @@ def test_extending_needs_one_module():
     assert set(re.findall(r"from jaxdyn([\w.]*) import", page)) == {".extend"}
     assert set(re.findall(r"`(\w+)`", extend.__doc__)) >= set(extend.__all__) - {"matrices"}
     assert all(hasattr(extend, n) for n in extend.__all__)
+
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "extending.md"
+#: what is written from the page alone, and the classes of its blocks
+AUTHORS = {
+    "a joint": "PinInSlotKind PinInSlot",
+    "a constraint": "Height",
+    "a solver": "Stacked",
+    "a recursion": "Loops",
+}
+
+
+@pytest.mark.parametrize("what", AUTHORS)
+def test_an_author_needs_one_module_and_sixty_lines(what):
+    """The block that defines the classes is shorter, takes everything from `jaxdyn` and `jaxdyn.extend`, and says
+    nothing of compilers; that it runs, `test_docs.py` checks."""
+    code = next(code for _, code in pages.blocks(PAGE) if f"class {AUTHORS[what].split()[0]}(" in code)
+    tree = ast.parse(code)
+    classes = {x.name: x for x in tree.body if isinstance(x, ast.ClassDef)}
+    assert set(AUTHORS[what].split()) <= set(classes)
+    assert sum(x.end_lineno - x.lineno + 1 for x in tree.body if not isinstance(x, ast.Assert)) < 60
+    imported = [x for x in ast.walk(tree) if isinstance(x, ast.ImportFrom)]
+    assert {x.module for x in imported if x.module.startswith("jaxdyn")} == {"jaxdyn.extend"}
+    assert not re.search(r"compil|kernel|llvm|\bxla\b|lower|jaxpr|lax\.|primitive|sweep", code, re.I)

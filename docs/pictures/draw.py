@@ -14,8 +14,8 @@ import matplotlib
 import numpy as np
 
 import jaxdyn as jd
-from jaxdyn.kinematics.rows import bundles_of
-from jaxdyn.robots import strider
+from jaxdyn.kinematics.rows import plan_of
+from jaxdyn.tree.plan import bodies_of
 
 matplotlib.use("Agg")
 from matplotlib import pyplot
@@ -105,10 +105,10 @@ def body_frames():
     return figure, axes
 
 
-def elimination_order(model) -> list[tuple[int, ...]]:
-    """Bodies that `LCABA` eliminates together, first to last."""
+def elimination_order(model) -> tuple[int, ...]:
+    """Bodies as `LCABA` eliminates them, first to last."""
     t = model.topology
-    return [tuple(group.nodes) for group in jd.solvers.LCABA().order(t, bundles_of(t, model.constraints))]
+    return bodies_of(jd.solvers.LCABA().order(t, plan_of(t, model.constraints)))
 
 
 def ties_of(model) -> list[tuple[int, int]]:
@@ -124,7 +124,7 @@ def fill(parents, ties, order) -> list[tuple[int, int]]:
         tied[a].add(b)
         tied[b].add(a)
     added = []
-    for b in (b for group in order for b in group):
+    for b in order:
         left = tied[b] | ({parents[b]} if tied[b] and parents[b] >= 0 else set())
         for a, c in itertools.combinations(sorted(left), 2):
             if c not in tied[a]:
@@ -138,13 +138,13 @@ def fill(parents, ties, order) -> list[tuple[int, int]]:
 
 def elimination():
     """A leg of the biped as the plan sees it: bodies with the number of their turn, ties of loops, ties that come."""
-    model = strider()
+    model = jd.load("strider")
     names, parents = model.body_names, model.topology.parents
     order = elimination_order(model)
-    turn = {b: k + 1 for k, group in enumerate(order) for b in group}
     at = {"pelvis": (0, 2), "hip": (1, 2), "thigh": (2, 2), "shin": (3, 1.5), "tarsus": (4, 2), "rod": (3, 3.1)}
     at |= {"lever": (5, 3.1), "foot": (5, 2), "crank": (5, 0.9), "conrod": (6, 0.9)}
     places = {b: at[n.removeprefix("left_")] for b, n in enumerate(names) if not n.startswith("right_")}
+    turn = {b: k + 1 for k, b in enumerate(b for b in order if b in places)}
     ties = ties_of(model)
     kinds = (
         ([(b, parents[b]) for b in places if parents[b] >= 0], GREY, "-", 2.0, "joint: child and parent"),

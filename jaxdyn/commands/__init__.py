@@ -1,1 +1,1 @@
-"""The command line: what it reads, reports, measures and writes."""
+"""The command line, and the reports, measurements and files that it makes."""

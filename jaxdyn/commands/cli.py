@@ -1,4 +1,4 @@
-"""The command line. Exit codes: 0 all is well, 1 a problem was found, 2 wrong use."""
+"""The command line. It exits with 0 if all is well, 1 if a problem was found, 2 for wrong use."""
 
 import argparse
 import sys
@@ -17,11 +17,11 @@ OK, PROBLEM, USAGE = 0, 1, 2
 
 
 class WrongUse(Exception):
-    """Something the caller can put right on the command line."""
+    """Raised for a mistake on the command line."""
 
 
 def positive(kind):
-    """An argparse type: a finite number above zero."""
+    """Return a finite number above zero, as a type of argparse."""
 
     def read(text: str):
         try:
@@ -36,9 +36,9 @@ def positive(kind):
 
 
 def open_model(source: str, floating: bool | None = None) -> tuple[Model, list[str]]:
-    """The model of a file or of a shipped robot's name, and the warnings that loading gave.
+    """Return the model of a file or of a shipped robot, and the warnings of `load`.
 
-    **Raises** `WrongUse` when there is no such file; the loaders' errors when the file is wrong.
+    **Raises** `WrongUse` if there is no such file, and the loaders' errors if the file is wrong.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -120,7 +120,7 @@ def _demo(args) -> int:
 
 
 def parser() -> argparse.ArgumentParser:
-    """All commands and options."""
+    """Return the parser of all commands and options."""
     top = argparse.ArgumentParser(
         prog="jaxdyn",
         description="Dynamics of robots with closed loops: look at a model, check it, simulate it, measure speed.",
@@ -232,7 +232,7 @@ def _examples(*lines: str, tail: str = "") -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command. Returns the exit code; `SystemExit` for `--help` and unknown options, as argparse has it."""
+    """Run a command and return the exit code. For `--help` and unknown options argparse raises `SystemExit`."""
     args = parser().parse_args(argv)
     before = jax.config.jax_enable_x64
     try:

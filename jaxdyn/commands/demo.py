@@ -1,7 +1,7 @@
-"""`jaxdyn demo`: a batch of rollouts of a biped with closed loops, and a gradient through one of them.
+"""`jaxdyn demo` simulates a batch of a biped with closed loops, and differentiates through a rollout.
 
-Both feet are held, the motors follow squats by joint PD control, and every rollout has link masses, a target
-and an initial velocity of its own. Every array is float64.
+Both feet are held, and the motors follow squats by joint PD control. Each rollout has its own link masses, target and
+initial velocity. All arrays are float64.
 """
 
 import dataclasses
@@ -41,8 +41,8 @@ EVERY = 10
 
 @dataclasses.dataclass(frozen=True)
 class Biped:
-    """A robot of the demo. Names are without their ``left`` and ``right``; `pose` is a guess of the stance, `squat` the
-    largest change of each motor's target, `slack` the sprung joints that shall be at rest in the stance."""
+    """A robot of the demo. Names have no ``left`` or ``right``; `pose` is a guess of the stance, `squat` the largest
+    change of each motor's target, `slack` the joints whose springs are at rest in the stance."""
 
     source: str
     load: Callable[[], Model]
@@ -58,7 +58,7 @@ class Biped:
 
 
 def cassie_path() -> Path | None:
-    """Where `example-robot-data` keeps Cassie, without importing it; None when it is not installed."""
+    """Return the path of Cassie in `example-robot-data`, which is not imported; None if it is not installed."""
     try:
         files = importlib.metadata.distribution("example-robot-data").files or ()
     except importlib.metadata.PackageNotFoundError:
@@ -68,7 +68,7 @@ def cassie_path() -> Path | None:
 
 
 def bipeds(path: Path | None) -> Biped:
-    """Cassie, or the robot that jaxdyn ships."""
+    """Return the robots by name: Cassie, and the one that jaxdyn ships."""
     if path is None:
         return Biped(
             "strider, which jaxdyn ships (Cassie needs: pip install example-robot-data)",
@@ -106,8 +106,8 @@ def bipeds(path: Path | None) -> Biped:
 
 
 class Plan(NamedTuple):
-    """Everything that a rollout needs besides its own numbers: the constraints, and PD gains and the squat as (nv,)
-    arrays, zero where no motor is."""
+    """What all rollouts share: the constraints, and PD gains and the squat as (nv,) arrays, which are zero for joints
+    without a motor."""
 
     model: Model
     constraints: tuple
@@ -126,7 +126,7 @@ class Lane(NamedTuple):
 
 
 def prepare(biped: Biped) -> Plan:
-    """Load, close the loops with the springs slack, hold the feet where they stand, and set the gains."""
+    """Return the plan of a robot: close its loops with slack springs, hold the feet in place, and set the gains."""
     model = biped.load()
     guess = np.array(model.neutral())
     for name, x in biped.pose.items():
@@ -146,7 +146,7 @@ def prepare(biped: Biped) -> Plan:
 
 
 def posture(plan: Plan, q: Array) -> Array:
-    """The coordinates that motors see, in the places of their velocities (nv,); zero elsewhere."""
+    """Return the coordinates of the motors in the places of their velocities (nv,), zero elsewhere."""
     model = plan.model
     kinds = enumerate(model.topology.kinds)
     return jnp.concatenate(
@@ -155,7 +155,7 @@ def posture(plan: Plan, q: Array) -> Array:
 
 
 def rollout(plan: Plan, lane: Lane, start: Array):
-    """`CHUNK` steps of one rollout from the time `start`: the trajectory."""
+    """Return the trajectory of `CHUNK` steps of one rollout from the time `start`."""
     model = plan.model.replace({"bodies.mass": lane.mass})
     home = posture(plan, plan.q)
 
@@ -168,7 +168,7 @@ def rollout(plan: Plan, lane: Lane, start: Array):
 
 
 def piece(plan: Plan, lane: Lane, start: Array):
-    """The lane after `CHUNK` steps, samples (q, v) on the way, the worst loop opening, and how the solves went."""
+    """Return the lane after `CHUNK` steps, samples (q, v), the widest opening of a loop, and the solves' results."""
     traj = rollout(plan, lane, start)
     opening = jax.vmap(lambda q: jnp.abs(constraint_residual(plan.model, q, plan.constraints)).max())(traj.q[1:])
     failed = jnp.sum(traj.result != Result.successful)
@@ -177,13 +177,13 @@ def piece(plan: Plan, lane: Lane, start: Array):
 
 
 def null_space(matrix: np.ndarray) -> np.ndarray:
-    """Orthonormal columns along which the rows do not move."""
+    """Return orthonormal columns that span the velocities at which no row moves."""
     _, s, vt = np.linalg.svd(matrix)
     return vt[int((s > 1e-7 * s.max()).sum()) :].T
 
 
 def lanes_of(plan: Plan, along: np.ndarray, batch: int, seed: int = 0) -> Lane:
-    """Random masses within 20%, squats, and velocities along the closure manifold."""
+    """Return lanes with random masses within 20%, random squats, and random velocities that keep loops closed."""
     rng = np.random.default_rng(seed)
     model = plan.model
     mass = np.asarray(model.bodies.mass) * rng.uniform(0.8, 1.2, (batch, model.nb))
@@ -193,12 +193,12 @@ def lanes_of(plan: Plan, along: np.ndarray, batch: int, seed: int = 0) -> Lane:
 
 
 def weights_of(plan: Plan) -> np.ndarray:
-    """What the differentiated number weighs a final state (q, v) with."""
+    """Return the weights of a final state (q, v) in the number that is differentiated."""
     return np.random.default_rng(1).standard_normal(plan.model.nq + plan.model.nv)
 
 
 def compiled_gradient(plan: Plan, lanes: Lane):
-    """The compiled gradient of a weighted sum of a rollout's final state, by initial velocity and masses."""
+    """Return the compiled gradient of a weighted sum of the final state, in the initial velocity and the masses."""
     lane = jax.tree.map(lambda x: x[0], lanes)
 
     def final(v, mass):
@@ -209,8 +209,8 @@ def compiled_gradient(plan: Plan, lanes: Lane):
 
 
 def gradient_error(plan: Plan, lanes: Lane, gradient, many, along: np.ndarray) -> tuple[float, float]:
-    """The gradient against central differences of fourth order, computed by the compiled batch: the largest relative
-    error for the initial velocity and for the masses."""
+    """Return the largest relative errors of the gradient, for the initial velocity and for the masses, against central
+    differences of fourth order that the compiled batch computes."""
     model, rng = plan.model, np.random.default_rng(2)
     batch = lanes.depth.shape[0]
     lane = jax.tree.map(lambda x: x[0], lanes)
@@ -224,7 +224,7 @@ def gradient_error(plan: Plan, lanes: Lane, gradient, many, along: np.ndarray) -
     dm[count:] = np.asarray(lane.mass) * rng.standard_normal((count, model.nb)) * 1e-3
 
     def shift(x, d):
-        """The lanes of a stencil along each direction, then copies of the first lane."""
+        """Return the lanes of a stencil along each direction, filled up with copies of the first lane."""
         moves = (points[None, :, None] * d[:, None]).reshape(-1, d.shape[1])
         return x.at[: len(moves)].add(jnp.asarray(moves))
 
@@ -242,7 +242,7 @@ def gradient_error(plan: Plan, lanes: Lane, gradient, many, along: np.ndarray) -
 
 
 def draw(plan: Plan, t: np.ndarray, q: np.ndarray, opening: np.ndarray, pyplot):
-    """Height of the base of all rollouts, and the worst loop opening over time."""
+    """Return a figure of the heights of all bases, and of the widest opening of a loop, over time."""
     figure, (upper, lower) = pyplot.subplots(2, 1, sharex=True, figsize=(8, 6), layout="constrained")
     upper.plot(t, q[:, :, 2].T - q[0, 0, 2], color="tab:blue", alpha=0.15, linewidth=0.8)
     upper.set(ylabel="height of the base (m)", title=f"{plan.model.name}: {q.shape[0]} rollouts, feet held")
@@ -261,7 +261,7 @@ def run(
     shipped: bool = False,
     say=print,
 ) -> int:
-    """The demonstration. Returns the exit code: 0, or 1 when a loop opened, a solve failed or a gradient is off."""
+    """Run the demo and return the exit code: 1 if a loop opened, a solve failed or a gradient is wrong, else 0."""
     check_writable(out)
     if plot:
         check_writable(plot)
@@ -324,7 +324,7 @@ def run(
 
 
 def residuals(plan: Plan, lane: Lane) -> tuple[Array, Array]:
-    """What the equations of motion and the constraints leave over in one evaluation at rest of the motors."""
+    """Return the residuals of the equations of motion and of the constraints, in one evaluation without motors."""
     model = plan.model.replace({"bodies.mass": lane.mass})
     stats = forward_dynamics(model, lane.state, jnp.zeros(model.nv), constraints=plan.constraints).stats
     return stats.residual_dynamics, stats.residual_constraint

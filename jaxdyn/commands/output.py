@@ -1,4 +1,4 @@
-"""Files that are complete or absent: written under a temporary name, then renamed."""
+"""Writes files under a temporary name and renames them, so that a file is complete or absent."""
 
 import os
 import tempfile
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def check_writable(path: str | os.PathLike) -> Path:
-    """The path, if a file can be made there; `ValueError` naming what is wrong otherwise. Call it before long work."""
+    """Return the path, or raise `ValueError` if no file can be written there. Call it before long work."""
     path = Path(path)
     folder = path.absolute().parent
     if not folder.is_dir():
@@ -24,7 +24,7 @@ def check_writable(path: str | os.PathLike) -> Path:
 
 @contextmanager
 def complete(path: str | os.PathLike) -> Iterator[Path]:
-    """A temporary path beside `path`, with its suffix, that takes its place if the block ends well."""
+    """Yield a temporary path beside `path`, and rename it to `path` if the block raises nothing."""
     path = check_writable(path)
     handle, name = tempfile.mkstemp(prefix=f".{path.stem}-", suffix=path.suffix, dir=path.absolute().parent)
     os.close(handle)
@@ -40,13 +40,13 @@ def complete(path: str | os.PathLike) -> Iterator[Path]:
 
 
 def save_arrays(path: str | os.PathLike, arrays: Mapping[str, object]) -> None:
-    """A compressed `.npz` of named arrays."""
+    """Write named arrays to a compressed `.npz`."""
     with complete(path) as temporary, temporary.open("wb") as file:
         np.savez_compressed(file, **{k: np.asarray(v) for k, v in arrays.items()})
 
 
 def save_plot(path: str | os.PathLike, draw) -> None:
-    """A picture: `draw` gets matplotlib's `pyplot` and returns the figure. Raises `ImportError` without matplotlib."""
+    """Write a picture. `draw(pyplot)` returns the figure. Raise `ImportError` without matplotlib."""
     try:
         import matplotlib
     except ImportError as error:

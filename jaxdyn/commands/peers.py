@@ -1,4 +1,4 @@
-"""Other engines, for `jaxdyn bench`: the same robot built anew in each, so that any model can be compared."""
+"""Builds any model in other engines, so that `jaxdyn bench` can compare them."""
 
 import functools
 import importlib.util
@@ -16,8 +16,8 @@ from ..model.state import State
 
 
 class Peer(NamedTuple):
-    """`prepare(model, states, tau, constrained)` gives a function that evaluates all states once, or the reason why
-    there is none."""
+    """Another engine. `prepare(model, states, tau, constrained)` returns a function that evaluates all states once, or
+    a text that says why there is none."""
 
     name: str
     prepare: Callable[[Model, State, Any, bool], Callable[[], object] | str]
@@ -31,13 +31,13 @@ def has(module: str) -> bool:
 
 
 def installed() -> list[Peer]:
-    """The peers that can be imported here."""
+    """Return the engines that can be imported."""
     found = [Peer("pin", functools.partial(pinocchio_run, "lcaba"))] if has("pinocchio") else []
     return [*found, Peer("MJX float32", mjx_run)] if has("mujoco.mjx") else found
 
 
 def missing() -> list[str]:
-    """How to get those that are not installed."""
+    """Return how to install the engines that are missing."""
     out = [] if has("pinocchio") else ["no Pinocchio here: pip install pin"]
     return out if has("mujoco.mjx") else [*out, "no MJX here: pip install mujoco-mjx"]
 
@@ -47,7 +47,7 @@ def _kinds(model: Model) -> list[str]:
 
 
 def pinocchio_model(model: Model):
-    """The tree in Pinocchio, joints by jaxdyn's names. Raises `ValueError` for a joint that it lacks."""
+    """Return the tree in Pinocchio, with jaxdyn's names. Raise `ValueError` for a joint that it does not have."""
     import pinocchio as pin
 
     unaligned = {"Revolute": pin.JointModelRevoluteUnaligned, "Prismatic": pin.JointModelPrismaticUnaligned}
@@ -79,8 +79,8 @@ def pinocchio_model(model: Model):
 
 
 def pinocchio_run(call: str, model: Model, states: State, tau, constrained: bool, steps: int = 3):
-    """`aba`, or with constraints `call` (`lcaba`, `constraintDynamics`) with so many proximal iterations, state after
-    state. Joint springs and dampers are left out."""
+    """Return a function that calls `aba` for one state after the other, or with constraints `call` (`lcaba` or
+    `constraintDynamics`) with so many proximal iterations. It leaves out joint springs and dampers."""
     import pinocchio as pin
 
     try:
@@ -133,7 +133,7 @@ def pinocchio_run(call: str, model: Model, states: State, tau, constrained: bool
 
 
 def mjcf_of(model: Model, constrained: bool) -> str:
-    """The robot as MJCF. Raises `ValueError` for what it cannot say."""
+    """Return the robot as MJCF. Raise `ValueError` for anything that MJCF cannot express."""
     names = {"Revolute": "hinge", "Prismatic": "slide", "Spherical": "ball", "Free": "free"}
     bodies, t = jax.tree.map(lambda x: np.asarray(x, float), model.bodies), model.topology
     axes, kinds = np.asarray(model.joints.axis, float), _kinds(model)
@@ -174,7 +174,7 @@ def mjcf_of(model: Model, constrained: bool) -> str:
 
 
 def mjx_run(model: Model, states: State, tau, constrained: bool):
-    """`mjx.forward` in float32, batched; the constraints are its soft ones, with three iterations of its solver."""
+    """Return a batched `mjx.forward` in float32, with MuJoCo's soft constraints and three iterations of its solver."""
     import mujoco
     from mujoco import mjx
 

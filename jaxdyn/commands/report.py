@@ -1,4 +1,4 @@
-"""`jaxdyn info` and `jaxdyn check`: a model in words."""
+"""`jaxdyn info` describes a model, `jaxdyn check` looks for problems in it."""
 
 import sys
 from collections.abc import Callable
@@ -46,7 +46,7 @@ def _table(rows: list[tuple[str, ...]]) -> str:
 
 
 def describe(model: Model) -> str:
-    """Everything of a model that a reader wants to see, as text."""
+    """Return a description of a model, as text."""
     topology, joints = model.topology, model.joints
     out = [
         f"{model.name}: {model.nb} moving bodies, nq {model.nq}, nv {model.nv}, "
@@ -95,7 +95,7 @@ def describe(model: Model) -> str:
 
 
 def programs(model: Model) -> str:
-    """What the main programs of a robot cost and who compiles them, as text."""
+    """Return the costs of the main programs of a robot and their compilers, as text."""
     state = State(model.neutral(), jnp.zeros(model.nv, model.gravity.dtype))
     accelerate = lambda v: forward_dynamics(model, State(state.q, v), v).acceleration  # noqa: E731
     calls = {
@@ -119,7 +119,7 @@ def programs(model: Model) -> str:
 
 
 class _Findings:
-    """What a check says: notes, warnings, problems."""
+    """Collects the notes, warnings and problems of a check."""
 
     def __init__(self):
         self.counts = {"warning": 0, "problem": 0}
@@ -158,7 +158,7 @@ def _bodies(found: _Findings, model: Model, M: np.ndarray) -> None:
 
 
 def _close(found: _Findings, model: Model, seed: int):
-    """A closed configuration, from the neutral one or from random ones; None when none closes."""
+    """Return a closed configuration, found from the neutral or a random one, or None."""
     guesses = [model.neutral()]
     guesses += [model.random_state(jax.random.fold_in(jax.random.key(seed), k)).q for k in range(8)]
     said = ""
@@ -197,7 +197,7 @@ def _limits(found: _Findings, model: Model, q) -> None:
 
 
 def _rows(found: _Findings, model: Model, poses: list) -> None:
-    """Ranks: redundant rows, poses that lose rank, rows that nearly vanish."""
+    """Report redundant rows, poses in which rows lose rank, and rows that nearly vanish."""
     jacobian = jax.jit(lambda q: constraint_jacobian(model, q))
     matrices = [np.asarray(jacobian(q)) for q in poses]
     values = [np.linalg.svd(J, compute_uv=False) for J in matrices]
@@ -257,7 +257,7 @@ def _solvers(found: _Findings, model: Model, states: list[State]) -> None:
 
 
 def check(source: str, opened: Callable[[], tuple[Model, list[str]]], *, strict: bool = False, seed: int = 0) -> int:
-    """Check a model and print what was found. Returns 0, or 1 with a problem (`strict`: or a warning)."""
+    """Check a model and print what was found. Return 1 for a problem (`strict`: or a warning), else 0."""
     found = _Findings()
     found.say(f"checking {source}")
     try:
@@ -287,7 +287,7 @@ def check(source: str, opened: Callable[[], tuple[Model, list[str]]], *, strict:
 
 
 def _states(model: Model, q, seed: int):
-    """The closed configuration at rest, then others near it, moving along the loops."""
+    """Return the closed configuration at rest, then states near it that keep loops closed."""
     yield State(q, jnp.zeros(model.nv))
     rng = np.random.default_rng(seed)
     for _ in range(STATES - 1):

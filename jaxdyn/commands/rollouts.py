@@ -1,4 +1,4 @@
-"""`jaxdyn simulate`: a batch of rollouts from random velocities, in pieces of one compiled function."""
+"""`jaxdyn simulate` runs a batch of rollouts from random velocities, in pieces of one compiled function."""
 
 import time
 from functools import partial
@@ -23,7 +23,7 @@ PIECE = 50
 
 
 def null_space(rows: np.ndarray) -> np.ndarray:
-    """Orthonormal columns (nv, k) along which no row moves."""
+    """Return orthonormal columns (nv, k) that span the velocities at which no row moves."""
     if not len(rows):
         return np.eye(rows.shape[1])
     _, s, vt = np.linalg.svd(rows)
@@ -31,7 +31,7 @@ def null_space(rows: np.ndarray) -> np.ndarray:
 
 
 def closed(model: Model) -> jax.Array:
-    """The assembled configuration; `ValueError` naming what stays open by more than a micrometre."""
+    """Return the assembled configuration. Raise `ValueError` if a loop stays open by more than a micrometre."""
     return assemble(model, model.neutral(), tol=1e-7 if model.gravity.dtype == jnp.float64 else 1e-5)
 
 
@@ -50,7 +50,7 @@ def run(
     plot: str | None = None,
     say=print,
 ) -> int:
-    """Simulate and save. Returns 0, or 1 when a solve failed or the motion is not finite."""
+    """Simulate and save. Return 1 if a solve failed or the motion is not finite, else 0."""
     total = max(1, round(seconds / dt))
     size = min(PIECE, total)
     size -= size % every if size >= every else 0
@@ -98,7 +98,7 @@ def run(
 
 
 def _draw(model: Model, t, q, v, pyplot):
-    """The first rollout's joints, and the speed of all rollouts."""
+    """Return a figure of the first rollout's joints, and of the speeds of all rollouts."""
     figure, (upper, lower) = pyplot.subplots(2, 1, sharex=True, figsize=(8, 6), layout="constrained")
     single = [j for j in model.joint_names if model.q_slice(j).stop - model.q_slice(j).start == 1]
     for joint in single[:12]:

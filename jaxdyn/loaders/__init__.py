@@ -1,1 +1,1 @@
-"""Loaders: each format fills a `ModelSpec`."""
+"""Loaders of robot files. Each one returns a `ModelSpec`."""

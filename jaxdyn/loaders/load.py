@@ -1,4 +1,4 @@
-"""`load`: a model from a file or text; the format is told from the content."""
+"""`load` reads a model from a file or text. The root element decides which format it is."""
 
 import os
 from pathlib import Path
@@ -20,21 +20,22 @@ def load(
     name: str | None = None,
     compiler: Literal["auto", "kernel", "xla"] = "auto",
 ) -> Model:
-    """A model from a URDF, URDF+, SDF or MJCF file or text, from a `robot.yaml` beside a URDF, or a shipped robot.
+    """Return a model from URDF, URDF+, SDF or MJCF, from a `robot.yaml` beside a URDF, or of a shipped robot.
 
     **Arguments:**
 
     - `source`: a path, or the XML itself (a text that holds ``<``), or the name of a robot that jaxdyn ships,
-      ``"four_bar"`` or ``"strider"``, where no file is called so. A folder stands for the `robot.yaml` in it. A URDF
-      given by its own path is read alone, without the YAML beside it.
+      ``"four_bar"`` or ``"strider"``, if there is no file of that name. A folder stands for the `robot.yaml` in it. A
+      URDF given by its own path is read without the YAML beside it.
     - `floating`: whether the base floats, on a `Free` joint named ``root_joint``. By default a URDF is fixed
       unless it has a floating joint (whose name is kept), an SDF model floats unless it is static or a joint
-      ties it to the world, and an MJCF model does what its joints say.
+      ties it to the world, and the joints of an MJCF model decide.
     - `name`: the model's name (default: the file's).
-    - `compiler`: what makes the robot's programs, see `Model.with_compiler`.
+    - `compiler`: the compiler of the robot's programs, see `Model.with_compiler`.
 
-    Fixed links merge into frames of their names. Loops, gears and mimics are the model's `constraints`, motors its
-    `actuation`; what a file holds and jaxdyn has not is refused or told by a `ModelWarning`.
+    Links on fixed joints become frames of their names. Loops, gears and mimics become the model's `constraints`, motors
+    its `actuation`. For anything else in the file that would act on the motion, `load` raises an error or gives a
+    `ModelWarning`.
 
     **Raises** `FileNotFoundError`, or `ValueError` naming the file, the line and the element that is wrong;
     `ImportError` for MJCF without the extra ``jaxdyn[mjcf]``.
@@ -52,7 +53,7 @@ def load(
 
 
 def load_spec(source: str | os.PathLike, *, floating: bool | None = None, name: str | None = None) -> ModelSpec:
-    """The `ModelSpec` that `load` builds, to be changed before `ModelSpec.build`. Arguments as in `load`."""
+    """Return the `ModelSpec` from which `load` builds the model, to change it first. Arguments as in `load`."""
     if floating is not None and not isinstance(floating, bool):
         raise TypeError(f"`load`: `floating` is {brief(floating)}, not True, False or None.")
     if name is not None and (not isinstance(name, str) or not name):
@@ -79,7 +80,7 @@ def load_spec(source: str | os.PathLike, *, floating: bool | None = None, name: 
 
 
 def _built(spec: ModelSpec, floating: bool | None, name: str | None) -> ModelSpec:
-    """A shipped robot that no file describes; all such have floating bases."""
+    """Return a shipped robot that Python builds. All of these have floating bases."""
     if floating is False:
         raise ValueError(f"`load`: `floating` is False, but the base of the shipped robot {spec.name!r} floats.")
     spec.name = name or spec.name
@@ -87,7 +88,7 @@ def _built(spec: ModelSpec, floating: bool | None, name: str | None) -> ModelSpe
 
 
 def load_document(document: Document, floating: bool | None, name: str | None) -> ModelSpec:
-    """The `ModelSpec` of an XML document, by its root element."""
+    """Return the `ModelSpec` of an XML document, whose root element decides the format."""
     root = document.root
     if root.tag not in FORMATS:
         fail(root, "it is the root of no robot format; known are <robot> (URDF), <sdf> and <mujoco>.")

@@ -1,4 +1,4 @@
-"""Missing meshes: one warning a file. They carry no inertia in URDF and SDF, so nothing else depends on them."""
+"""Gives one warning per file for missing meshes. No inertia comes from them in URDF and SDF."""
 
 import warnings
 from collections.abc import Iterator
@@ -10,7 +10,7 @@ from .xml import Document
 
 
 def references(document: Document) -> Iterator[tuple[str, int]]:
-    """The meshes a URDF or SDF names, with their lines."""
+    """Return the meshes that a URDF or SDF names, with their lines."""
     for mesh in document.root.iter("mesh"):
         name = mesh.get("filename") or mesh.findtext("uri")
         if name and name.strip():
@@ -18,7 +18,7 @@ def references(document: Document) -> Iterator[tuple[str, int]]:
 
 
 def exists(name: str, folder: Path) -> bool:
-    """Whether a mesh is found: a plain path, ``file://``, or ``package://`` and ``model://`` in a folder above."""
+    """Return whether a mesh exists: a path, ``file://``, or ``package://`` and ``model://`` in a folder above."""
     scheme, rest = name.split("://", 1) if "://" in name else ("", name)
     try:
         if scheme in ("package", "model"):
@@ -39,7 +39,7 @@ def exists(name: str, folder: Path) -> bool:
 
 
 def warn_of_missing(document: Document) -> None:
-    """One `ModelWarning` that counts the meshes which are not there. Silent for texts, which have no folder."""
+    """Give one `ModelWarning` with the number of missing meshes. Skip texts, which have no folder."""
     if document.folder is None:
         return
     folder = document.folder.resolve()

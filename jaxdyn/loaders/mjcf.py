@@ -1,4 +1,4 @@
-"""MJCF, through MuJoCo's own compiler (the extra ``jaxdyn[mjcf]``).
+"""Loads MJCF, which MuJoCo's own compiler reads (the extra ``jaxdyn[mjcf]``).
 
 | in the file | in the model |
 | --- | --- |
@@ -11,7 +11,7 @@
 | `<site>` | a frame |
 
 A free joint without a name is ``root_joint``. Equalities hold exactly here, and softly in MuJoCo. Contacts, geometry
-and sensors are not read. What acts on the motion and is not in the table is refused or told by a warning.
+and sensors are not read. For anything else that acts on the motion there is an error or a warning.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ FREE, BALL, SLIDE, HINGE = range(4)
 
 
 def load(document: Document, floating: bool | None = None, name: str | None = None) -> ModelSpec:
-    """The `ModelSpec` of an MJCF file.
+    """Return the `ModelSpec` of an MJCF file.
 
     **Raises** `ImportError` without MuJoCo, `ValueError` with MuJoCo's words for what its compiler refuses.
     """
@@ -67,7 +67,7 @@ def _flag(name: str) -> int:
 
 
 def compiled(document: Document, notes: Notes) -> Any:
-    """The `MjModel` of a document. Meshes and textures that are missing and carry no inertia are left out."""
+    """Return the `MjModel` of a document, without missing meshes and textures from which no inertia comes."""
     try:
         import mujoco
     except ImportError:
@@ -94,7 +94,7 @@ def compiled(document: Document, notes: Notes) -> Any:
 
 
 def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> None:
-    """Delete the assets whose files are not there, and the shapes that use them."""
+    """Delete the assets whose files are missing, and the shapes that use them."""
     folder = document.folder or Path()
 
     def gone(asset: Any, directory: str) -> bool:
@@ -127,7 +127,7 @@ def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> None:
 
 
 def _base(document: Document, m: Any, tree: Tree, floating: bool | None) -> int | None:
-    """The body that `floating=True` sets free; None where nothing changes."""
+    """Return the body that `floating=True` sets free, None if nothing changes."""
     tops = [b for b in range(1, m.nbody) if m.body_parentid[b] == 0]
     if not floating or any(m.jnt_type[j] == FREE for b in tops for j in tree.joints(b)):
         return None
@@ -148,7 +148,7 @@ def _add(
     floating: bool | None,
     base: int | None,
 ) -> None:
-    """The body and the chain of its joints."""
+    """Add a body and the chain of its joints."""
     root = document.root
     parent = int(m.body_parentid[body])
     pose = tree.offsets[parent] @ Pose(from_quaternion(m.body_quat[body]), np.array(m.body_pos[body]))
@@ -188,7 +188,7 @@ def _add(
 
 
 def _joint(m: Any, tree: Tree, j: int, notes: Notes, root: Any) -> Joint:
-    """The joint with what acts in it."""
+    """Return the joint with its spring, damper, friction and limits."""
     kind, name = int(m.jnt_type[j]), tree.joint_names[j]
     nq, nv = {FREE: (7, 6), BALL: (4, 3)}.get(kind, (1, 1))
     q, v = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
@@ -216,7 +216,7 @@ def _joint(m: Any, tree: Tree, j: int, notes: Notes, root: Any) -> Joint:
 
 
 def _name_frames(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: Tree) -> None:
-    """MuJoCo's own frames of bodies whose frame is elsewhere, and the sites."""
+    """Add frames for the sites, and for bodies whose frame in MuJoCo is elsewhere."""
     taken = {*spec.bodies, "world"}
 
     def add(name: str, body: int, pose: Pose, suffix: str) -> None:

@@ -1,4 +1,4 @@
-"""What drives and pulls in a compiled MuJoCo model: actuators, and the forces that have no place here."""
+"""Reads the actuators of a compiled MuJoCo model, and notes its forces that jaxdyn does not have."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ JOINT, JOINT_IN_PARENT, SLIDER_CRANK, TENDON, SITE, BODY = range(6)
 
 
 def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: Tree) -> None:
-    """The actuators. A command is the actuator's force; a fixed gain without bias, as a motor has, is in the gear."""
+    """Add the actuators. A command is the actuator's force; the gear includes the gain of a motor without bias."""
     joints = {b.joint.name: b.joint for b in spec.bodies.values()}
     for k in range(tree.actuators):
         name = tree.name("ACTUATOR", k)
@@ -37,7 +37,7 @@ def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tre
 
 
 def _pulls(m: Any, tree: Tree, k: int) -> dict[str, np.ndarray]:
-    """By joint, the generalised force of a unit of the actuator's; empty where it changes with the pose."""
+    """Return, by joint, the generalised force of a unit of actuator force; empty if it changes with the pose."""
     kind, target, gear = int(m.actuator_trntype[k]), int(m.actuator_trnid[k][0]), np.array(m.actuator_gear[k])
     if kind in (JOINT, JOINT_IN_PARENT):
         form, name = int(m.jnt_type[target]), tree.joint_names[target]
@@ -61,7 +61,7 @@ def _pulls(m: Any, tree: Tree, k: int) -> dict[str, np.ndarray]:
 
 
 def _thrust(m: Any, tree: Tree, site: int, gear: np.ndarray) -> dict[str, np.ndarray]:
-    """The wrench of a site on a free body, in the body's axes (a propeller)."""
+    """Return the wrench of a site on a free body, in the body's axes (a propeller)."""
     body, pose = int(m.site_bodyid[site]), tree.site(site)
     while body and not tree.joints(body):
         pose = Pose(from_quaternion(m.body_quat[body]), np.array(m.body_pos[body])) @ pose
@@ -73,7 +73,7 @@ def _thrust(m: Any, tree: Tree, site: int, gear: np.ndarray) -> dict[str, np.nda
 
 
 def note_forces(notes: Notes, document: Document, m: Any, tree: Tree) -> None:
-    """Note what pulls in MuJoCo and not here."""
+    """Note the forces of MuJoCo that jaxdyn leaves out."""
     root = document.root
     for t in range(m.ntendon):
         pulls = ("stiffness", "damping", "frictionloss", "limited", "armature")

@@ -1,4 +1,4 @@
-"""The equalities of a compiled MuJoCo model as constraints."""
+"""Turns the equalities of a compiled MuJoCo model into constraints."""
 
 from typing import Any
 
@@ -16,7 +16,7 @@ SITE = 6
 
 
 def add_equalities(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: Tree) -> None:
-    """A constraint for every active equality. Raises, by name, for kinds that have none here."""
+    """Add a constraint for every active equality. Raise `ValueError` for kinds that jaxdyn does not have."""
     root = document.root
     for k in range(m.neq):
         kind, name = int(m.eq_type[k]), tree.name("EQUALITY", k)
@@ -54,12 +54,12 @@ def _pair(spec: ModelSpec, root: Any, m: Any, tree: Tree, k: int, name: str) -> 
 
 
 def _two(m: Any, k: int) -> list[int]:
-    """The one or two joints or tendons of an equality."""
+    """Return the one or two joints or tendons of an equality."""
     return [int(i) for i in (m.eq_obj1id[k], m.eq_obj2id[k]) if i >= 0]
 
 
 def _coefficients(root: Any, m: Any, tree: Tree, tendon: int, name: str) -> dict[str, float]:
-    """The joints of a fixed tendon."""
+    """Return the coefficients of a fixed tendon, by joint."""
     start = int(m.tendon_adr[tendon])
     out: dict[str, float] = {}
     for w in range(start, start + int(m.tendon_num[tendon])):
@@ -72,7 +72,7 @@ def _coefficients(root: Any, m: Any, tree: Tree, tendon: int, name: str) -> dict
 
 
 def _linear(root: Any, m: Any, k: int, name: str, sides: list[dict[str, float]]) -> tuple[dict[str, float], float]:
-    """Coefficients by joint and the constant of ``x1 = c0 + c1 x2``, x counted from the file's pose."""
+    """Return the coefficients, by joint, and the constant of ``x1 = c0 + c1 x2``, x counted from the file's pose."""
     c = np.array(m.eq_data[k][:5])
     if len(sides) == 2 and np.any(c[2:]):
         fail(root, f"the equality {name!r} is a polynomial of degree above one, which has no constraint here.")

@@ -1,4 +1,4 @@
-"""The names and frames of a compiled MuJoCo model as jaxdyn has them."""
+"""Gives the names and frames of a compiled MuJoCo model in jaxdyn's terms."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -51,35 +51,35 @@ class Tree:
 
     @property
     def actuators(self) -> int:
-        """How many actuators there are; before MuJoCo 4 each had one control."""
+        """Return the number of actuators; before MuJoCo 4 each had one control."""
         return int(getattr(self.m, "nactuator", self.m.nu))
 
     def motor(self, what: str, k: int) -> float:
-        """An actuator's own armature or damping, which MuJoCo has since version 4."""
+        """Return an actuator's own armature or damping, which MuJoCo has since version 4."""
         return float(getattr(self.m, f"actuator_{what}", np.zeros(self.actuators))[k])
 
     def turns_joint(self, k: int) -> bool:
-        """Whether an actuator acts on a hinge or slide."""
+        """Return whether an actuator acts on a hinge or slide."""
         return int(self.m.actuator_trntype[k]) in (0, 1) and int(self.m.jnt_type[self.m.actuator_trnid[k][0]]) in (2, 3)
 
     def joints(self, body: int) -> list[int]:
-        """The joints of a body."""
+        """Return the joints of a body."""
         first = int(self.m.body_jntadr[body])
         return list(range(first, first + int(self.m.body_jntnum[body])))
 
     def link_of(self, body: int, joint: int) -> str:
-        """The name of the massless body between the joints of one body."""
+        """Return the name of the massless body that follows a joint in a chain."""
         name = f"{self.bodies[body]}_{self.joint_names[joint]}"
         while name in self.bodies:
             name += "_"
         return name
 
     def site(self, k: int) -> Pose:
-        """A site in MuJoCo's body frame."""
+        """Return the pose of a site in MuJoCo's body frame."""
         return Pose(from_quaternion(self.m.site_quat[k]), np.array(self.m.site_pos[k]))
 
     def name(self, kind: str, k: int) -> str:
-        """The name of an object of a kind such as ``"TENDON"``, or its number."""
+        """Return the name of an object of a kind such as ``"TENDON"``, or its number if it has none."""
         import mujoco
 
         return mujoco.mj_id2name(self.m, getattr(mujoco.mjtObj, f"mjOBJ_{kind}"), k) or f"{kind.lower()}{k}"

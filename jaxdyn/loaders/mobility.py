@@ -1,9 +1,9 @@
-"""Whether the axis of a hinge that closes a loop nearly locks it.
+"""Decides whether the axis of a hinge that closes a loop nearly locks the loop.
 
-A rod with a ball joint at one end and a revolute joint at the other (Cassie's achilles rods are drawn so) works in
-a loop that is all but plane. Of the two rows of orientation that the hinge adds, one stops the rod's spin and the
-other is all but implied by the rest: taken exactly, the little by which the axis leans removes a freedom that the
-mechanism has, where simulators with soft joints hardly notice. Such a rod is closed by its point alone.
+Cassie's achilles rods have a ball joint at one end and a revolute joint at the other, and work in a loop that is
+almost planar. The hinge adds two rows of orientation. One stops the spin of the rod; the other nearly follows from the
+remaining rows. If the axis leans a little, this second row, taken exactly, removes a freedom of the mechanism, which
+simulators with soft joints hardly notice. The loader closes such a rod by a `Point` instead.
 """
 
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ PLANE, SPATIAL = 1e-9, 5e-2
 
 
 def columns(part: Part, at: np.ndarray) -> np.ndarray:
-    """The unit velocities (linear, angular) that a joint gives to a point of the world, one (6,) a freedom."""
+    """Return the unit velocities (linear, angular) that a joint gives to a point of the world, one (6,) per freedom."""
     if part.kind == "fixed":
         return np.zeros((0, 6))
     turns = np.eye(3) if part.kind == "ball" else np.array([part.pose.R @ a.direction / a.length for a in part.axes])
@@ -34,9 +34,9 @@ def columns(part: Part, at: np.ndarray) -> np.ndarray:
 
 
 def hinge_nearly_locks(cut: Part, loop: Sequence[Part], joints: Sequence[Part]) -> bool:
-    """Whether `cut`, which closes a loop over the tree's joints `loop`, ends a rod and leans so that it nearly locks.
+    """Return whether `cut` ends a rod and its axis nearly locks the loop that it closes over the joints `loop`.
 
-    `joints` are all of the robot's.
+    `joints` are all joints of the robot.
     """
     ends = [[p for p in joints if p is not cut and link in (p.parent, p.child)] for link in (cut.parent, cut.child)]
     size = max([float(np.linalg.norm(p.pose.p - cut.pose.p)) for p in loop], default=0.0)

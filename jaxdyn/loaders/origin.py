@@ -1,11 +1,11 @@
-"""The `<origin>` of URDF and URDF+."""
+"""Reads the `<origin>` of URDF and URDF+."""
 
 from .pose import Pose, from_quaternion, from_rpy
 from .xml import Element, fail, vector
 
 
 def origin(element: Element | None) -> Pose:
-    """The pose in an `<origin xyz rpy>` (or `quat_xyzw`); the identity where there is none."""
+    """Return the pose in an `<origin xyz rpy>` (or `quat_xyzw`), the identity if there is none."""
     if element is None:
         return Pose()
     p = vector(element, "xyz", (0, 0, 0))

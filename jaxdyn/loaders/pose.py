@@ -1,4 +1,4 @@
-"""Poses in NumPy and double precision, as the loaders compute with them."""
+"""Poses in NumPy and double precision, for the loaders."""
 
 from typing import NamedTuple
 
@@ -35,7 +35,7 @@ class Mass(NamedTuple):
     rotational: np.ndarray = np.zeros((3, 3))
 
     def seen_from(self, pose: Pose) -> "Mass":
-        """The same body in the frame A, where `pose` is the body's frame in A."""
+        """Return the mass properties in a frame A, where `pose` is the body's frame in A."""
         rotational = pose.R @ self.rotational @ pose.R.T
         return Mass(self.mass, pose.p + pose.R @ self.center, (rotational + rotational.T) / 2)
 
@@ -44,7 +44,7 @@ class Mass(NamedTuple):
 
 
 def from_rpy(rpy) -> np.ndarray:
-    """Rotation about the fixed axes x, y, z in turn, as URDF and SDF mean roll, pitch and yaw."""
+    """Return the rotation of roll, pitch and yaw: turns about the fixed axes x, y, z in this order."""
     (cr, cp, cy), (sr, sp, sy) = np.cos(rpy), np.sin(rpy)
     return np.array(
         [
@@ -56,7 +56,7 @@ def from_rpy(rpy) -> np.ndarray:
 
 
 def from_quaternion(wxyz) -> np.ndarray:
-    """Rotation of a quaternion (w, x, y, z) of any length but zero."""
+    """Return the rotation of a quaternion (w, x, y, z) of any length but zero."""
     w, x, y, z = np.asarray(wxyz, float) / np.linalg.norm(wxyz)
     return np.array(
         [
@@ -68,12 +68,12 @@ def from_quaternion(wxyz) -> np.ndarray:
 
 
 def about(axis, angle: float) -> np.ndarray:
-    """Rotation by `angle` about a unit axis."""
+    """Return the rotation by `angle` about a unit axis."""
     x, y, z = axis
     k = np.array([[0, -z, y], [z, 0, -x], [-y, x, 0]])
     return np.eye(3) + np.sin(angle) * k + (1 - np.cos(angle)) * (k @ k)
 
 
 def moments(ixx, iyy, izz, ixy=0.0, ixz=0.0, iyz=0.0) -> np.ndarray:
-    """The rotational inertia of its six numbers."""
+    """Return the rotational inertia (3, 3) from its six numbers."""
     return np.array([[ixx, ixy, ixz], [ixy, iyy, iyz], [ixz, iyz, izz]])

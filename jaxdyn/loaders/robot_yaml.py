@@ -1,4 +1,4 @@
-"""A `robot.yaml` beside a URDF: which of its frames close loops, as in Gepetto's example-parallel-robots.
+"""Loads a `robot.yaml` beside a URDF, which says which frames close loops (Gepetto's example-parallel-robots).
 
 | key | meaning |
 | --- | --- |
@@ -31,7 +31,7 @@ AXES = dict(zip("XYZ", np.eye(3), strict=True))
 
 
 class _Loader(yaml.SafeLoader):
-    """Plain data only: no aliases, which can grow without bound, and no key twice."""
+    """Reads plain data alone: no aliases, which can grow without bound, and no key twice."""
 
     def compose_node(self, parent, index):
         if self.check_event(yaml.AliasEvent):
@@ -49,7 +49,7 @@ class _Loader(yaml.SafeLoader):
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file. Raises `ValueError` with file and line."""
+    """Return the mapping in a YAML file. Raise `ValueError` with file and line."""
 
     def bad(text: str, line: int | None = None) -> NoReturn:
         raise ValueError(f"`load`: {path.name}{'' if line is None else f', line {line + 1}'}: {text}") from None
@@ -73,7 +73,7 @@ def contents(path: Path) -> dict[str, Any]:
 
 
 def strings(path: Path, data: dict, key: str) -> list[str]:
-    """A list of names; empty where the key is absent."""
+    """Return a list of names, empty if the key is absent."""
     value = data.get(key) or []
     if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
         raise ValueError(f"`load`: {path.name}: `{key}` is not a list of names.")
@@ -84,7 +84,7 @@ def strings(path: Path, data: dict, key: str) -> list[str]:
 
 
 def retyped(path: Path, connection: Connection, kind: str) -> None:
-    """Give a joint the type that the YAML says."""
+    """Return the joint with the type that the YAML gives it."""
     old = connection.joint
     if kind.upper() == "FIXED":
         connection.joint = Fixed(old.name)
@@ -100,7 +100,7 @@ def retyped(path: Path, connection: Connection, kind: str) -> None:
 
 
 def urdf_beside(path: Path, data: dict) -> Path:
-    """The URDF that the YAML belongs to."""
+    """Return the path of the URDF that the YAML belongs to."""
     if "urdf" in data:
         if not isinstance(data["urdf"], str):
             raise ValueError(f"`load`: {path.name}: `urdf` is not a file name.")
@@ -113,7 +113,7 @@ def urdf_beside(path: Path, data: dict) -> Path:
 
 
 def load(path: Path, floating: bool | None = None, name: str | None = None) -> ModelSpec:
-    """The `ModelSpec` of a `robot.yaml` and the URDF beside it.
+    """Return the `ModelSpec` of a `robot.yaml` and the URDF beside it.
 
     **Raises** `ValueError` naming the key and the frame, joint or type that is wrong.
     """
@@ -142,7 +142,7 @@ def load(path: Path, floating: bool | None = None, name: str | None = None) -> M
 
 
 def close(path: Path, data: dict, spec: ModelSpec, moved: dict[str, str]) -> None:
-    """A constraint for every pair of `closed_loop`; `moved` is the child link of every joint."""
+    """Add a constraint for every pair of `closed_loop`; `moved` is the child link of every joint."""
     pairs, kinds = data.get("closed_loop") or [], strings(path, data, "type")
     if not isinstance(pairs, list) or not all(
         isinstance(p, list) and len(p) == 2 and all(isinstance(x, str) for x in p) for p in pairs

@@ -1,4 +1,4 @@
-"""SDF: links and joints in world coordinates, a spanning tree, and constraints for the joints that it cuts.
+"""Loads SDF: a spanning tree of links and joints, and constraints for the joints that the tree cuts.
 
 | in the file | in the model |
 | --- | --- |
@@ -8,17 +8,17 @@
 | `<joint type="gearbox">`, `<mimic>` | a `Coupling` of the joint's name, ``<joint>_mimic`` |
 | no joint to the world, not static | a `Free` joint named ``root_joint``; its q is the link's pose in the world |
 
-A revolute joint that is cut at the end of a rod with a ball joint at its other end, and whose axis leans so that it
-would all but lock the loop, becomes a `Point` with a warning (`jaxdyn.loaders.mobility`).
+If a cut revolute joint ends a rod with a ball joint at its other end, and its axis would nearly lock the loop, it
+becomes a `Point`, with a warning (`jaxdyn.loaders.mobility`).
 
-Where joints close a loop, the tree keeps in this order: fixed joints; those that have no constraint (universal,
-screw); those the file says are driven (an effort limit above zero, or a plugin that names them); those with a spring;
-then whatever comes first in the file. A joint that the tree enters from its child's side keeps its name and the sign
+In a loop, the tree keeps joints in this order: fixed ones; those without a matching constraint (universal, screw);
+those that the file says are driven (an effort limit above zero, or a plugin that names them); those with a spring;
+then those that come first in the file. A joint that the tree enters from its child's side keeps its name and the sign
 of its coordinate (a ball's q is always that of the body in what it hangs on; a cardan's angles change places). At
 q = 0 all links stand as in the file, so loops are closed there.
 
-SDF says little about motors. Joints with an effort limit above zero are driven; where the file states none, all
-joints of the tree with one velocity are that have no spring and follow no other.
+SDF says little about motors. Joints with an effort limit above zero get actuators. If the file has no such limit, all
+joints of the tree with one velocity, no spring and no mimic get one.
 """
 
 import numpy as np
@@ -39,7 +39,7 @@ CUTS = {"ball": Point, "revolute": Hinge, "continuous": Hinge, "prismatic": Slid
 
 
 def load(document: Document, floating: bool | None = None, name: str | None = None) -> ModelSpec:
-    """The `ModelSpec` of an SDF."""
+    """Return the `ModelSpec` of an SDF."""
     robot = flatten(document)
     spec = ModelSpec(name or robot.name, gravity=robot.gravity)
     with Notes() as notes:
@@ -72,7 +72,7 @@ def load(document: Document, floating: bool | None = None, name: str | None = No
 def _stand(
     spec: ModelSpec, notes: Notes, robot: Robot, root: str, floating: bool | None, k: int, frames: dict[str, Pose]
 ) -> None:
-    """The link on which a connected part stands: free, or fixed to the world."""
+    """Add the link on which a connected part stands, free or fixed to the world."""
     link = robot.links[root]
     free = not link.static if floating is None else floating
     joint = Free("root_joint" if k == 0 else f"{root}_root_joint") if free else Fixed()
@@ -83,7 +83,7 @@ def _stand(
 
 
 def _grow(spec: ModelSpec, notes: Notes, robot: Robot, part: Part, reverse: bool, frames: dict[str, Pose]) -> None:
-    """A link on a joint of the tree."""
+    """Add a link on a joint of the tree."""
     parent, child = (part.child, part.parent) if reverse else (part.parent, part.child)
     link = robot.links[child]
     joint: Joint = part.joint(reverse)
@@ -94,7 +94,7 @@ def _grow(spec: ModelSpec, notes: Notes, robot: Robot, part: Part, reverse: bool
 
 
 def _name_frames(spec: ModelSpec, robot: Robot, frames: dict[str, Pose]) -> None:
-    """Frames for links whose own frame is not the joint's, and for every `<frame>`."""
+    """Add frames for links whose own frame is not the joint's, and for every `<frame>`."""
     for name, link in robot.links.items():
         own = frames[name].inverse() @ link.pose
         if not own.is_identity():
@@ -104,7 +104,7 @@ def _name_frames(spec: ModelSpec, robot: Robot, frames: dict[str, Pose]) -> None
 
 
 def _loop(part: Part, above: dict[str, tuple[Part, str]]) -> list[Part]:
-    """The joints of the tree between the two links of a joint that is cut."""
+    """Return the joints of the tree between the two links of a joint that is cut."""
     routes: list[dict[str, Part]] = []
     for link in (part.parent, part.child):
         route: dict[str, Part] = {}
@@ -124,7 +124,7 @@ def _cut(
     driven: set[str],
     loop: list[Part],
 ) -> None:
-    """The constraint that stands for a joint which the tree leaves out."""
+    """Add the constraint in the place of a joint that the tree cuts."""
     if part.kind not in CUTS:
         fail(part.element, f"the joint closes a loop and a {part.kind} joint has no constraint; cut another one.")
     build = CUTS[part.kind]
@@ -148,7 +148,7 @@ def _cut(
 
 
 def _rigid(spec: ModelSpec, ends: tuple[str, str]) -> bool:
-    """Whether fixed joints alone connect two links."""
+    """Return whether fixed joints alone connect two links."""
 
     def host(name: str) -> str:
         while name != "world" and isinstance(spec.bodies[name].joint, Fixed):
@@ -159,7 +159,7 @@ def _rigid(spec: ModelSpec, ends: tuple[str, str]) -> bool:
 
 
 def _couple(spec: ModelSpec, robot: Robot, tree: list[tuple[Part, bool]]) -> set[str]:
-    """Gearboxes and mimics as `Coupling`s; the joints that follow others."""
+    """Add gearboxes and mimics as `Coupling`s. Return the joints that follow others."""
     follow: set[str] = set()
     by_name = {p.name: p for p, _ in tree}
     for gear in robot.gears:
@@ -192,7 +192,7 @@ def _couple(spec: ModelSpec, robot: Robot, tree: list[tuple[Part, bool]]) -> set
 
 
 def _drive(spec: ModelSpec, kept: list[Part], driven: set[str], follow: set[str]) -> None:
-    """The actuators."""
+    """Add the actuators."""
     if not driven:
         driven = {p.name for p in kept if not p.is_sprung and p.name not in follow and p.effort != 0}
     for part in kept:

@@ -1,4 +1,4 @@
-"""The frames of an SDF model: every link, joint, frame and nested model has a pose relative to another."""
+"""Resolves the frames of an SDF model, in which every link, joint, frame and nested model is placed by another."""
 
 from dataclasses import dataclass, field
 
@@ -10,7 +10,7 @@ from .xml import Element, attribute, brief, fail, numbers, only, truth
 
 
 def pose_of(element: Element | None) -> Pose:
-    """The pose in a `<pose>` element; the identity where there is none or it is empty."""
+    """Return the pose in a `<pose>` element, the identity if there is none or it is empty."""
     if element is None or not (element.text or "").strip():
         return Pose()
     form = element.get("rotation_format", "euler_rpy")
@@ -38,7 +38,7 @@ class Frame:
 
 @dataclass
 class Scope:
-    """The frames of one `<model>`, by name. `prefix` stands before its names in the flat robot."""
+    """The frames of one `<model>`, by name. `prefix` comes before its names in the flat robot."""
 
     element: Element
     pose: Pose
@@ -47,7 +47,7 @@ class Scope:
     inner: dict[str, "Scope"] = field(default_factory=dict)
 
     def add(self, element: Element, base: str, attached: str | None = None) -> str:
-        """Name a frame after an element with a `<pose>`."""
+        """Add a frame for an element with a `<pose>`."""
         name = attribute(element, "name")
         if "::" in name or name in ("world", "__model__"):
             fail(element, f"the name {brief(name)} is reserved.")
@@ -59,7 +59,7 @@ class Scope:
         return name
 
     def find(self, element: Element, name: str) -> tuple["Scope", str]:
-        """The scope and the plain name of what `name`, perhaps ``inner::name``, means here."""
+        """Return the scope and the plain name for a name, perhaps ``inner::name``, that is used here."""
         scope, parts = self, name.split("::")
         for part in parts[:-1]:
             if part not in scope.inner:
@@ -72,7 +72,7 @@ class Scope:
         return scope, parts[-1]
 
     def place(self, element: Element, name: str, trail: tuple = ()) -> Pose:
-        """The pose of a frame in the world. Raises for unknown names and for frames that rest on each other."""
+        """Return the pose of a frame in the world. Raise `ValueError` for unknown names, and for frames in a circle."""
         scope, plain = self.find(element, name)
         if plain == "__model__":
             return scope.pose
@@ -84,7 +84,7 @@ class Scope:
         return scope.place(frame.element, frame.base, (*trail, here)) @ frame.pose
 
     def link(self, element: Element, name: str, trail: tuple = ()) -> str:
-        """The flat name of the link that a link's or frame's name means."""
+        """Return the flat name of the link to which a link's or frame's name refers."""
         scope, plain = self.find(element, name)
         if (scope.prefix, plain) in trail:
             fail(element, f"the frame {name!r} is attached to itself.")

@@ -1,4 +1,4 @@
-"""What an SDF file declares, flat and in world coordinates: links, joints, frames."""
+"""Reads the links, joints and frames of an SDF file, flat and in world coordinates."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -16,7 +16,7 @@ ENDLESS = 1e15
 
 
 class Axis(NamedTuple):
-    """An `<axis>`: direction (3,) in the joint frame, and what its coordinate feels."""
+    """An `<axis>`: direction (3,) in the joint frame, limits, damping, friction and spring."""
 
     direction: np.ndarray
     limits: tuple[float, float] = (-np.inf, np.inf)
@@ -68,7 +68,7 @@ class Part:
         return self.kind in ("revolute", "continuous", "prismatic", "screw")
 
     def joint(self, reverse: bool) -> Joint:
-        """The joint of the tree. Entered from its child's side it moves the other way about the same axis."""
+        """Return the joint of the tree. Entered from its child, it moves the other way about the same axis."""
         if self.kind == "fixed":
             return Fixed(self.name)
         if self.kind == "ball":
@@ -88,7 +88,7 @@ class Part:
 
 @dataclass
 class Robot:
-    """All of a file, flat. `plugged` are the joints that plugins name."""
+    """Everything in a file, flat. `plugged` are the joints that plugins name."""
 
     name: str
     gravity: np.ndarray
@@ -100,7 +100,7 @@ class Robot:
 
 
 def flatten(document: Document) -> Robot:
-    """Read `<sdf>` with one `<model>`, or a `<world>` of models."""
+    """Return the robot of an `<sdf>` with one `<model>`, or a `<world>` of models."""
     root = document.root
     parts = root.get("version", "1.7").split(".")
     version = tuple(int(x) if x.isdecimal() else fail(root, f"`version` is {brief('.'.join(parts))}.") for x in parts)
@@ -134,7 +134,7 @@ def flatten(document: Document) -> Robot:
 
 
 def read_scope(model: Element, prefix: str, outer: Pose) -> Scope:
-    """The frames of a model and of those nested in it."""
+    """Return the frames of a model and of those nested in it."""
     placement = model.get("placement_frame")
     pose = only(model, "pose")
     if placement is not None or (pose is not None and pose.get("relative_to")):
@@ -157,7 +157,7 @@ def read_scope(model: Element, prefix: str, outer: Pose) -> Scope:
 
 
 def fill(robot: Robot, scope: Scope, version: tuple[int, ...], static: bool) -> None:
-    """Put the links, joints and frames of a model into `robot`."""
+    """Add the links, joints and frames of a model to `robot`."""
     model = scope.element
     still = only(model, "static")
     static = static or (still is not None and truth(still, still.text, "static"))
@@ -180,7 +180,7 @@ def fill(robot: Robot, scope: Scope, version: tuple[int, ...], static: bool) -> 
 
 
 def mass_of(link: Element) -> Mass:
-    """The `<inertial>` of a link in the link's frame. SDF's defaults are one kilogram and a unit inertia."""
+    """Return the mass properties of a link in its frame; by default one kilogram and a unit inertia."""
     inertial = only(link, "inertial")
     if inertial is None:
         warn(link, "there is no <inertial>; SDF gives the link 1 kg and an inertia of 1 kg m².")
@@ -203,7 +203,7 @@ def mass_of(link: Element) -> Mass:
 
 
 def joint_of(scope: Scope, element: Element, name: str, version: tuple[int, ...]) -> Part:
-    """A `<joint>` with its frame and axes."""
+    """Return a `<joint>` with its frame and axes."""
     kind = attribute(element, "type")
     if kind not in TYPES:
         fail(element, f"the type {brief(kind)} is none of {', '.join(TYPES)}.")
@@ -246,7 +246,7 @@ def joint_of(scope: Scope, element: Element, name: str, version: tuple[int, ...]
 
 
 def axis_of(scope: Scope, axis: Element, pose: Pose, version: tuple[int, ...]) -> Axis:
-    """An `<axis>`. Before version 1.5 its direction is in the model's frame, from then on in the joint's."""
+    """Return an `<axis>`. Its direction is in the model's frame before version 1.5, in the joint's from then on."""
     xyz = only(axis, "xyz")
     direction = np.array([0.0, 0, 1]) if xyz is None else numbers(xyz, xyz.text, 3, "xyz")
     if not direction.any():
@@ -276,7 +276,7 @@ def axis_of(scope: Scope, axis: Element, pose: Pose, version: tuple[int, ...]) -
 
 
 def mimic_of(scope: Scope, mimic: Element) -> tuple[Element, str, float, float]:
-    """A `<mimic>`: the joint followed, the ratio, and the offset of ``q = ratio * q_other + offset``."""
+    """Return the joint that a `<mimic>` follows, the ratio and the offset of ``q = ratio * q_other + offset``."""
     ratio = text_number(mimic, "multiplier", 1.0)
     offset = text_number(mimic, "offset", 0.0) - ratio * text_number(mimic, "reference", 0.0)
     return mimic, scope.prefix + attribute(mimic, "joint"), ratio, offset

@@ -1,4 +1,4 @@
-"""Links and joints as a file declares them, and how they become bodies of a `ModelSpec`."""
+"""Turns the links and joints that a file declares into bodies of a `ModelSpec`."""
 
 import heapq
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ HERE, NOTHING = Pose(), Mass()
 
 @dataclass
 class Link:
-    """A link of the file: its mass properties in its own frame."""
+    """A link of the file, with its mass properties in its own frame."""
 
     name: str
     element: Element
@@ -28,7 +28,7 @@ class Link:
 
 @dataclass
 class Connection:
-    """A joint of the file: `pose` is the joint frame in the parent link's frame."""
+    """A joint of the file. `pose` is the joint frame in the parent link's frame."""
 
     name: str
     element: Element
@@ -39,7 +39,7 @@ class Connection:
 
 
 def collect(records) -> dict:
-    """Records by name. Raises for a name that occurs twice."""
+    """Return records by name. Raise `ValueError` for a name that occurs twice."""
     out: dict = {}
     for record in records:
         if record.name in out:
@@ -50,7 +50,7 @@ def collect(records) -> dict:
 
 
 def root_of(robot: Element, links: dict[str, Link], joints: dict[str, Connection]) -> str:
-    """The link on which all others hang. Raises for unknown links, two parents, rings, and several roots."""
+    """Return the root link. Raise `ValueError` for unknown links, two parents, rings, and several roots."""
     if not links:
         fail(robot, "there is no <link> in it.")
     above: dict[str, Connection] = {}
@@ -84,9 +84,9 @@ def root_of(robot: Element, links: dict[str, Link], joints: dict[str, Connection
 
 
 def parent_first(root: str, joints: dict[str, Connection]) -> list[Connection]:
-    """The joints in the file's order as far as links must come before what hangs on them.
+    """Return the joints in an order in which parents come before children, close to that of the file.
 
-    Of the joints whose parent link is there, the one declared first is next; fixed joints, which hold no
+    Of the joints whose parent link is placed, the one that comes first in the file is next. Fixed joints, which have no
     coordinate, go before all others.
     """
     below: dict[str, list[tuple[bool, int, Connection]]] = {}
@@ -114,11 +114,11 @@ def hang(
     pose: Pose = HERE,
     mass: Mass = NOTHING,
 ) -> None:
-    """`ModelSpec.add_body`; what it refuses is told with the place of the <link> or of its joint (`via`).
+    """Call `ModelSpec.add_body`. Its errors name the line of the <link> or of its joint (`via`).
 
-    Real files hold rotational inertias that violate the triangle inequality, or whose products of inertia make a
-    principal moment negative. Other engines take them, so they are used as they are and noted. A negative mass or a
-    negative moment on the diagonal is refused.
+    In real files there are rotational inertias that violate the triangle inequality, or that have a negative principal
+    moment because of their products of inertia. Other engines accept them, and so does jaxdyn, with a warning. A
+    negative mass, or a negative moment on the diagonal, is an error.
     """
     inertia, given = mass.inertia(), None
     problem = problem_of(mass.mass, mass.center, mass.rotational)
@@ -145,10 +145,10 @@ def grow(
     joints: dict[str, Connection],
     floating: bool | None,
 ) -> list[Connection]:
-    """Fill the tree of a URDF into `spec`; the joints in the order of the model.
+    """Add the tree of a URDF to `spec`. Return the joints in the order of the model.
 
-    The root link is fixed to the world, or hangs on a `Free` joint named ``root_joint`` where `floating` is true
-    and the file has no floating joint of its own there. `floating` false fixes that joint.
+    If `floating` is True and the file has no floating joint at the root, the root link gets a `Free` joint named
+    ``root_joint``. If it is False, the root link is fixed to the world, even if the file has a floating joint there.
     """
     root = root_of(robot, links, joints)
     chain = parent_first(root, joints)

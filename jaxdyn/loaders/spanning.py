@@ -1,4 +1,4 @@
-"""Which joints of a mechanism with loops make its tree, and which are cut and become constraints."""
+"""Chooses the joints of a mechanism with loops that make its tree; the others become constraints."""
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
@@ -19,11 +19,11 @@ class Spanning(NamedTuple, Generic[Edge]):
 def spanning_tree(
     links: Iterable[str], edges: Sequence[Edge], ends: Callable[[Edge], tuple[str, str]], rank: Callable[[Edge], int]
 ) -> Spanning[Edge]:
-    """A spanning tree that keeps edges of low rank, and of equal rank those that come first.
+    """Return a spanning tree that keeps edges of low rank, and of equal rank those that come first.
 
-    `ends` gives parent and child, of which the parent may be ``"world"``. Each connected part stands on the world
-    where an edge of it does, else on its first link that is no edge's child, else on its first link. The tree's edges
-    come in the order of `edges` as far as links must come before what hangs on them.
+    `ends` gives parent and child, of which the parent may be ``"world"``. The root of each
+    connected part is the world if one of its edges starts there, else its first link that is no edge's child, else its
+    first link. Edges of the tree come parents first, otherwise in the order of `edges`.
     """
     links = list(links)
     leader = {name: name for name in ("world", *links)}

@@ -1,9 +1,9 @@
-"""What drives the joints of a URDF: `<transmission>`, `<ros2_control>`, or nothing said.
+"""Reads the actuators of a URDF from `<transmission>` and `<ros2_control>`, or makes them if it has neither.
 
-An actuator is named as the file names it; its gear is the `mechanicalReduction`, so that its command is the force
-at the motor. Where several motors and joints mix (differentials, hands whose one motor pulls many joints) every
-joint gets an actuator of its own name that drives it directly, with a warning. A file that says nothing of
-actuation drives every joint with one velocity that follows no other, in the same way.
+An actuator has the name that the file gives it. Its gear is the `mechanicalReduction`, so its command is the force at
+the motor. If a transmission mixes several motors and joints (differentials, hands with one motor for many joints),
+every joint gets an actuator of its own name that drives it directly, with a warning. If the file says nothing about
+actuation, every joint with one velocity that does not mimic another gets such an actuator.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ DRIVEN = ("joint", "flexJoint", "rollJoint", "gap_joint")
 
 
 def reduction(element: Element | None) -> float | None:
-    """The `<mechanicalReduction>` in an element; None where there is none."""
+    """Return the `<mechanicalReduction>` in an element, None if there is none."""
     found = None if element is None else element.find("mechanicalReduction")
     return None if found is None else float(numbers(found, found.text, 1, "mechanicalReduction")[0])
 
@@ -27,7 +27,7 @@ def reduction(element: Element | None) -> float | None:
 def add_actuators(
     spec: ModelSpec, notes: Notes, robot: Element, chain: list[Connection], passive: Collection[str] = ()
 ) -> None:
-    """The actuators of a robot whose joints are `chain`; those in `passive` follow others and get none."""
+    """Add actuators for the joints of `chain`, except those in `passive`, which follow others."""
     joints = {j.name: j for j in chain}
     stated = robot.findall("transmission")
     motors = Counter(m.get("name") for e in stated for m in e.findall("actuator"))
@@ -58,7 +58,7 @@ def _drive(
     label: str | None = None,
     gear: float = 1.0,
 ) -> None:
-    """An actuator on a joint; where there can be none it is noted why."""
+    """Add an actuator to a joint, or note why there can be none."""
     nothing = "what drives nothing: {}."
     if name not in joints:
         notes.add(element, nothing, f"there is no joint {brief(name)}")

@@ -1,4 +1,4 @@
-"""URDF: links, joints, `<mimic>`, and what drives the joints.
+"""Loads URDF: links, joints, mimics and actuators.
 
 | in the file | in the model |
 | --- | --- |
@@ -9,7 +9,7 @@
 | `<limit>`, `<dynamics>` | the joint's `limits`, `effort`, `damping`, `friction` |
 | `<gazebo reference>` with `springStiffness` | the joint's `stiffness` and `rest` |
 
-Meshes are not read: they do not move the robot. Missing ones are one warning.
+Meshes are not read, because they do not act on the motion. There is one warning for all missing ones.
 """
 
 from collections.abc import Callable
@@ -32,7 +32,7 @@ TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 
 
 def mass_of(link: Element) -> Mass:
-    """The `<inertial>` of a link, in the link's frame; massless where there is none."""
+    """Return the mass properties of a link in its frame, zero if it has no `<inertial>`."""
     inertial = only(link, "inertial")
     if inertial is None:
         return Mass()
@@ -43,7 +43,7 @@ def mass_of(link: Element) -> Mass:
 
 
 def joint_of(element: Element, name: str) -> Joint:
-    """The joint of a `<joint>` with its axis, limits, damping and friction."""
+    """Return the joint of a `<joint>` with its axis, limits, damping and friction."""
     kind = attribute(element, "type")
     if kind not in TYPES:
         fail(element, f"the type {kind!r} is none of {', '.join(TYPES)}.")
@@ -75,12 +75,12 @@ def joint_of(element: Element, name: str) -> Joint:
 
 
 def links_of(robot: Element) -> dict[str, Link]:
-    """The links of a robot by name."""
+    """Return the links of a robot, by name."""
     return collect(Link(attribute(e, "name"), e, mass_of(e)) for e in robot.findall("link"))
 
 
 def joints_of(robot: Element) -> dict[str, Connection]:
-    """The joints of a robot by name."""
+    """Return the joints of a robot, by name."""
 
     def one(element: Element) -> Connection:
         name = attribute(element, "name")
@@ -91,7 +91,7 @@ def joints_of(robot: Element) -> dict[str, Connection]:
 
 
 def add_springs(robot: Element, joints: dict[str, Connection], notes: Notes) -> None:
-    """The springs that Gazebo's extensions give to joints; the loops and gears in them are noted as left out."""
+    """Add the springs that Gazebo's extensions give to joints. Note the loops and gears in them, which are left out."""
     for block in robot.findall("gazebo"):
         for inner in block.iter("joint", "mimicJoint"):
             if inner.tag == "joint" and inner.find("parent") is None:
@@ -111,7 +111,7 @@ def add_springs(robot: Element, joints: dict[str, Connection], notes: Notes) -> 
 
 
 def mimics_of(joints: dict[str, Connection]) -> dict[str, tuple[Element, str]]:
-    """The joints that mimic another: their `<mimic>` and the other's name. Raises for rings of them."""
+    """Return the joints that mimic another, with `<mimic>` and the other's name. Raise `ValueError` for a ring."""
     found = {}
     for joint in joints.values():
         element = only(joint.element, "mimic")
@@ -128,9 +128,9 @@ def mimics_of(joints: dict[str, Connection]) -> dict[str, tuple[Element, str]]:
 
 
 def add_mimics(spec: ModelSpec, joints: dict[str, Connection], notes: Notes) -> set[str]:
-    """A `Coupling` for every `<mimic>`; the names of the joints that must not be driven.
+    """Add a `Coupling` for every `<mimic>`. Return the names of the joints that must not have actuators.
 
-    A mimic of a joint that is not there, or by a fixed joint, ties nothing: it is noted.
+    If the other joint does not exist, or the joint is fixed, there is a warning and no coupling.
     """
     follow = mimics_of(joints)
     for name, (element, other) in follow.items():
@@ -162,7 +162,7 @@ def load(
     retype: Callable[[dict[str, Connection]], None] | None = None,
     drive: bool = True,
 ) -> ModelSpec:
-    """The `ModelSpec` of a URDF. `retype` may change joints before the tree grows; `drive` off adds no actuators."""
+    """Return the `ModelSpec` of a URDF. `retype` may change joints first; without `drive` there are no actuators."""
     robot = document.root
     spec = ModelSpec(name or robot.get("name") or document.origin.removesuffix(".urdf"))
     with Notes() as notes:

@@ -1,4 +1,4 @@
-"""URDF+, the extension of URDF by closed loops (Chignoli, Slotine, Wensing and Kim, 2024).
+"""Loads URDF+, the extension of URDF by closed loops (Chignoli, Slotine, Wensing and Kim, 2024).
 
 | in the file | in the model |
 | --- | --- |
@@ -37,12 +37,12 @@ CLOSURES = {
 
 
 def is_plus(robot: Element) -> bool:
-    """Whether the file uses anything that URDF has not."""
+    """Return whether the file uses anything that URDF does not have."""
     return any(e.tag in ("loop", "coupling") or (e.tag == "joint" and e.get("independent") is not None) for e in robot)
 
 
 def path(link: str, above: dict[str, Connection]) -> list[Connection]:
-    """The joints from a link up to the root, nearest first."""
+    """Return the joints from a link up to the root, nearest first."""
     out = []
     while link in above:
         out.append(above[link])
@@ -51,7 +51,7 @@ def path(link: str, above: dict[str, Connection]) -> list[Connection]:
 
 
 def ends_of(element: Element, links: dict[str, Link]) -> tuple[str, str]:
-    """The predecessor and the successor of a `<loop>` or `<coupling>`."""
+    """Return the predecessor and the successor of a `<loop>` or `<coupling>`."""
     found = []
     for tag in ("predecessor", "successor"):
         link = attribute(needed(element, tag), "link")
@@ -64,7 +64,7 @@ def ends_of(element: Element, links: dict[str, Link]) -> tuple[str, str]:
 
 
 def add_loop(spec: ModelSpec, element: Element, pair: tuple[str, str]) -> None:
-    """The constraint of a `<loop>`; frame a is the predecessor's."""
+    """Add the constraint of a `<loop>`. Frame a is the predecessor's."""
     name, kind = attribute(element, "name"), attribute(element, "type")
     if kind not in CLOSURES:
         fail(element, f"the type {kind!r} is none of {', '.join(CLOSURES)}.")
@@ -90,7 +90,7 @@ def add_loop(spec: ModelSpec, element: Element, pair: tuple[str, str]) -> None:
 
 
 def add_coupling(spec: ModelSpec, element: Element, before: list[Connection], after: list[Connection]) -> None:
-    """The `Coupling` of a `<coupling>` between the joints of its two paths."""
+    """Add the `Coupling` of a `<coupling>` between the joints of its two paths."""
     ratio = number(needed(element, "ratio"), "value")
     terms = {j.name: ratio for j in before} | {j.name: -1.0 for j in after}
     for joint in (*before, *after):
@@ -104,7 +104,7 @@ def add_coupling(spec: ModelSpec, element: Element, before: list[Connection], af
 
 
 def add_closures(spec: ModelSpec, robot: Element, links: dict[str, Link], joints: dict[str, Connection]) -> set[str]:
-    """The constraints of all `<loop>` and `<coupling>`; the names of the dependent joints."""
+    """Add the constraints of all `<loop>` and `<coupling>`. Return the names of the dependent joints."""
     if not is_plus(robot):
         return set()
     above = {j.child: j for j in joints.values()}

@@ -1,4 +1,4 @@
-"""Safe reading of XML, and errors that name the file, the line and the element."""
+"""Reads XML safely, and makes errors that name the file, the line and the element."""
 
 import math
 import re
@@ -20,7 +20,7 @@ _REQUIRED: Any = object()
 
 
 class Document(NamedTuple):
-    """An XML file or text: its root element, what to call it in messages, its folder (None for a text), and the
+    """An XML file or text: its root element, its name in messages, its folder (None for a text), and the
     text itself."""
 
     root: Element
@@ -30,13 +30,13 @@ class Document(NamedTuple):
 
 
 def brief(text: Any, length: int = 60) -> str:
-    """A value as an error message shows it, cut where it is long."""
+    """Return a value as an error message shows it, cut if it is long."""
     shown = repr(text)
     return shown if len(shown) <= length else shown[: length - 3] + "..."
 
 
 def where(element: Element) -> str:
-    """The place of an element: file, line, tag and name."""
+    """Return the place of an element: file, line, tag and name."""
     url = element.getroottree().docinfo.URL
     named = [key for key in ("name", "link", "joint") if element.get(key)]
     tag = f"<{element.tag} {named[0]}={brief(element.get(named[0]))}>" if named else f"<{element.tag}>"
@@ -47,20 +47,20 @@ def where(element: Element) -> str:
 
 
 def fail(element: Element, message: str) -> NoReturn:
-    """Raise the `ValueError` that says what is wrong with an element, and where it is."""
+    """Raise a `ValueError` that says what is wrong with an element, and where it is."""
     raise ValueError(f"`load`: {where(element)}: {message}")
 
 
 def warn(element: Element, message: str) -> None:
-    """A `ModelWarning` about an element that is odd but was handled."""
+    """Give a `ModelWarning` about an element that is odd but accepted."""
     warnings.warn(f"`load`: {where(element)}: {message}", ModelWarning, stacklevel=2)
 
 
 class Notes:
-    """What is odd in a file, told by one `ModelWarning` a kind at the end of a ``with`` that does not fail.
+    """Collects what is odd in a file, and gives one `ModelWarning` per kind at the end of a ``with`` without errors.
 
-    ``add(element, "the joints {} ...", item)`` collects items under one text; the warning names them and the place
-    of the first.
+    ``add(element, "the joints {} ...", item)`` collects items under one text. The warning names them, and the place
+    of the first one.
     """
 
     def __init__(self, most: int = 12):
@@ -80,7 +80,7 @@ class Notes:
 
 
 def located(element: Element, call: Callable, *args, **options):
-    """``call(*args, **options)``; what it refuses is told with the element's place."""
+    """Return ``call(*args, **options)``. Its errors name the element's place."""
     try:
         return call(*args, **options)
     except (ValueError, TypeError) as error:
@@ -88,11 +88,10 @@ def located(element: Element, call: Callable, *args, **options):
 
 
 def parse(data: bytes | str, origin: str, folder: Path | None = None) -> Document:
-    """The tree of an XML file or text.
+    """Return the tree of an XML file or text.
 
-    Entities, external files and huge trees are off: a document that declares entities is refused, so none is
-    ever expanded. Namespaces are dropped from tags; elements of xacro, which only its own tool understands, are
-    refused.
+    Entities, external files and huge trees are switched off, and a document that declares entities is an error, so
+    none is ever expanded. Tags lose their namespaces. Elements of xacro are an error: run xacro first.
 
     **Raises** `ValueError` with file and line.
     """
@@ -133,7 +132,7 @@ def parse(data: bytes | str, origin: str, folder: Path | None = None) -> Documen
 
 
 def read(path: Path) -> Document:
-    """The tree of a file. Raises `FileNotFoundError` or, for what cannot be read, `ValueError`."""
+    """Return the tree of a file. Raise `FileNotFoundError`, or `ValueError` if it cannot be read."""
     try:
         data = path.read_bytes()
     except FileNotFoundError:
@@ -144,7 +143,7 @@ def read(path: Path) -> Document:
 
 
 def only(element: Element, tag: str) -> Element | None:
-    """The one child with a tag, or None. Raises where there are several."""
+    """Return the only child with a tag, or None. Raise `ValueError` if there are several."""
     found = element.findall(tag)
     if len(found) > 1:
         fail(found[1], f"<{element.tag}> takes one <{tag}>, this is the second.")
@@ -152,13 +151,13 @@ def only(element: Element, tag: str) -> Element | None:
 
 
 def needed(element: Element, tag: str) -> Element:
-    """The one child with a tag. Raises where there is none."""
+    """Return the only child with a tag. Raise `ValueError` if there is none."""
     found = only(element, tag)
     return fail(element, f"there is no <{tag}> in it.") if found is None else found
 
 
 def attribute(element: Element, name: str, what: str = "") -> str:
-    """An attribute that must be there and not be empty."""
+    """Return an attribute. Raise `ValueError` if it is absent or empty."""
     value = element.get(name)
     if value is None or not value.strip():
         fail(element, f"the attribute `{name}`{what} is missing or empty.")
@@ -166,7 +165,7 @@ def attribute(element: Element, name: str, what: str = "") -> str:
 
 
 def numbers(element: Element, text: str | None, count: int | None, what: str) -> np.ndarray:
-    """`count` finite numbers separated by spaces. Raises for any other number of them, words, NaN or infinity."""
+    """Return `count` finite numbers from text. Raise `ValueError` for any other count, words, NaN or infinity."""
     parts = (text or "").split()
     if count is not None and len(parts) != count:
         fail(element, f"`{what}` takes {count} number{'s' * (count > 1)}, not {brief(text)}.")
@@ -183,13 +182,13 @@ def numbers(element: Element, text: str | None, count: int | None, what: str) ->
 
 
 def vector(element: Element, name: str, default, count: int = 3) -> np.ndarray:
-    """An attribute of `count` numbers."""
+    """Return an attribute of `count` numbers."""
     text = element.get(name)
     return np.array(default, float) if text is None else numbers(element, text, count, name)
 
 
 def number(element: Element, name: str, default: Any = _REQUIRED) -> float:
-    """An attribute that is one number; `default` where it is absent."""
+    """Return an attribute that is one number, `default` if it is absent."""
     text = element.get(name)
     if text is None:
         return float(default) if default is not _REQUIRED else fail(element, f"the attribute `{name}` is missing.")
@@ -197,7 +196,7 @@ def number(element: Element, name: str, default: Any = _REQUIRED) -> float:
 
 
 def text_number(element: Element, tag: str, default: Any = _REQUIRED) -> float:
-    """A child whose text is one number; `default` where there is no such child."""
+    """Return the number in a child's text, `default` if there is no such child."""
     child = only(element, tag)
     if child is None:
         return default if default is not _REQUIRED else fail(element, f"there is no <{tag}> in it.")
@@ -205,7 +204,7 @@ def text_number(element: Element, tag: str, default: Any = _REQUIRED) -> float:
 
 
 def truth(element: Element, text: str | None, what: str, default: bool = False) -> bool:
-    """A yes or no. Raises for other words."""
+    """Return True or False for a yes or no. Raise `ValueError` for other words."""
     if text is None:
         return default
     word = text.strip().lower()

@@ -1,1 +1,1 @@
-"""Joints, bodies, constraints and the model made of them."""
+"""Joints, bodies, constraints, and the `Model` that holds them."""

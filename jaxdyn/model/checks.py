@@ -1,4 +1,4 @@
-"""Checks of what calls are given: everything that shapes and dtypes can tell, before tracing."""
+"""Checks of the arguments of public functions, by their shapes and dtypes, before anything is traced."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +28,7 @@ def check_model(call: str, model: Any) -> Model:
 
 
 def check_vector(call: str, name: str, x: Any, shape: tuple[int, ...]) -> Array:
-    """`x` as floats of that shape, or an error that tells how to batch."""
+    """Return `x` as floats of the given shape. Raise `ValueError` for any other shape, with advice on batching."""
     try:
         x = as_floats(x)
     except (TypeError, ValueError) as error:
@@ -49,7 +49,7 @@ def check_state(call: str, model: Model, state: Any) -> State:
 
 
 def check_constraints(call: str, model: Model, constraints: Any) -> tuple[Constraint, ...]:
-    """`constraints` as a tuple, each with bodies and joints that exist; None means the model's own."""
+    """Return the constraints as a tuple; None stands for those of the model. Raise for unknown bodies and joints."""
     if constraints is None:
         return model.constraints
     if isinstance(constraints, Constraint):
@@ -69,7 +69,7 @@ def check_constraints(call: str, model: Model, constraints: Any) -> tuple[Constr
 
 
 def common_dtype(*trees: Any):
-    """All the trees' float arrays cast to the widest of their types, so that nothing promotes inside."""
+    """Return the trees with all float arrays cast to the widest of their types."""
     leaves = [x for x in jax.tree.leaves(trees) if eqx.is_array(x)]
     dtype = np.result_type(*[x.dtype for x in leaves])
     if all(x.dtype == dtype for x in leaves):

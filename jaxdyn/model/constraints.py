@@ -2,14 +2,13 @@
 
 Every constraint is a few rows, each a linear function of the twists of some bodies:
 ``sum_i K_i V_i`` at velocity level and ``sum_i K_i A_i + gamma`` at acceleration level, where V_i and A_i are
-body i's twist and its derivative, in its own axes. A class here has two duties:
+body i's twist and its derivative, in its own axes. A class here has two methods:
 
-- `layout(topology)`, before tracing: which bodies, how many rows, and a signature; constraints of one
-  signature are evaluated together. Raises `ValueError` for names that do not exist.
-- `evaluate(layout, attachments, views, robot)`: the rows of k constraints of one signature. The instance it is
-  called on has its leaves stacked to (..., k, lanes), `attachments` are the placements of the constrained
-  frames in their bodies, `views` the moving bodies as `BodyView`s, `robot` the rest (`RobotView`). Arrays are
-  component-first throughout.
+- `layout(topology)` returns, before tracing, which bodies the constraint acts on, how many rows it has, and a
+  signature: `evaluate` is traced once for all constraints of one signature. It raises `ValueError` for unknown names.
+- `evaluate(layout, attachments, views, robot)` returns the rows. The instance it is called on has leaves
+  (..., k, lanes) with k = 1; `attachments` are the placements of the constrained frames in their bodies, `views` the
+  moving bodies as `BodyView`s, `robot` everything else (`RobotView`). Arrays are component-first throughout.
 
 To add a constraint, write such a class. See `docs/extending.md`.
 """
@@ -29,7 +28,7 @@ from ..tree.topology import Topology
 
 
 class BodyView(NamedTuple):
-    """Bodies seen by constraints: pose (R, p) in the world and twist (w, l) in body axes; (..., k, lanes)."""
+    """A body as a constraint sees it: pose (R, p) in the world, twist (w, l) in body axes; all (..., k, lanes)."""
 
     R: Array
     p: Array
@@ -38,7 +37,7 @@ class BodyView(NamedTuple):
 
 
 class JointView(NamedTuple):
-    """Joints seen by constraints: coordinate q (k, lanes), axis (3, k, lanes), pose (E, r) in the parent."""
+    """A joint as a constraint sees it: coordinate q (k, lanes), axis (3, k, lanes), pose (E, r) in the parent."""
 
     q: Array
     axis: Array
@@ -47,8 +46,8 @@ class JointView(NamedTuple):
 
 
 class RobotView(NamedTuple):
-    """What else a constraint may ask for: `mass` (nb, lanes), `center_of_mass` (nb, 3, lanes), and
-    ``joint(k)``, the joints under the k-th attachment."""
+    """The rest of the robot as a constraint sees it: `mass` (nb, lanes), `center_of_mass` (nb, 3, lanes), and
+    ``joint(k)``, the joint that moves the body of the k-th attachment."""
 
     mass: Array
     center_of_mass: Array
@@ -56,8 +55,8 @@ class RobotView(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """k constraints of r rows: `K`, per slot, the (angular, linear) coefficients (r, 3, k, lanes) of the body's
-    twist; `gamma` (r, k, lanes), their bias; `residual` (r, k, lanes), the position error."""
+    """The r rows of a constraint: `K`, for each body of the layout, the (angular, linear) coefficients
+    (r, 3, k, lanes) of its twist; `gamma` (r, k, lanes), their bias; `residual` (r, k, lanes), the position error."""
 
     K: list[tuple[Array, Array]]
     gamma: Array
@@ -66,9 +65,9 @@ class Rows(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The static part of a constraint. `bodies` are the moving bodies it acts on, without repetition;
-    `attachments` are (body, frame or None) pairs whose placements `evaluate` receives. `relative` rows do not change
-    when everything moves as one."""
+    """The static part of a constraint. `bodies` are the moving bodies that it acts on, each once;
+    `attachments` are (body, frame or None) pairs whose placements `evaluate` receives. `relative` is True if the
+    rows do not change when all bodies move together."""
 
     signature: Any
     rows: int
@@ -80,8 +79,8 @@ class Layout:
 class Baumgarte(eqx.Module):
     """Gains that pull a drifting constraint back: ``a* = target - stiffness * residual - damping * J v``.
 
-    Without arguments it is critically damped with a time constant of 12.5 ms; `stiffness` alone is made
-    critically damped. **Fields:** `stiffness` (1/s²), `damping` (1/s).
+    By default the return is critically damped with a time constant of 12.5 ms. If only `stiffness` is given,
+    `damping` makes the return critically damped. **Fields:** `stiffness` (1/s²), `damping` (1/s).
     """
 
     stiffness: Float[Array, ""]
@@ -93,7 +92,7 @@ class Baumgarte(eqx.Module):
 
 
 class Constraint(eqx.Module):
-    """Base: a name, Baumgarte gains, and `target` (rows,), the acceleration that the rows shall have."""
+    """Base class of constraints: a name, Baumgarte gains, and `target` (rows,), the acceleration of the rows."""
 
     name: eqx.AbstractVar[str | None]
     target: eqx.AbstractVar[Float[Array, " rows"]]
@@ -104,11 +103,11 @@ class Constraint(eqx.Module):
 
     @abc.abstractmethod
     def layout(self, topology: Topology) -> Layout:
-        """See the module's docstring."""
+        """See the docstring of the module."""
 
     @abc.abstractmethod
     def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
-        """See the module's docstring."""
+        """See the docstring of the module."""
 
 
 def checked_options(call: str, name, target, stabilization, rows: int):

@@ -1,19 +1,19 @@
-"""The joints: what a user writes (`Revolute(axis=...)`), and the kind of motion behind each.
+"""The joints: the classes that a user writes (`Revolute(axis=...)`), and the kind of motion of each.
 
-A *kind* is stateless and hashable; it is all that the engine knows of a joint. Its functions work on
-component-first arrays with trailing (nodes, lanes) axes:
+A *kind* is stateless and hashable, and is all that the engine knows of a joint. Its functions take and return
+component-first arrays whose last axis is the batch, the lanes: a vector is (3, lanes), q is (nq, lanes):
 
 | function | returns |
 | --- | --- |
 | ``pose(par, q)`` | rotation and translation (None: zero) of the moved frame in the joint frame |
 | ``columns(par, q)`` | the motion subspace, one `Column` per velocity, in the moved frame |
-| ``prepare(par, R0, p0)`` | what is constant of the body's pose in its parent, R0 and p0 being the placement |
-| ``place(prepared, q)`` | that pose |
+| ``prepare(par, R0, p0)`` | what is constant in the body's pose in its parent; R0, p0 are the placement |
+| ``place(prepared, q)`` | the body's pose in its parent |
 | ``bias(par, q, v)`` | time derivative of the subspace times v, (angular, linear); None when the subspace is constant |
 | ``integrate(q, dv)``, ``difference(q0, q1)`` | exponential and logarithm on the joint's manifold |
 
-`par` holds the joint's ``axis``, ``axis2`` (3, ...) and ``pitch``. To add a joint, write a kind and a
-dataclass that names it; nothing else in the project lists the joints.
+`par` holds the joint's ``axis``, ``axis2`` (3, lanes) and ``pitch`` (lanes,). To add a joint, write a kind and a
+dataclass that names it; see `docs/extending.md`. No other file lists the joints.
 """
 
 import dataclasses
@@ -36,14 +36,14 @@ from ..spatial.small import cross, eye, mm, mtv, mv, outer, skew
 
 
 class Column(NamedTuple):
-    """One motion direction: angular and linear part, each an array (3, ...), a unit axis 0-2, or None (zero)."""
+    """A direction of motion: angular and linear part, each an array (3, ...), a unit axis 0 to 2, or None (zero)."""
 
     angular: "Array | int | None"
     linear: "Array | int | None"
 
 
 class JointParameters(NamedTuple):
-    """Float parameters of a group of joints of one kind, component-first."""
+    """The float parameters of a joint, component-first."""
 
     axis: Array
     axis2: Array
@@ -51,14 +51,14 @@ class JointParameters(NamedTuple):
 
 
 def axis_rotation(axis, angle):
-    """Rotation matrix about a unit axis (Rodrigues), shaped so that constants stay in the lane of size 1."""
+    """Return the rotation matrix about a unit axis (Rodrigues). A constant axis keeps its single lane."""
     k = skew(axis)
     kk = outer(axis, axis) - eye(axis)
     return eye(axis) + jnp.sin(angle) * k + (1 - jnp.cos(angle)) * kk
 
 
 class Kind:
-    """Base of the kinds; the defaults describe a joint whose configuration is a vector space."""
+    """Base class of kinds. Its methods are those of a joint whose configuration is a vector space."""
 
     nq: ClassVar[int]
     nv: ClassVar[int]
@@ -213,7 +213,7 @@ class TranslationKind(Kind):
 
 
 def plane_axes(normal):
-    """Two unit vectors that make a right-handed frame with `normal`; x and y for z."""
+    """Return two unit vectors that make a right-handed frame with `normal`: x and y if it is z."""
     x, y, z = normal[0], normal[1], normal[2]
     sign = jnp.where(z < 0, -1.0, 1.0).astype(normal.dtype)
     a = -1 / (sign + z)
@@ -293,13 +293,13 @@ Scalars = Any
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Joint:
-    """What every joint takes. All are keyword arguments but in the type's own order.
+    """Base class of joints, with the arguments that every joint takes.
 
     **Arguments:** `name` (default: the body's); `axis` (3,), normalised; `armature` (reflected inertia,
     kg m² or kg), `damping` (N m s/rad or N s/m), `stiffness` (N m/rad or N/m), `effort` (largest actuator
     force) and `friction` (Coulomb), each a scalar or one number per velocity; `rest`, the configuration at
     which the spring is slack, a scalar or (nq,); `limits`, a pair (lower, upper) of scalars or (nv,).
-    `friction`, `effort` and `limits` are kept as data: they make no force yet.
+    The model keeps `friction`, `effort` and `limits`, but they make no force yet.
     """
 
     name: str | None = None
@@ -326,7 +326,7 @@ class Free(Joint):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Revolute(Joint):
-    """A turn about `axis`; q in radians, unbounded unless `limits` say otherwise."""
+    """A turn about `axis`; q in radians, unbounded if there are no `limits`."""
 
     kind = RevoluteKind()
 
@@ -385,6 +385,6 @@ class Helical(Joint):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fixed(Joint):
-    """No motion: the body merges into its parent and stays as a frame of its own name."""
+    """No motion: the body becomes part of its parent, and a frame keeps its name and place."""
 
     kind = FixedKind()

@@ -1,4 +1,4 @@
-"""Constraints among joints and many bodies: `Coupling`, `CenterOfMass`, `General`."""
+"""Constraints on joints, and on more than two bodies: `Coupling`, `CenterOfMass`, `General`."""
 
 from collections.abc import Callable, Sequence
 
@@ -15,7 +15,7 @@ from .joints import HelicalKind, PrismaticKind, RevoluteKind
 
 
 class Coupling(Constraint):
-    """Joints move together: ``sum_k coefficients[k] * q[joints[k]] = offset`` (gears, mimics): one row.
+    """Joints that move together: ``sum_k coefficients[k] * q[joints[k]] = offset`` (gears, mimics): one row.
 
     **Arguments:** `joints`, names of joints with one velocity each; `coefficients`, one number a joint;
     `offset` ().
@@ -85,7 +85,7 @@ class Coupling(Constraint):
 
 
 class CenterOfMass(Constraint):
-    """The robot's centre of mass stays at `position` (3,), in the world: three rows, in the world's axes."""
+    """Holds the robot's centre of mass at `position` (3,) in the world: three rows, in the world's axes."""
 
     position: Float[Array, "3"]
     target: Float[Array, "3"]
@@ -124,10 +124,10 @@ class CenterOfMass(Constraint):
 
 
 class General(Constraint):
-    """Any smooth condition on poses: ``fn(*poses) = 0`` with one `Transform` (in the world) a body: `rows` rows.
+    """Imposes any smooth condition on poses: ``fn(*poses) = 0``, with a `Transform` (in the world) a body: `rows` rows.
 
-    `fn` is a JAX function of single poses, the same object for every call (it is part of the static
-    structure). Its rows are differentiated automatically, twice.
+    `fn` is a JAX function of single poses, which is differentiated twice. Use the same function object in every call:
+    it is part of the model's static structure.
 
     **Arguments:** `bodies`, names of bodies or frames; `fn`; `rows`, the length of its result.
     """
@@ -174,10 +174,10 @@ class General(Constraint):
         slots, n = layout.signature[3], len(views)
 
         def single(R, p, w, l, Rf, pf):
-            """One constraint in one lane: J (rows, n, 6), bias, residual."""
+            """Return J (rows, n, 6), bias and residual of one constraint in one lane."""
 
             def moved(xi):
-                """fn after each body's twist xi (n, 6) has acted for a unit of time, to second order."""
+                """Return `fn` after each body has moved by its twist xi (n, 6) for a unit of time, to second order."""
                 poses = []
                 for k, s in enumerate(slots):
                     rot, pos = Rf[k], pf[k]

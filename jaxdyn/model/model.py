@@ -1,4 +1,4 @@
-"""`Model`: a robot, as a tree of arrays over a static `Topology`."""
+"""`Model`: a robot as arrays, with a static `Topology`."""
 
 import dataclasses
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from .state import State
 
 
 class Bodies(eqx.Module):
-    """Mass properties and joint placements, one row a body.
+    """Mass properties and joint placements, one row per body.
 
     **Fields:** `mass` (nb,) kg; `center_of_mass` (nb, 3) m and `rotational` (nb, 3, 3) kg m² about it, in body
     axes; `placement`, the joint frame in the parent's frame at q = 0.
@@ -47,14 +47,14 @@ class Joints(eqx.Module):
 
 
 class Model(eqx.Module):
-    """A robot. Every float that changes its dynamics is an array leaf; the rest is static.
+    """A robot. Every float that changes its dynamics is an array leaf; everything else is static.
 
     **Fields:** `topology`; `bodies`; `joints`; `frames`, the placements (nf) of the named frames in their
     bodies; `gravity` (3,) m/s²; `actuation` (nv, nu), generalised forces per actuator command;
     `constraints`, a tuple.
 
-    Built by `load` or `ModelSpec.build`; `jax.vmap` over models works, for instance over those that
-    ``jax.vmap(lambda m: model.replace({"bodies.mass": m}))(masses)`` makes.
+    `load` and `ModelSpec.build` make models. `jax.vmap` over models works; for instance,
+    ``jax.vmap(lambda m: model.replace({"bodies.mass": m}))(masses)`` makes a batch of them.
     """
 
     bodies: Bodies
@@ -74,12 +74,12 @@ class Model(eqx.Module):
 
     @property
     def nq(self) -> int:
-        """Length of a configuration."""
+        """Number of coordinates of a configuration."""
         return self.topology.nq
 
     @property
     def nv(self) -> int:
-        """Length of a velocity: the degrees of freedom of the tree, before constraints."""
+        """Number of velocities: the degrees of freedom of the tree, before constraints."""
         return self.topology.nv
 
     @property
@@ -109,25 +109,26 @@ class Model(eqx.Module):
         return self.topology.actuator_names
 
     def q_slice(self, joint: str) -> slice:
-        """Where the joint's configuration stands in q. Raises `ValueError` for an unknown joint."""
+        """Return the slice of q that holds the joint's configuration. Raise `ValueError` for an unknown joint."""
         return self.topology.q_slice(self.topology.joint(joint))
 
     def v_slice(self, joint: str) -> slice:
-        """Where the joint's velocity stands in v. Raises `ValueError` for an unknown joint."""
+        """Return the slice of v that holds the joint's velocity. Raise `ValueError` for an unknown joint."""
         return self.topology.v_slice(self.topology.joint(joint))
 
     @property
     def compiler(self) -> str:
-        """What compiles the robot's programs: "auto", "kernel" or "xla"."""
+        """The compiler of the robot's programs: "auto", "kernel" or "xla"."""
         return self.topology.compiler
 
     def with_compiler(self, compiler: Literal["auto", "kernel", "xla"]) -> "Model":
-        """The same robot, its programs made by another compiler.
+        """Return the same robot with another compiler for its programs.
 
-        "kernel" makes one function of a program, for CPUs; "xla" leaves it to XLA, which `jax.export` needs; "auto"
-        is what the environment variable `JAXDYN_COMPILER` says, else kernels wherever they can be made. See
-        "From a jaxpr to one kernel". Raises `ValueError` for another name, and `RuntimeError` if kernels are asked
-        for and `llvmlite` does not work here.
+        "kernel" compiles each program to one function, for CPUs. "xla" leaves programs to XLA, as `jax.export` needs.
+        "auto" takes the choice of the environment variable `JAXDYN_COMPILER`, or kernels if that is not set and they
+        can be compiled. See the page "From a jaxpr to one kernel".
+
+        **Raises** `ValueError` for another name, and `RuntimeError` for "kernel" if `llvmlite` does not work here.
         """
         if compiler not in kernels.CHOICES:
             raise ValueError(f"`Model.with_compiler`: {compiler!r} is none of {', '.join(kernels.CHOICES)}.")
@@ -135,13 +136,13 @@ class Model(eqx.Module):
         return dataclasses.replace(self, topology=dataclasses.replace(self.topology, compiler=compiler))
 
     def neutral(self) -> Float[Array, " nq"]:
-        """The configuration (nq,) with every coordinate zero and every quaternion the identity."""
+        """Return the configuration (nq,) with all coordinates zero and all quaternions the identity."""
         rows = [k.neutral() for k in self.topology.kinds]
         return jnp.asarray(np.concatenate(rows) if rows else np.zeros(0), self.gravity.dtype)
 
     def random_state(self, key: PRNGKeyArray) -> State:
-        """A state within the limits (angles within ±π and lengths within ±1 m where there are none), with
-        unit quaternions and standard normal velocities. Loops are not closed: see `assemble`."""
+        """Return a random state: configurations within the limits (±π and ±1 m for joints without limits), unit
+        quaternions, standard normal velocities. It does not close loops: see `assemble`."""
         kq, kr, kv = jax.random.split(key, 3)
         dtype, topology = self.gravity.dtype, self.topology
         uniform = jax.random.uniform(kq, (self.nv,), dtype)
@@ -161,10 +162,10 @@ class Model(eqx.Module):
         return State(q, jax.random.normal(kv, (self.nv,), dtype))
 
     def replace(self, changes: Mapping[str, ArrayLike]) -> "Model":
-        """A copy with some arrays changed: ``model.replace({"bodies.mass": x, "joints.damping": d})``.
+        """Return a copy with some arrays changed: ``model.replace({"bodies.mass": x, "joints.damping": d})``.
 
-        Keys are dotted field names. A new value has the old one's shape; leading batch axes may be added
-        (then `jax.vmap` over the model). Raises `ValueError` for an unknown path or a wrong shape.
+        Keys are dotted field names. A new value has the shape of the old one, with or without leading batch
+        axes; with them, use `jax.vmap` over the model. Raises `ValueError` for an unknown path or a wrong shape.
         """
         model = self
         for path, value in changes.items():
@@ -181,7 +182,7 @@ class Model(eqx.Module):
         return model
 
     def at(self, path: str) -> Any:
-        """The field with the dotted name `path`, such as ``"bodies.mass"`` or ``"constraints.0.length"``."""
+        """Return the field with the dotted name `path`, such as ``"bodies.mass"`` or ``"constraints.0.length"``."""
         node: Any = self
         for part in path.split("."):
             if isinstance(node, tuple) and part.isdigit() and int(part) < len(node):

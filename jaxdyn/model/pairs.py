@@ -1,7 +1,7 @@
 """Constraints between two frames: `Weld`, `Hinge`, `Slider`, `Cylinder`, `Point`, `PointOnPlane`, `Distance`.
 
-Rows are the velocity of frame a minus that of frame b in frame a's axes, linear first. `Weld` and its kin
-carry b's twist to a's origin; `Point` and `Distance` compare the velocities of the two origins.
+Rows are the velocity of frame a minus that of frame b, in the axes of frame a, linear part first. `Weld`, `Hinge`,
+`Slider` and `Cylinder` take the velocity of b at the origin of a; `Point` and `Distance` take those of both origins.
 """
 
 import abc
@@ -22,7 +22,7 @@ from .joints import plane_axes
 
 
 class FrameConstraint(Constraint):
-    """Two frames, each fixed in a body or the world. `a` moves relative to `b` only as the subclass allows."""
+    """Base class of constraints between two frames a and b, each fixed in a body or in the world."""
 
     rows: ClassVar[int]
     #: what `axis` is called where the subclass has one
@@ -83,7 +83,7 @@ class FrameConstraint(Constraint):
 
     @abc.abstractmethod
     def pair_rows(self, pair: "Pair") -> Rows:
-        """The rows with both sides' coefficients; those of the world are dropped by the caller."""
+        """Return the rows with the coefficients of both bodies. The caller drops those of the world."""
 
 
 # walls inside an evaluation: without them XLA computes the relative pose anew for every number that needs it
@@ -94,7 +94,7 @@ def _placed(R, p, own_R, own_p):
 
 @kernel
 def _seen(pa, A, B):
-    """Q, reach and va of a `Pair`."""
+    """Return Q, reach and va of a `Pair`."""
     return mtm(A.R, B.R), mtv(B.R, A.p - B.p + mv(A.R, pa)), A.l + cross(A.w, pa)
 
 
@@ -120,7 +120,7 @@ def _carried_bias(Q, reach, wa, va, w, l):
 
 
 class Pair(NamedTuple):
-    """Two frames seen from their bodies A and B. `Q` takes B's axes to A's; `reach` is a's origin in body B."""
+    """Two frames, a in body A and b in body B. `Q` turns B's axes into A's; `reach` is the origin of a in B."""
 
     Ra: Array
     pa: Array
@@ -143,35 +143,35 @@ class Pair(NamedTuple):
         return Pair(Ra, pa, Rb, pb, Q, reach, A.w, va, A, B)
 
     def linear(self, e, point):
-        """Coefficients of the velocity of a's origin minus that of `point` of body B along `e` (A's axes)."""
+        """Return coefficients of the velocity of a's origin minus that of `point` of body B along `e` (A's axes)."""
         f = mtv(self.Q, e)
         return (cross(self.pa, e), e), (-cross(point, f), -f)
 
     def angular(self, e):
-        """Coefficients of the relative angular velocity along `e` (A's axes)."""
+        """Return coefficients of the relative angular velocity along `e` (A's axes)."""
         zero, f = jnp.zeros_like(e), mtv(self.Q, e)
         return (e, zero), (-f, zero)
 
     def carried_bias(self):
-        """Bias of the relative twist with b's twist carried to a's origin: (angular, linear) in A's axes."""
+        """Return the bias (angular, linear), in A's axes, of the relative twist at the origin of a."""
         return _carried_bias(self.Q, self.reach, self.wa, self.va, self.B.w, self.B.l)
 
     def position(self):
-        """Position of a seen from b, in A's axes."""
+        """Return the position of a relative to b, in A's axes."""
         return mv(self.Q, self.reach - self.pb)
 
     def rotation(self):
-        """Rotation vector of a seen from b, in A's axes."""
+        """Return the rotation vector of a relative to b, in A's axes."""
         return mv(self.Ra, _vector(_quaternion(_relative(self.Q, self.Ra, self.Rb))))
 
     def tilt(self, axis):
-        """b's copy of `axis` in A's axes, and its cross product with a's: the angle between them does not depend on
-        the turn about the axis, whose rotation vector's other components would."""
+        """Return b's copy of `axis` in A's axes, and its cross product with a's: the angle between them does not depend
+        on the turn about the axis, whose rotation vector's other components would."""
         return _tilt(self.Q, self.Ra, self.Rb, axis)
 
 
 def _stacked(columns) -> list[tuple[Array, Array]]:
-    """[((angA, linA), (angB, linB)), ...], a row each, to one (rows, 3, ...) pair a body."""
+    """Return one (rows, 3, ...) pair per body from a list of rows ((angA, linA), (angB, linB))."""
     out = []
     for side in (0, 1):
         parts = [[c[side][part] for c in columns] for part in (0, 1)]
@@ -207,7 +207,7 @@ def _axes(like) -> list[Array]:
 
 
 class Weld(FrameConstraint):
-    """Frames a and b coincide: six rows, (linear, angular) in a's axes."""
+    """Holds frames a and b together: six rows, (linear, angular) in a's axes."""
 
     rows = 6
     __init__ = FrameConstraint.__init__
@@ -217,7 +217,7 @@ class Weld(FrameConstraint):
 
 
 class Hinge(FrameConstraint):
-    """Origins coincide and `axis` (3,), given in frame a, is common: five rows."""
+    """Lets frame a turn about `axis` (3,), given in frame a, relative to b: five rows."""
 
     rows = 5
     __init__ = FrameConstraint.__init__
@@ -228,7 +228,7 @@ class Hinge(FrameConstraint):
 
 
 class Slider(FrameConstraint):
-    """Frame a slides along `axis` (3,), given in frame a, without turning: five rows."""
+    """Lets frame a slide along `axis` (3,), given in frame a, relative to b: five rows."""
 
     rows = 5
     __init__ = FrameConstraint.__init__
@@ -240,7 +240,7 @@ class Slider(FrameConstraint):
 
 
 class Cylinder(FrameConstraint):
-    """Frame a slides along and turns about `axis` (3,), given in frame a: four rows."""
+    """Lets frame a slide along and turn about `axis` (3,), given in frame a, relative to b: four rows."""
 
     rows = 4
     __init__ = FrameConstraint.__init__
@@ -253,7 +253,7 @@ class Cylinder(FrameConstraint):
 
 
 class Point(FrameConstraint):
-    """Origins of a and b coincide (a ball joint): three rows, the difference of the two points' velocities."""
+    """Holds the origins of a and b together (a ball joint): three rows, the difference of their velocities."""
 
     rows = 3
     __init__ = FrameConstraint.__init__
@@ -272,7 +272,7 @@ class Point(FrameConstraint):
 
 
 class PointOnPlane(FrameConstraint):
-    """The origin of a stays in the plane through b's origin with `normal` (3,), given in frame b: one row."""
+    """Holds the origin of a in the plane through the origin of b with `normal` (3,), given in frame b: one row."""
 
     rows = 1
     direction = "normal"
@@ -293,7 +293,7 @@ class PointOnPlane(FrameConstraint):
 
 
 class Distance(FrameConstraint):
-    """The origins of a and b stay `length` metres apart (a massless rod): one row, along the line from b to a."""
+    """Holds the origins of a and b `length` metres apart (a massless rod): one row, along the line from b to a."""
 
     rows = 1
     length: Float[Array, ""]

@@ -1,4 +1,4 @@
-"""`ModelSpec`: a robot under construction, in NumPy, checked as it grows. Every loader fills one."""
+"""`ModelSpec`: a description of a robot in NumPy, which is checked as it grows. Every loader fills one."""
 
 import dataclasses
 import warnings
@@ -17,7 +17,7 @@ from .model import Bodies, Joints, Model
 
 
 class ModelWarning(UserWarning):
-    """Something in a model that is odd but was handled; the text says how."""
+    """Warns of something odd in a model; the text says what jaxdyn makes of it."""
 
 
 @dataclasses.dataclass
@@ -52,7 +52,7 @@ def _rotation(call: str, what: str, value) -> np.ndarray:
 
 
 class ModelSpec:
-    """Collects bodies, constraints, frames and actuators; `build` makes the `Model`.
+    """Collects bodies, constraints, frames and actuators; `build` returns the `Model`.
 
     ```python
     spec = jd.ModelSpec("pendulum")
@@ -88,9 +88,9 @@ class ModelSpec:
         placement: Transform | None = None,
         inertia: Inertia | None = None,
     ) -> "ModelSpec":
-        """Hang a body on `parent` (a body's or frame's name, or ``"world"``) by a joint.
+        """Add a body that a joint connects to `parent` (the name of a body or frame, or ``"world"``).
 
-        **Arguments:** `placement`, the joint frame in the parent's frame at q = 0 (default: on it);
+        **Arguments:** `placement`, the joint frame in the parent's frame at q = 0 (default: the parent's frame);
         `inertia` in the body's frame, which is the joint frame after motion (default: massless).
 
         **Raises** `ValueError` for a taken name, an unknown parent, wrong shapes, numbers that are not
@@ -135,7 +135,7 @@ class ModelSpec:
         return self
 
     def add_frame(self, name: str, body: str, placement: Transform | None = None) -> "ModelSpec":
-        """Name a frame that is fixed in `body` (a body, another frame or ``"world"``)."""
+        """Add a named frame that is fixed in `body` (a body, another frame or ``"world"``)."""
         call = f"`ModelSpec.add_frame({name!r})`"
         self._new_name(call, name)
         if body != "world" and body not in self.bodies and body not in self.frames:
@@ -175,7 +175,7 @@ class ModelSpec:
         return self
 
     def build(self) -> Model:
-        """The model. Bodies on `Fixed` joints merge into their parents and stay as frames.
+        """Return the model. Bodies on `Fixed` joints become part of their parents; frames keep their names.
 
         **Raises** `ValueError` naming the constraint, frame or actuator whose body or joint does not exist.
         A robot without moving bodies, and moving bodies that carry no mass at all, are a `ModelWarning`.

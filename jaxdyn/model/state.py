@@ -7,9 +7,9 @@ from ..spatial.transform import as_floats
 
 
 class State(eqx.Module):
-    """Configuration `q` (nq,) and velocity `v` (nv,), in the order in which the joints were declared.
+    """Configuration `q` (nq,) and velocity `v` (nv,), in the order of the model's joints.
 
-    NumPy arrays and nested sequences are accepted. See the conventions for the layout of each joint.
+    Both may be NumPy arrays or sequences of numbers. The page "Conventions" shows the coordinates of each joint.
     """
 
     q: Float[Array, " nq"]
@@ -21,5 +21,5 @@ class State(eqx.Module):
 
 
 def _wants_array(x) -> bool:
-    """Tree transformations put placeholders (None, specs, functions' markers) into modules: leave those alone."""
+    """Return False for the placeholders (None, specs, markers) that tree transformations put into modules."""
     return hasattr(x, "__array__") or isinstance(x, (list, tuple, int, float))

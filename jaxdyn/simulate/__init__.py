@@ -1,1 +1,1 @@
-"""Time integration: integrators, single steps, rollouts."""
+"""Integration in time: integrators, single steps, rollouts."""

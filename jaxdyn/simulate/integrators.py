@@ -1,4 +1,4 @@
-"""Time integrators on the configuration manifold. An integrator turns accelerations into a step."""
+"""Time integrators on the configuration manifold. An integrator makes a step from a function of accelerations."""
 
 import abc
 from collections.abc import Callable
@@ -18,22 +18,22 @@ Field = Callable[..., jax.Array]
 
 
 class Integrator(eqx.Module):
-    """Base: `step(model, acceleration, state, dt)` is the state after dt seconds.
+    """Base class of integrators: `step(model, acceleration, state, dt)` returns the state after dt seconds.
 
-    Springs and dampers of joints may be faster than dt (a damper on a thin rod: microseconds). An implicit
-    integrator treats them by an inertia added at the joints: with stiffness K and damping D, a force that answers to
-    the motion of the step itself acts as if the joint were heavier.
+    Springs and dampers of joints may be faster than dt: a damper on a thin rod acts within microseconds. An implicit
+    integrator takes their forces at the end of the step. With stiffness K and damping D this adds an inertia to the
+    joints.
     """
 
     @abc.abstractmethod
     def step(self, model: Model, acceleration: Field, state: State, dt) -> State:
-        """One step."""
+        """Return the state after dt seconds; `acceleration` maps a state to accelerations."""
 
 
 class SemiImplicitEuler(Integrator):
     """First order, one solve a step: v ← v + dt a, then q moves with the new v.
 
-    Joint springs and dampers are taken at the end of the step,
+    The step takes joint springs and dampers at its end,
     (M + dt D + dt² K) a = τ − h + passive(q, v) − dt K v, so that no spring or damper of a joint is too stiff for dt.
     """
 
@@ -45,7 +45,7 @@ class SemiImplicitEuler(Integrator):
 
 
 class RungeKutta(Integrator):
-    """An explicit Runge-Kutta method given by its tableau, on q and v as they are stored; quaternions are normalised
+    """The explicit Runge-Kutta method of a tableau, applied to q and v as they are stored. It normalises quaternions
     after the step, which keeps the order.
 
     **Arguments:** `a`, rows of the strictly lower triangle as tuples; `b`, the weights.
@@ -89,14 +89,14 @@ class RK4(Integrator):
 
 
 def _slope(model, acceleration, q, v):
-    """Rates of q and v as they are stored."""
+    """Return the rates of q and v as they are stored."""
     move = lambda h: integrate(model, q, v, h)  # noqa: E731
     rate = jax.jvp(move, (jnp.zeros((), q.dtype),), (jnp.ones((), q.dtype),))[1]
     return rate, acceleration(State(q, v))
 
 
 class Gauss(Integrator):
-    """The two-stage Gauss-Legendre method: fourth order and symmetric, the choice for long energy-faithful motion.
+    """The two-stage Gauss-Legendre method: fourth order and symmetric. Choose it for long motions that keep energy.
 
     Joint springs and dampers must be slower than dt, as with `RK4`.
 
@@ -122,7 +122,7 @@ class Gauss(Integrator):
 
 class ImplicitMidpoint(Integrator):
     """Second order, symmetric: v' = v + dt a(q_m, v_m) at the midpoint. Its energy error is of second order and
-    bounded; see `Gauss` for a smaller one. Joint springs and dampers are implicit.
+    bounded; see `Gauss` for a smaller one. It takes joint springs and dampers implicitly.
 
     **Arguments:** `iterations`, fixed-point steps towards the midpoint: the error falls by about dt times the
     fastest frequency at each.

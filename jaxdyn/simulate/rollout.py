@@ -1,4 +1,4 @@
-"""`simulate`: many steps of time as one `lax.scan`."""
+"""`simulate` makes many steps in time, as one `lax.scan`."""
 
 from collections.abc import Callable, Sequence
 
@@ -20,8 +20,8 @@ from .step import _prepared, advance, checked_time_step
 
 
 class Trajectory(eqx.Module):
-    """**Fields:** `q` (T + 1, nq) and `v` (T + 1, nv), the start included; `tau` (T, nv), `multipliers` (T, m) and
-    `result` (T,) of the steps."""
+    """The states of T steps. **Fields:** `q` (T + 1, nq) and `v` (T + 1, nv), from the start on; `tau` (T, nv),
+    `multipliers` (T, m) and `result` (T,) of the steps."""
 
     q: Float[Array, "T+1 nq"]
     v: Float[Array, "T+1 nv"]
@@ -30,7 +30,7 @@ class Trajectory(eqx.Module):
     result: Result
 
     def __getitem__(self, index) -> State:
-        """The state (or states) at a time index."""
+        """Return the state, or states, at a time index."""
         return State(self.q[index], self.v[index])
 
 
@@ -48,9 +48,9 @@ def simulate(
     external: ArrayLike | None = None,
     warm_start: bool = False,
 ) -> Trajectory:
-    """The `Trajectory` of many steps under generalised forces `tau` (T, nv), or a policy (state, time) -> (nv,).
+    """Return the `Trajectory` of many steps under generalised forces `tau` (T, nv) or a policy (state, time) -> (nv,).
 
-    **Arguments:** `steps`: how many, needed with a policy; `warm_start`: start each solve from the multipliers of
+    **Arguments:** `steps`, their number, which a policy needs; `warm_start`: start each solve from the multipliers of
     the step before (worth it when multipliers are read anyway); `dt` (), `external` (nb, 6) and the others as in
     `step`.
 

@@ -1,4 +1,4 @@
-"""`step`: one step of time, with the loops held."""
+"""`step` makes one step in time."""
 
 from collections.abc import Sequence
 
@@ -33,7 +33,7 @@ def checked_time_step(call_name: str, dt: ArrayLike, dtype):
 
 
 def projected(model: Model, state: State, constraints, solver: Solver) -> State:
-    """The state with loops closed and velocities along them, by the least motion in the metric of M."""
+    """Return the nearest state, in the metric of M, whose loops are closed and whose velocity keeps them closed."""
     if not constraints:
         return state
     zero = jnp.zeros_like(state.v)
@@ -49,7 +49,7 @@ def projected(model: Model, state: State, constraints, solver: Solver) -> State:
 def advance(
     model, state, tau, dt, integrator, constraints, solver, project, external, warm=None
 ) -> tuple[State, Solution]:
-    """The next state, and the solution that led to it (at the start of the step where there are several)."""
+    """Return the next state, and the solution of forward dynamics at the start of the step."""
     first = []
 
     def acceleration(at, inertia=None, force=None):
@@ -85,10 +85,10 @@ def step(
     project: bool = False,
     external: ArrayLike | None = None,
 ) -> State:
-    """The state after `dt` () seconds under held generalised forces `tau` (nv,).
+    """Return the state after `dt` () seconds under constant generalised forces `tau` (nv,).
 
     **Arguments:** `integrator`, one of `jaxdyn.integrators`; `project`: after the step,
-    close the loops to rounding and take the velocity along them; `external` (nb, 6) and
+    close the loops to rounding, and project the velocity so that they stay closed; `external` (nb, 6) and
     the others as in `forward_dynamics`.
     """
     model, state, tau, constraints, external = _prepared("step", model, state, tau, constraints, external, integrator)

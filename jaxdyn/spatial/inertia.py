@@ -1,4 +1,4 @@
-"""`Inertia` of a rigid body, its checks, and the log-Cholesky coordinates for identification."""
+"""`Inertia` of a rigid body, checks of its numbers, and log-Cholesky coordinates for identification."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -37,17 +37,17 @@ class Inertia(eqx.Module):
 
     @staticmethod
     def box(mass: float, size: ArrayLike) -> "Inertia":
-        """A homogeneous box with edge lengths `size` (3,), centred at the body's origin."""
+        """Return the inertia of a homogeneous box with edge lengths `size` (3,), centred at the body's origin."""
         x, y, z = np.asarray(size, float)
         return Inertia(mass, np.zeros(3), mass / 12 * np.diag([y * y + z * z, x * x + z * z, x * x + y * y]))
 
     def transformed(self, placement: Transform) -> "Inertia":
-        """The same body seen from the frame A, where `placement` is the pose of the body in A."""
+        """Return the inertia of the same body in a frame A; `placement` is the pose of the body in A."""
         r = placement.rotation
         return Inertia(self.mass, placement.apply(self.center_of_mass), r @ self.rotational @ r.T)
 
     def __add__(self, other: "Inertia") -> "Inertia":
-        """Two bodies welded together, both given in the same frame."""
+        """Return the inertia of two bodies welded together, both given in the same frame."""
         mass = self.mass + other.mass
         share = jnp.where(mass == 0, 0.5, other.mass / jnp.where(mass == 0, 1.0, mass))
         d = other.center_of_mass - self.center_of_mass
@@ -57,11 +57,11 @@ class Inertia(eqx.Module):
 
 
 def problem_of(mass, center_of_mass, rotational, tol: float = 1e-6) -> tuple[str, bool] | None:
-    """What is wrong with a body's numbers, in words, and whether it is fatal; None when all is well.
+    """Return what is wrong with a body's numbers, in words, and whether it is fatal; None if nothing is wrong.
 
     Negative mass, an asymmetric or an indefinite rotational inertia cannot belong to a body. A violated
-    triangle inequality (one principal moment larger than the sum of the others) is not physical either,
-    but files have it and the equations stay solvable: it is not fatal.
+    triangle inequality (one principal moment larger than the sum of the others) is not physical either, but it is
+    not fatal: some files contain it, and the equations can still be solved.
     """
     mass, c, i = float(mass), np.asarray(center_of_mass, float), np.asarray(rotational, float)
     if not (np.isfinite(mass) and np.isfinite(c).all() and np.isfinite(i).all()):
@@ -84,10 +84,10 @@ def problem_of(mass, center_of_mass, rotational, tol: float = 1e-6) -> tuple[str
 
 
 def inertia_from_log_cholesky(theta: ArrayLike) -> Inertia:
-    """The physically consistent inertia of ten free parameters (Rucker and Wensing 2022, log-Cholesky).
+    """Return the inertia for ten free parameters (log-Cholesky, Rucker and Wensing 2022).
 
     theta (10,) is ``(alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3)``; every real vector gives a positive
-    mass and a pseudo-inertia ``U Uᵀ`` that is positive definite, so that gradient steps stay physical.
+    mass and a positive definite pseudo-inertia ``U Uᵀ``, so gradient steps never leave the physical inertias.
     """
     a, d1, d2, d3, s12, s23, s13, t1, t2, t3 = jnp.asarray(theta)
     e1, e2, e3 = jnp.exp(d1), jnp.exp(d2), jnp.exp(d3)
@@ -108,7 +108,7 @@ def inertia_from_log_cholesky(theta: ArrayLike) -> Inertia:
 
 
 def log_cholesky_from_inertia(inertia: Inertia) -> Float[Array, "10"]:
-    """The ten parameters (10,) of `inertia_from_log_cholesky`; the inertia must be positive definite."""
+    """Return the parameters (10,) that `inertia_from_log_cholesky` takes. The inertia must be positive definite."""
     m, c, i = inertia.mass, inertia.center_of_mass, inertia.rotational
     second = 0.5 * jnp.trace(i) * jnp.eye(3) - i + m * jnp.outer(c, c)
     pseudo = jnp.block([[second, (m * c)[:, None]], [(m * c)[None], m[None, None]]])

@@ -1,6 +1,6 @@
 """Rotations: unit quaternions ``(w, x, y, z)``, matrices and rotation vectors, component-first.
 
-Every function is smooth where the mathematics is: no NaN in values or derivatives at the identity.
+Values and derivatives are finite wherever the mathematics is smooth, for instance at the identity.
 """
 
 import jax.numpy as jnp
@@ -9,24 +9,24 @@ from .small import cross, dot
 
 
 def quaternion_multiply(a, b):
-    """Hamilton product of quaternions ``(4, ...)``."""
+    """Return the Hamilton product of two quaternions ``(4, ...)``."""
     w = a[0] * b[0] - dot(a[1:], b[1:])
     xyz = a[0] * b[1:] + b[0] * a[1:] + cross(a[1:], b[1:])
     return jnp.concatenate([w[None], xyz])
 
 
 def quaternion_conjugate(a):
-    """Inverse of a unit quaternion."""
+    """Return the inverse of a unit quaternion."""
     return jnp.concatenate([a[:1], -a[1:]])
 
 
 def quaternion_normalize(a):
-    """The unit quaternion along ``a``."""
+    """Return ``a`` divided by its length."""
     return a / jnp.sqrt((a * a).sum(0))
 
 
 def matrix_from_quaternion(a):
-    """Rotation matrix ``(3, 3, ...)`` of a unit quaternion."""
+    """Return the rotation matrix ``(3, 3, ...)`` of a unit quaternion."""
     w, x, y, z = a[0], a[1], a[2], a[3]
     return jnp.stack(
         [
@@ -38,7 +38,7 @@ def matrix_from_quaternion(a):
 
 
 def quaternion_from_matrix(r):
-    """Unit quaternion of a rotation matrix, by the largest of its four components (Shepperd 1978)."""
+    """Return the unit quaternion of a rotation matrix, from the largest of its components (Shepperd 1978)."""
     t0, t1, t2 = r[0, 0], r[1, 1], r[2, 2]
     four_squares = jnp.stack([1 + t0 + t1 + t2, 1 + t0 - t1 - t2, 1 - t0 + t1 - t2, 1 - t0 - t1 + t2])
     best = jnp.argmax(four_squares, axis=0)
@@ -57,7 +57,7 @@ def quaternion_from_matrix(r):
 
 
 def _sinc_half(angle2):
-    """sin(θ/2)/θ and cos(θ/2) as smooth functions of θ²."""
+    """Return sin(θ/2)/θ and cos(θ/2) as smooth functions of θ²."""
     small = angle2 < 1e-6
     angle = jnp.sqrt(jnp.where(small, 1.0, angle2))
     series = 0.5 - angle2 / 48 + angle2 * angle2 / 3840
@@ -69,13 +69,13 @@ def _sinc_half(angle2):
 
 
 def quaternion_exp(rotvec):
-    """Unit quaternion of a rotation vector ``(3, ...)``."""
+    """Return the unit quaternion of a rotation vector ``(3, ...)``."""
     s, c = _sinc_half(dot(rotvec, rotvec))
     return jnp.concatenate([c[None], s * rotvec])
 
 
 def quaternion_log(a):
-    """Rotation vector, of length at most π, of a unit quaternion."""
+    """Return the rotation vector, of length at most π, of a unit quaternion."""
     a = jnp.where(a[0] < 0, -a, a)
     n2 = dot(a[1:], a[1:])
     small = n2 < 1e-8 * a[0] * a[0]
@@ -87,6 +87,6 @@ def quaternion_log(a):
 
 
 def rotate(a, x):
-    """Rotate the vector ``x`` by the unit quaternion ``a``."""
+    """Return the vector ``x`` rotated by the unit quaternion ``a``."""
     t = 2 * cross(a[1:], x)
     return x + a[0] * t + cross(a[1:], t)

@@ -1,8 +1,7 @@
 """3x3 algebra on component-first arrays: a vector is ``(3, ...)``, a matrix ``(3, 3, ...)``.
 
-The trailing axes (nodes of a level, lanes of a batch) broadcast as in NumPy, and may be absent. Products
-are sums of outer slices: on a CPU this form vectorises over the lanes and runs several times faster than
-``einsum`` on small matrices.
+The trailing axes, such as the lanes of a batch, broadcast as in NumPy and may be absent. Products are sums of
+outer slices. On a CPU this form vectorises over the lanes and runs several times faster than ``einsum``.
 """
 
 import jax.numpy as jnp
@@ -51,7 +50,7 @@ def times_skew(a, r):
 
 
 def skew_times_transpose(r, a):
-    """skew(r) Aᵀ; without the transpose it is `cross`."""
+    """skew(r) Aᵀ. For skew(r) A use `cross`."""
     return cross(r, (a[:, 0], a[:, 1], a[:, 2]))
 
 
@@ -78,7 +77,7 @@ def skew(x):
 
 
 def summed(terms):
-    """Sum of an iterable of arrays, without a leading zero."""
+    """Return the sum of the arrays of an iterable, which must not be empty."""
     terms = iter(terms)
     total = next(terms)
     for term in terms:
@@ -87,5 +86,5 @@ def summed(terms):
 
 
 def eye(like):
-    """The identity with as many trailing axes (of size 1) as the vector ``like`` has."""
+    """Return the identity (3, 3, 1, ...) with as many trailing axes as the vector ``like`` has."""
     return jnp.eye(3, dtype=like.dtype).reshape((3, 3) + (1,) * (like.ndim - 1))

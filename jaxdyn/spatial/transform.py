@@ -1,4 +1,4 @@
-"""`Transform`, a pose: the placement of one frame in another."""
+"""`Transform`: the pose of one frame in another."""
 
 import equinox as eqx
 import jax
@@ -10,7 +10,7 @@ from .rotation import matrix_from_quaternion, quaternion_from_matrix
 
 
 def as_floats(x) -> Array:
-    """``x`` as a floating-point JAX array of the default precision (floats keep theirs)."""
+    """Return ``x`` as a floating-point JAX array: floats keep their precision, other numbers get the default."""
     if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating):
         return x
     if isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.floating):
@@ -38,14 +38,14 @@ class Transform(eqx.Module):
 
     @staticmethod
     def identity() -> "Transform":
-        """The pose that leaves every point where it is."""
+        """Return the pose of a frame in itself."""
         return Transform(jnp.eye(3), jnp.zeros(3))
 
     @staticmethod
     def from_quaternion(wxyz: ArrayLike, xyz: ArrayLike = (0.0, 0.0, 0.0)) -> "Transform":
-        """From a quaternion ``(w, x, y, z)``, normalised here, and a translation.
+        """Return the pose with a rotation given by a quaternion ``(w, x, y, z)`` of any length, and a translation.
 
-        Raises `ValueError` where the quaternion is (concretely) zero or not four numbers.
+        **Raises** `ValueError` if the quaternion is zero (and not traced), or does not have four components.
         """
         wxyz = as_floats(wxyz)
         if wxyz.shape != (4,):
@@ -56,25 +56,25 @@ class Transform(eqx.Module):
 
     @property
     def quaternion(self) -> Float[Array, "*batch 4"]:
-        """Unit quaternion ``(..., 4)`` in the order w, x, y, z."""
+        """Return the rotation as a unit quaternion ``(..., 4)`` in the order w, x, y, z."""
         return jnp.moveaxis(quaternion_from_matrix(jnp.moveaxis(self.rotation, (-2, -1), (0, 1))), 0, -1)
 
     def inverse(self) -> "Transform":
-        """Pose of A in B."""
+        """Return the pose of A in B."""
         r = jnp.swapaxes(self.rotation, -1, -2)
         return Transform(r, -jnp.einsum("...ij,...j->...i", r, self.translation))
 
     def __matmul__(self, other: "Transform") -> "Transform":
-        """``(A from B) @ (B from C)`` is ``A from C``."""
+        """Return the pose of C in A, where `other` is the pose of C in B."""
         if not isinstance(other, Transform):
             return NotImplemented
         r = jnp.einsum("...ij,...jk->...ik", self.rotation, other.rotation)
         return Transform(r, self.apply(other.translation))
 
     def apply(self, point: ArrayLike) -> Float[Array, "*batch 3"]:
-        """Coordinates in A of a point ``(..., 3)`` given in B."""
+        """Return the coordinates in A of a point ``(..., 3)`` given in B."""
         return jnp.einsum("...ij,...j->...i", self.rotation, jnp.asarray(point)) + self.translation
 
     def __getitem__(self, index) -> "Transform":
-        """One pose (or some) of a stack."""
+        """Return one pose of a stack, or several."""
         return Transform(self.rotation[index], self.translation[index])

@@ -1,6 +1,6 @@
 """What solving costs, told from the plan alone: for `Auto` and `Unified` to choose by.
 
-A cost is a sum of features of an order of elimination, operations by the kind of work and calls of kernels, weighted by
+A cost is a sum of features of an order of elimination, operations by the kind of work, weighted by
 nanoseconds that were fitted to measured times: `benchmarks/fit_cost.py`. They are of a batch on one core of a CPU;
 what they are used for is ratios.
 """
@@ -48,7 +48,7 @@ def sparse(order: Sequence[Front], topology: Topology, supports: Sequence[tuple[
     constraint and how many bodies move them."""
     f = dict.fromkeys(("bodies", "columns", "solves", "matrices"), 0.0)
     f["bodies"] = topology.nb * (360 + 96 * SOLVES)
-    visits = sum(k.nv * d for k, d in zip(topology.kinds, topology.depths, strict=True))
+    visits = sum(topology.kinds[b].nv for b, _ in topology.related())
     f["matrices"] = 40.0 * (visits + sum(rows * bodies for rows, bodies in supports))
     for front in order:
         own, d = len(front.own), len(front.front)
