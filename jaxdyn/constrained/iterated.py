@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..engine.core import widen
 from ..kinematics import rows as rw
-from .base import Solver
+from .base import Found, Solver
 from .damped import System, automatic_weight, uniform
 from .iteration import Stop
 from .multipliers import multipliers as multipliers_of
@@ -71,14 +70,16 @@ class Proximal(Solver):
         mu = automatic_weight(problem) if self.mu is None else jnp.full((1,), self.mu, dtype)
         system = self.system(problem, uniform(problem, mu))
         stop = Stop(_tolerance(problem, self.tol), self.max_steps, self._unrolled, not self.refine, self.refine)
-        rates, motions, lam, steps = iterate(system, start, warm, stop)
-        if problem.bundles and self.refine and self.max_steps > 1:
-            if multipliers:
-                enough = Stop(_tolerance(problem, self.tol or None), max(self.max_steps, 30), self._unrolled)
-                lam, rates = multipliers_of(system, start, rates, motions, enough)
-            else:
-                lam = [jnp.zeros_like(widen(b, 1)) for b in start.rows]
-        return *joined(problem, rates, lam), steps
+        rates, motions, lam, cleared, steps = iterate(system, start, warm, stop)
+        if not problem.bundles or not self.refine or self.max_steps == 1:
+            return *joined(problem, rates, lam), steps
+        qdd, some = joined(problem, rates, cleared)
+        if not multipliers:
+            return Found(qdd, jnp.zeros_like(some), steps, some)
+        enough = Stop(_tolerance(problem, self.tol or None), max(self.max_steps, 30), self._unrolled)
+        lam, settled = multipliers_of(system, start, rates, motions, enough)
+        settled, lam = joined(problem, settled, lam)
+        return Found(qdd, lam, steps, some, settled)
 
 
 class Direct(Solver):
@@ -106,7 +107,7 @@ class Direct(Solver):
     def solve(self, problem: Problem, start, warm, multipliers: bool):
         system = self.system(problem, uniform(problem, automatic_weight(problem)))
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
-        rates, _, lam, steps = iterate(system, start, warm, stop)
+        rates, _, lam, _, steps = iterate(system, start, warm, stop)
         return *joined(problem, rates, lam), steps
 
 
@@ -168,5 +169,5 @@ class Soft(Solver):
             weights = uniform(problem, one)
         system = self.system(problem, weights)
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
-        rates, _, lam, steps = iterate(system, start, None, stop, soft=True)
+        rates, _, lam, _, steps = iterate(system, start, None, stop, soft=True)
         return *joined(problem, rates, lam), steps

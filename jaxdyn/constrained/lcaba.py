@@ -30,7 +30,7 @@ class ABA(Solver):
             )
 
     def solve(self, problem, start, warm, multipliers):
-        rates, _, _, steps = iterate(factorised(problem, [], frozenset()), start, None, Stop(0.0, 1))
+        rates, *_, steps = iterate(factorised(problem, [], frozenset()), start, None, Stop(0.0, 1))
         return *joined(problem, rates, []), steps
 
 

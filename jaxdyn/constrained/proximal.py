@@ -95,9 +95,10 @@ def _at_start(problem: Problem, start: Start, lanes: int) -> list[tuple[Array, A
 
 def iterate(
     system: System, start: Start, lam: list[Array] | None, stop: Stop, soft: bool = False
-) -> tuple[list[Array], list, list[Array], Array]:
-    """Joint accelerations and body accelerations by group, multipliers by bundle, and the number of damped solves per
-    lane. The solution of a `soft` system is that of the damped one itself, with r2 = a* − γ − J a − R λ."""
+) -> tuple[list[Array], list, list[Array], list[Array], Array]:
+    """Joint accelerations and body accelerations by group, multipliers by bundle, these without what they have outside
+    the range of J, and the number of damped solves per lane. The solution of a `soft` system is that of the damped one
+    itself, with r2 = a* − γ − J a − R λ."""
     problem = system.problem
     bundles, rows, groups = problem.bundles, problem.evaluated, problem.groups
     lanes = max([x.shape[-1] for x in (problem.q, start.tau, *start.rows, *(lam or []))])
@@ -201,7 +202,13 @@ def iterate(
         # what is left is the same step again and again, along rows that are as good as redundant but want what the
         # others do not: none of them shall have been made
         at = advance(at, state.direction, jnp.where(state.crept >= PATIENCE - 1, -at[3], 0))
-    return *at[:3], state.steps
+    cleared = at[2]
+    if moving:
+        # what no row can have grows by the same, μ times what rows disagree by or are rounded by, in every plain step:
+        # one more step, of which little else is left, tells how much that is
+        _, _, again, _ = system.solve(*left_over(at), state.r2)
+        cleared = [x - at[3] * y for x, y in zip(at[2], again, strict=True)]
+    return *at[:3], cleared, state.steps
 
 
 def joined(problem: Problem, rates: list[Array], lam: list[Array]) -> tuple[Array, Array]:
