@@ -104,6 +104,22 @@ def test_reverse_mode_is_the_transpose_of_forward_mode(robot):
         close(sum(parts), wanted, 1e-10, max(1.0, np.abs(parts).max()))
 
 
+@pytest.mark.parametrize("robot", ("geared_arm", "same_pair", "four_bar_point"))
+def test_derivatives_of_accelerations_alone(robot):
+    """Nobody reads the multipliers of minimum norm: neither accelerations nor their derivatives need them."""
+    args, directions, wanted = setting(robot)
+    push = jnp.cos(jnp.arange(float(args[0].nv)))
+    alone = jax.jit(lambda args: dynamics(args)[0])
+    close(alone(args), jax.jit(dynamics)(args)[0], 1e-11)
+    gradient = jax.jit(lambda args: jax.vjp(alone, args)[1](push)[0])(args)
+    slopes = jax.jit(jax.vmap(lambda d: jax.jvp(alone, (args,), (d,))[1]))(directions)
+    for k, (acceleration, _) in enumerate(wanted):
+        close(slopes[k], acceleration, 1e-6)
+        pairs = list(zip(jax.tree.leaves(gradient), jax.tree.leaves(directions), strict=True))
+        parts = [float(np.vdot(g, d[k])) for g, d in pairs]
+        close(sum(parts), np.vdot(push, slopes[k]), 1e-9, max(1.0, np.abs(parts).max()))
+
+
 def jump(args):
     model, q, v, p, _ = args
     found = jd.impulse(model, jd.State(q, v + 1.0), p, restitution=0.2)
@@ -195,6 +211,25 @@ def test_second_derivatives():
     close(hessian @ d, curves.slope(lambda s: gradient(x + s * d), 1e-5), 1e-6)
     twice = jax.jit(jax.grad(lambda x: jnp.vdot(jax.grad(scalar)(x), d)))(x)
     close(twice, hessian @ d, 1e-9)
+
+
+def test_second_derivatives_of_accelerations_alone():
+    """Forward over forward, forward over reverse and reverse over forward, against differences."""
+    n = CATALOGUE[SMALL].build().nv
+    external = jnp.asarray(wrenches(SMALL)[0])
+
+    def alone(x):
+        a, _ = dynamics((CATALOGUE[SMALL].build(), x[:n], x[n : 2 * n], x[2 * n :], external))
+        return jnp.sum(jnp.sin(a * 0.1))
+
+    x = small_state()
+    d = jnp.asarray(np.random.default_rng(4).normal(size=x.shape))
+    along = lambda x: jax.jvp(alone, (x,), (d,))[1]  # noqa: E731
+    once = jax.jit(jax.grad(alone))
+    wanted = curves.slope(lambda s: once(x + s * d), 1e-5)
+    close(jax.jit(lambda x: jax.jvp(jax.grad(alone), (x,), (d,))[1])(x), wanted, 1e-6)
+    close(jax.jit(jax.grad(along))(x), wanted, 1e-6)
+    close(jax.jit(lambda x: jax.jvp(along, (x,), (d,))[1])(x), np.vdot(wanted, d), 1e-6)
 
 
 def test_gradients_of_kinematics_and_energies():

@@ -2,7 +2,7 @@
 
 import abc
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array
@@ -12,6 +12,19 @@ from ..systems.problem import Problem, Start
 from ..tree.plan import Order, elimination
 from ..tree.rows import Plan
 from ..tree.topology import Topology
+
+
+class Found(NamedTuple):
+    """Accelerations (nv, lanes), multipliers of minimum norm (m, lanes), and the number of solves (lanes,).
+
+    Where multipliers take work of their own, also `some` that do for derivatives of the accelerations, and the
+    accelerations that go with the former to the last digit."""
+
+    acceleration: Array
+    multipliers: Array
+    steps: Array
+    some: Array | None = None
+    settled: Array | None = None
 
 
 class Solver(eqx.Module):
@@ -42,12 +55,9 @@ class Solver(eqx.Module):
         return elimination(topology, frozenset())
 
     @abc.abstractmethod
-    def solve(
-        self, problem: Problem, start: Start, warm: Array | None, multipliers: bool
-    ) -> tuple[Array, Array, Array]:
-        """Accelerations (nv, lanes), multipliers (m, lanes), and the number of solves (lanes,).
-
-        `warm` are multipliers (m, lanes) to start from. Without `multipliers` nobody reads them: zeros do.
+    def solve(self, problem: Problem, start: Start, warm: Array | None, multipliers: bool) -> Found:
+        """The solution. `warm` are multipliers (m, lanes) to start from. If `multipliers` is False, those of minimum
+        norm may be zeros: the caller ignores them.
         """
 
 

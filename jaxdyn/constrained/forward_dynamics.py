@@ -63,7 +63,7 @@ def _unrolled(solver, model, constraints, q, v, tau, external, warm):
     lanes = max(x.shape[-1] for x in jax.tree.leaves((model, constraints, q, v, tau, external)))
     problem = problem_of(model, constraints, widen(q, lanes), v)
     guess = None if warm is None or not constraints else warm
-    return solver.solve(problem, start_of(problem, v, tau, external), guess, True)
+    return solver.solve(problem, start_of(problem, v, tau, external), guess, True)[:3]
 
 
 def forward_dynamics(
@@ -118,7 +118,7 @@ def forward_dynamics(
         core_of = lambda tree, known, c: ForwardDynamics(solver, tree, matrix, known, c)  # noqa: E731
     else:
         core_of = lambda tree, known, c: Function(_unrolled, (solver.unrolled(),), tree, known, c)  # noqa: E731
-    qdd, lam, steps = call(core_of, *args)
+    qdd, lam, steps, *_ = call(core_of, *args)
     result, stats = _report(solver, args, qdd, lam, steps)
     if throw:
         qdd = result.error_if(qdd, result != Result.successful)

@@ -15,6 +15,7 @@ r2 = a* − γ − J q̈ − R λ with a constant R, have the same dr1 and dr2, 
 """
 
 import dataclasses
+import functools
 from typing import Any, ClassVar
 
 import jax
@@ -22,7 +23,7 @@ import jax.numpy as jnp
 
 from ..engine.core import Core, Function, Tangent, bind, widen
 from ..systems.problem import Start, problem_of, residual, start_of
-from .base import Solver
+from .base import Found, Solver
 
 
 def residuals(model, constraints, q, v, tau, external, qdd, lam):
@@ -47,7 +48,8 @@ def _full(q, args):
 
 @dataclasses.dataclass(frozen=True)
 class SaddleSolve(Core):
-    """(r1, r2) to (x, y) with M x − Jᵀ y = r1, J x = r2; least squares and minimum norm where rank is missing.
+    """(r1, r2) to (x, y, some y) with M x − Jᵀ y = r1, J x = r2; least squares where rank is missing, and y the one of
+    minimum norm.
 
     Operands: leaves of (model, constraints, q), then r1 and r2, in which it is linear, then maybe the y to start from,
     which nothing depends on. `tree` is the structure of the first.
@@ -58,8 +60,10 @@ class SaddleSolve(Core):
     #: of the leaves of `tree` and of what follows
     known: tuple[bytes | None, ...]
     compiler: str = "auto"
+    #: whether r2 lies in the range of J, so that its cotangents may have any part outside
+    inside: bool = False
 
-    implicit: ClassVar[int] = 2
+    implicit: ClassVar[int] = 3
 
     def run(self, args, used):
         n = self.tree.num_leaves
@@ -68,13 +72,19 @@ class SaddleSolve(Core):
         problem = problem_of(model, constraints, _full(q, args))
         start = Start(r1, r2 if constraints else None, None, None)
         guess = warm[0] if warm and constraints else None
-        return list(self.solver.solve(problem, start, guess, used is None or used[1])[:2])
+        least = used is None or used[1] or guess is not None
+        found = _found(self.solver, problem, start, guess, least)
+        return [found.settled if least else found.acceleration, found.multipliers, found.some]
 
     def transpose(self, args, undefined, cotangents, used):
         n = self.tree.num_leaves
-        r1, r2 = (_zeros(a, c) if c is None else c for a, c in zip(args[n : n + 2], cotangents, strict=True))
-        x, y = bind(self, *args[:n], r1, -r2)
-        found = [x if undefined[n] else None, -y if undefined[n + 1] else None]
+        r1, *multipliers = cotangents
+        multipliers = [c for c in multipliers if c is not None]
+        r1 = _zeros(args[n]) if r1 is None else r1
+        r2 = -sum(multipliers) if multipliers else _zeros(args[n + 1])
+        least = not self.inside or bool(multipliers)
+        x, y, some = bind(self, *args[:n], r1, r2, used=(True, least, not least))
+        found = [x if undefined[n] else None, -(y if least else some) if undefined[n + 1] else None]
         return [None] * n + found + [None] * (len(args) - n - 2)
 
     def tangents(self, primals, tangents, outs, used):
@@ -83,21 +93,27 @@ class SaddleSolve(Core):
         *moved, dr1, dr2 = tangents[: n + 2]
         dr1 = jnp.zeros_like(r1) if dr1 is None else dr1
         dr2 = jnp.zeros_like(r2) if dr2 is None else dr2
-        x, y = outs
+        x, y, _ = self.instead(outs, used)
         if any(t is not None for t in moved):
             ds1, ds2 = self.moved_by(matrix, moved, x, y)
             dr1, dr2 = dr1 - ds1, dr2 - ds2
-        dx, dy = bind(self, *matrix, dr1, dr2, used=used)
-        return [dx, self.follow(matrix, moved, x, y, dy) if used is None or used[1] else None]
+        least = used is None or used[1]
+        dx, dy, some = bind(self, *matrix, dr1, dr2, used=(True, least, not least))
+        dy = self.follow(matrix, moved, x, y, dy) if least else None
+        return [dx, dy, dy if least else some]
+
+    def instead(self, outs, used):
+        return _some_instead(outs, used)
 
     def follow(self, matrix, moved, x, lam, dlam):
         """`dlam`, the tangent of the minimum-norm `lam`, with (1 − P) dJ z, J z = λ, as the range of J moves."""
         if self.solver.soft or self.solver.hard or not lam.shape[0] or all(t is None for t in moved):
             return dlam
         none = jnp.zeros_like(x), jnp.zeros_like(lam)
-        z, _ = bind(self, *matrix, none[0], lam)
+        nearest = functools.partial(bind, dataclasses.replace(self, inside=False), *matrix, none[0])
+        z, *_ = nearest(lam, used=(True, False, False))
         _, w = self.moved_by(matrix, moved, z, none[1])
-        inside, _ = bind(self, *matrix, none[0], w)
+        inside, *_ = nearest(w, used=(True, False, False))
         # as a tangent: that has a transpose
         _, pw = _tangent(self._saddle, [*matrix, *none], [*(None for _ in matrix), inside, None])
         return dlam + w - pw
@@ -111,7 +127,23 @@ class SaddleSolve(Core):
         return _tangent(self._saddle, [*matrix, x, y], [*moved, None, None])
 
 
-def _zeros(operand, other):
+def _found(solver, problem, start, guess, least) -> Found:
+    """What the solver finds, filled up."""
+    found = Found(*solver.solve(problem, start, guess, least))
+    if found.settled is None:
+        found = found._replace(settled=found.acceleration)
+    if found.some is None or guess is not None:  # what a guess has outside the range of J stays in `some`
+        found = found._replace(some=found.multipliers)
+    return found
+
+
+def _some_instead(outs, used) -> list:
+    """Outputs whose second are the multipliers of minimum norm, whose last are any. Tangents of the accelerations are
+    the same from both: where Jᵀn = 0 along the way, dJᵀ n lies in the range of Jᵀ."""
+    return list(outs) if used is None or used[1] else [outs[0], outs[-1], *outs[2:]]
+
+
+def _zeros(operand):
     aval = getattr(operand, "aval", operand)
     return jnp.zeros(aval.shape, aval.dtype)
 
@@ -131,7 +163,7 @@ def _tangent(core, primals, tangents):
 
 @dataclasses.dataclass(frozen=True)
 class ForwardDynamics(Core):
-    """(model, constraints, q, v, tau, external, warm) to (q̈, λ, number of solves), with implicit derivatives.
+    """(model, constraints, q, v, tau, external, warm) to (q̈, λ, number of solves, some λ), with implicit derivatives.
 
     `tree` is the structure of all operands, `matrix` that of (model, constraints, q), which come first.
     """
@@ -142,17 +174,22 @@ class ForwardDynamics(Core):
     known: tuple[bytes | None, ...]
     compiler: str = "auto"
 
-    implicit: ClassVar[int] = 3
+    implicit: ClassVar[int] = 4
 
     def run(self, args, used):
         model, constraints, q, v, tau, external, warm = jax.tree.unflatten(self.tree, args)
         problem = problem_of(model, constraints, _full(q, args), v)
         start = start_of(problem, v, tau, external)
         guess = None if warm is None or not constraints else warm
-        return list(self.solver.solve(problem, start, guess, used is None or used[1]))
+        found = _found(self.solver, problem, start, guess, used is None or used[1] or guess is not None)
+        # not the settled ones: accelerations stay as they are, whoever reads multipliers
+        return [found.acceleration, found.multipliers, found.steps, found.some]
+
+    def instead(self, outs, used):
+        return _some_instead(outs, used)
 
     def tangents(self, primals, tangents, outs, used):
-        qdd, lam, _ = outs
+        qdd, lam, *_ = self.instead(outs, used)
         *_, external, warm = jax.tree.unflatten(self.tree, list(range(len(primals))))
         if warm is not None:  # where iterations start does not matter
             primals, tangents = primals[:-1], tangents[:-1]
@@ -162,7 +199,8 @@ class ForwardDynamics(Core):
         core = function_of(residuals, self.matrix, known, self.compiler, 0, 0, optional, 0, 0)
         dr1, dr2 = _tangent(core, [*primals, qdd, lam], [*tangents, None, None])
         matrix, moved = primals[:n], tangents[:n]
-        solve = SaddleSolve(self.solver, self.matrix, known + (None, None), self.compiler)
-        read = used is None or used[1]
-        x, y = bind(solve, *matrix, dr1, dr2, used=None if read else (True, False))
-        return [x, solve.follow(matrix, moved, qdd, lam, y) if read else None, None]
+        solve = SaddleSolve(self.solver, self.matrix, known + (None, None), self.compiler, inside=True)
+        least = used is None or used[1]
+        x, y, some = bind(solve, *matrix, dr1, dr2, used=(True, least, not least))
+        y = solve.follow(matrix, moved, qdd, lam, y) if least else None
+        return [x, y, None, y if least else some]

@@ -30,7 +30,7 @@ def least(model: Model, constraints: Sequence[Constraint], q, p, r2, solver: Sol
     if isinstance(solver, Auto):
         solver = solver.pick(model.topology, constraints)
     tree = jax.tree.structure((model, constraints, q))
-    x, y = call(lambda _, known, c: SaddleSolve(solver, tree, known, c), model, constraints, q, p, r2, warm)
+    x, y, _ = call(lambda _, known, c: SaddleSolve(solver, tree, known, c), model, constraints, q, p, r2, warm)
     return x, y
 
 

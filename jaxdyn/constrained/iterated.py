@@ -12,7 +12,7 @@ from jaxtyping import Array
 from ..systems.base import System
 from ..systems.problem import Problem
 from ..systems.weights import automatic_weight, uniform
-from .base import Solver
+from .base import Found, Solver
 from .iteration import Stop
 from .multipliers import multipliers as multipliers_of
 from .proximal import iterate
@@ -70,14 +70,14 @@ class Proximal(Solver):
         mu = automatic_weight(problem) if self.mu is None else jnp.full((1,), self.mu, dtype)
         system = self.system(problem, uniform(problem, mu))
         stop = Stop(_tolerance(problem, self.tol), self.max_steps, self._unrolled, not self.refine, self.refine)
-        rates, bodies, lam, steps = iterate(system, start, warm, stop)
-        if problem.rows is not None and self.refine and self.max_steps > 1:
-            if multipliers:
-                enough = Stop(_tolerance(problem, self.tol or None), max(self.max_steps, 30), self._unrolled)
-                lam, rates = multipliers_of(system, start, rates, bodies, enough)
-            else:
-                lam = jnp.zeros_like(lam)
-        return rates, lam, steps
+        rates, bodies, lam, some, steps = iterate(system, start, warm, stop)
+        if problem.rows is None or not self.refine or self.max_steps == 1:
+            return Found(rates, lam, steps)
+        if not multipliers:
+            return Found(rates, jnp.zeros_like(lam), steps, some)
+        enough = Stop(_tolerance(problem, self.tol or None), max(self.max_steps, 30), self._unrolled)
+        lam, settled = multipliers_of(system, start, rates, bodies, enough)
+        return Found(rates, lam, steps, some, settled)
 
 
 class Direct(Solver):
@@ -105,8 +105,8 @@ class Direct(Solver):
     def solve(self, problem: Problem, start, warm, multipliers: bool):
         system = self.system(problem, uniform(problem, automatic_weight(problem)))
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
-        rates, _, lam, steps = iterate(system, start, warm, stop)
-        return rates, lam, steps
+        rates, _, lam, _, steps = iterate(system, start, warm, stop)
+        return Found(rates, lam, steps)
 
 
 def _numbers(given):
@@ -167,5 +167,5 @@ class Soft(Solver):
             weights = uniform(problem, one)
         system = self.system(problem, weights)
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
-        rates, _, lam, steps = iterate(system, start, None, stop, soft=True)
-        return rates, lam, steps
+        rates, _, lam, _, steps = iterate(system, start, None, stop, soft=True)
+        return Found(rates, lam, steps)

@@ -14,7 +14,7 @@ from ..systems.body_factor import body_factor
 from ..systems.weights import uniform
 from ..tree.plan import elimination
 from ..tree.rows import Plan
-from .base import Solver, name_of
+from .base import Found, Solver, name_of
 from .iterated import Proximal, Soft
 from .iteration import Stop
 from .proximal import iterate
@@ -38,8 +38,8 @@ class ABA(Solver):
 
     def solve(self, problem, start, warm, multipliers):
         system = _penalised(self, problem, uniform(problem, problem.q[:1, :]))
-        rates, _, lam, steps = iterate(system, start, None, Stop(0.0, 1))
-        return rates, lam, steps
+        rates, _, lam, _, steps = iterate(system, start, None, Stop(0.0, 1))
+        return Found(rates, lam, steps)
 
 
 class LCABA(Proximal):

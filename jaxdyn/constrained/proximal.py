@@ -174,6 +174,14 @@ class _Iteration:
             last=step, longer=longer, scale=scale, active=active, grown=grown, crept=crept, steps=s.steps + 1
         )
 
+    def cleared(self, at: _At, r2: Array) -> Array:
+        """The multipliers without what no row can have: that grows by the same, μ times what rows disagree by or are
+        rounded by, in every plain step. One more step, of which little else is left, tells how much it is."""
+        if not self.moving:
+            return at.lam
+        tau, force = left_over(self.problem, self.start, at.rates, at.bodies, at.lam)
+        return at.lam - at.steps * self.wide(self.system.solve(tau, force, r2)[2])
+
     def finished(self, s: _State) -> _At:
         """Where the iterations have come to."""
         if not (self.moving and self.stop.max_steps >= PATIENCE):
@@ -185,9 +193,10 @@ class _Iteration:
 
 def iterate(
     system: System, start: Start, lam: Array | None, stop: Stop, soft: bool = False
-) -> tuple[Array, Any, Array, Array]:
-    """Joint accelerations (nv, lanes), those of the bodies, multipliers (m, lanes), and the number of damped solves per
-    lane. The solution of a `soft` system is that of the damped one itself, with r2 = a* − γ − J a − R λ."""
+) -> tuple[Array, Any, Array, Array, Array]:
+    """Joint accelerations (nv, lanes), those of the bodies, multipliers (m, lanes), these without what they have
+    outside the range of J, and the number of damped solves per lane. The solution of a `soft` system is that of the
+    damped one itself, with r2 = a* − γ − J a − R λ."""
     iteration = _Iteration(system, start, lam, stop, soft)
     state, going = iteration.begun(), lambda s: s.active
     if stop.refined:
@@ -198,4 +207,4 @@ def iterate(
             rest = stop._replace(max_steps=stop.max_steps - 1)
             state = loop(going, lambda s: iteration.step(s, False), state, rest)
     at = iteration.finished(state)
-    return at.rates, at.bodies, at.lam, state.steps
+    return at.rates, at.bodies, at.lam, iteration.cleared(at, state.r2), state.steps

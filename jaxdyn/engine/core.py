@@ -52,6 +52,15 @@ class Core(abc.ABC):
         lifted = [t for t in tangents if t is not None]
         return bind(Tangent(self, active), *primals, *outs[: self.implicit], *lifted, used=used)
 
+    def instead(self, outs, used) -> list:
+        """`outs` of an `implicit` core, others in place of those that `tangents` does not read if of its results only
+        those in `used` are read."""
+        return list(outs)
+
+    def lean(self, args, used) -> list:
+        """The operands, others in place of those that are not read."""
+        return list(args)
+
     def tangents(self, primals, tangents, outs, used) -> list:
         """Tangents of the outputs of an `implicit` core, `None` where one has none: made by binding cores, which become
         one program. None stands for a tangent that is zero."""
@@ -106,6 +115,11 @@ class _Derivative(Core):
             full[k] = x
         return full
 
+    def lean(self, args, used) -> list:
+        n = len(self.active)
+        outs = self.core.instead(args[n : self.given], used) if self.core.implicit else ()
+        return [*args[:n], *outs, *args[self.given :]]
+
     def linear(self, args, used) -> Callable:
         """The active tangents to those of the outputs, for an implicit core."""
         n = len(self.active)
@@ -149,7 +163,7 @@ class Tangent(_Derivative):
         active = tuple(a and next(wanted) for a in self.active)
         seen = tuple(c is not None for c in cotangents)
         back = Pullback(self.core, active, seen)
-        outs = iter(bind(back, *args[:n], *[c for c in cotangents if c is not None]))
+        outs = iter(bind(back, *back.lean((*args[:n], *[c for c in cotangents if c is not None]), None)))
         return [None] * n + [next(outs) if u else None for u in undefined[n:]]
 
 
@@ -164,6 +178,9 @@ class Pullback(_Derivative):
     @property
     def known(self):
         return self.core.known + (None,) * (self.core.implicit + sum(self.seen))
+
+    def lean(self, args, used):
+        return super().lean(args, self.seen)
 
     def run(self, args, used):
         lanes = max(x.shape[-1] for x in args)

@@ -153,7 +153,10 @@ def _dce(used_outputs, eqn):
         return [False] * len(eqn.invars), None
     before = eqn.params["used"]
     used = tuple(u and (before is None or before[k]) for k, u in enumerate(used_outputs))
-    return [True] * len(eqn.invars), eqn.replace(params={**eqn.params, "used": None if all(used) else used})
+    used = None if all(used) else used
+    invars = eqn.params["core"].lean(eqn.invars, used)
+    read = [v is w for v, w in zip(invars, eqn.invars, strict=True)]
+    return read, eqn.replace(invars=invars, params={**eqn.params, "used": used})
 
 
 batching.primitive_batchers[lanes_p] = _batch

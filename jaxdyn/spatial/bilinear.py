@@ -60,6 +60,10 @@ class Form:
 
     def array(self, x, y):
         """The product by array operations."""
+        with jax.numpy_rank_promotion("allow"):
+            return self._array(x, y)
+
+    def _array(self, x, y):
         if self.formula is not None:
             return self.formula(x, y)
         turned = _forms.get((self.y, self.x, self.out, _sorted((o, j, i, s) for o, i, j, s in self.terms)))
@@ -136,11 +140,12 @@ def _transpose(ct, x, y, *, form):
     return None, (ad.Zero(y.aval) if type(ct) is ad.Zero else _summed_to(form.for_y(x, ct), y.aval.shape))
 
 
-ad.primitive_jvps[bilinear_p] = lambda primals, tangents, *, form: _jvp(*primals, *tangents, form)
+ad.primitive_jvps[bilinear_p] = lambda primals, tangents, *, form: _jvp(primals, tangents, form)
 ad.primitive_transposes[bilinear_p] = _transpose
 
 
-def _jvp(x, y, dx, dy, form: Form):
+def _jvp(primals, tangents, form: Form):
+    (x, y), (dx, dy) = primals, tangents
     out = bilinear_p.bind(x, y, form=form)
     parts = []
     if type(dx) is not ad.Zero:
