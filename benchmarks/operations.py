@@ -110,6 +110,10 @@ def _equation(e, trips: int) -> int:
         return math.prod(shapes[2])
     if name in REDUCTIONS:
         return math.prod(shapes[0])
+    if name == "jaxdyn_bilinear":
+        form = e.params["form"]
+        entries = math.prod(form.out)
+        return (2 * len(form.terms) - entries) * (e.outvars[0].aval.size // entries)
     if name == "dot_general":
         (left, _), _ = p["dimension_numbers"]
         return 2 * size * math.prod(shapes[0][k] for k in left)

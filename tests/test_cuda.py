@@ -21,9 +21,11 @@ from fake_cuda import Call, Extension, Library, Metadata
 import jaxdyn as jd
 from jaxdyn.engine import cache, cuda, host, kernels, ptx
 from jaxdyn.engine.core import lanes_p
+from jaxdyn.engine.inline import straight
+from jaxdyn.engine.live import trim
 from jaxdyn.engine.numerics import FUNCTIONS
 from jaxdyn.engine.ops import TYPES, Op, Type, Unsupported
-from jaxdyn.engine.order import schedule, trim
+from jaxdyn.engine.order import schedule
 from jaxdyn.engine.program import Program
 
 pytestmark = [
@@ -75,6 +77,7 @@ def robot(name, solver, dtype, gradient=False) -> list:
         shared = tuple(k is not None and a.shape[-1] == 1 for k, a in zip(core.known, args, strict=True))
         program = kernels.program_of(core, used, tuple((a.shape[:-1], a.dtype) for a in args), shared)
         kept, produced = trim(program, used)
+        program = straight(program)
         lanes = max(a.shape[-1] for a in args)
         wide = [np.broadcast_to(a, (*a.shape[:-1], 1 if s else lanes)) for a, s in zip(args, shared, strict=True)]
         flat = lambda x: np.ascontiguousarray(np.asarray(x).reshape(-1, x.shape[-1]))  # noqa: E731

@@ -1,9 +1,15 @@
 """A schedule as LLVM modules for a CPU: prologue, pieces, kernel, and what XLA calls."""
 
+import dataclasses
+import itertools
+from collections.abc import Callable
+
 from . import pieces, runtime
+from .called import InLanes, Kind, Shared, Tables
+from .driver import Driver
 from .layout import Layout, Piece
-from .ops import Op, Type
-from .order import Schedule
+from .live import Schedule
+from .ops import Call, Op, Type
 
 #: name of the function that XLA calls
 HANDLER = "jaxdyn_handler"
@@ -13,6 +19,8 @@ STAGE = 1 << 17
 VECTORS = 8
 #: vectors that go through a piece before the next one begins
 GROUP = 4
+#: bytes that the arenas of a group of vectors may take where steps are called
+ARENA = 1 << 18
 #: statements of a function, and of a module
 PIECE, MODULE = 1000, 8000
 #: of a piece
@@ -32,56 +40,113 @@ def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[s
     arena = _rounded(layout.size * lanes)
     vectors = max(1, min(VECTORS, STAGE // places.stage))
     group = min(vectors, GROUP)
-    driver = pieces.Driver(layout, lanes, group, places.stage, arena)
+    if layout.runs:
+        group = max(1, min(group, ARENA // arena))
+    own, same = InLanes(s, layout, places), Shared(places)
+    steps = Tables("step", lanes, s.masks)
+    driver = Driver(layout, lanes, group, places.stage, arena, lambda calls: steps.run(calls, own, same))
     driver.nodes(layout.nodes, None)
     declared: set[str] = set()
-    prologue = _prologue(s, places, declared)
+    shared = Tables("shared", 1, s.masks)
+    prologue = _prologue(s, places, declared, lambda calls: shared.run(calls, same, same))
     described = _descriptor(s, places, bool(prologue), vectors, group * arena)
     main = [*prologue, driver.text(), described, runtime.handler(HANDLER, vector_bytes)]
-    groups = _groups(layout.pieces)
+
+    def piece(own: Piece):
+        def text(linkage: str, needs: set[str]) -> str:
+            code = pieces.Lanes(s, layout, places, needs)
+            code.fused_apart = fused_apart
+            code.piece(own, driver.around.get(own.index))
+            head = f"define {linkage} void @piece{own.index}({ARGUMENTS}) nounwind noinline {{"
+            return "\n".join([head, *code.lines, "ret void", "}"])
+
+        return _Unit(len(own.statements), text, f"declare void @piece{own.index}(ptr, ptr, ptr)")
+
+    units = [piece(own) for own in layout.pieces]
+    for tables in (steps, shared):
+        tables.finish()
+        if tables.runs:
+            main.append(tables.text())
+        for kind in tables.kinds.values():
+            units.append(_Unit(kind.size, *_step(tables, kind, fused_apart)))
+    return _modules(units, main, declared)
+
+
+@dataclasses.dataclass
+class _Unit:
+    """A function: operations, its text given linkage and what it declares, and how others declare it."""
+
+    size: int
+    text: Callable[[str, set[str]], str]
+    declaration: str
+
+
+def _step(tables: Tables, kind: Kind, fused_apart: bool):
+    text = lambda linkage, needs: tables.function(kind, linkage, needs, fused_apart)  # noqa: E731
+    return text, f"declare ptr @{tables.name}{kind.index}(ptr, ptr, ptr, ptr)"
+
+
+def _modules(units: list[_Unit], main: list[str], declared: set[str]) -> list[str]:
+    """Modules of functions, the first one with `main`."""
+    groups: list[list[_Unit]] = [[]]
+    size = 0
+    for unit in units:
+        if size and size + unit.size > MODULE:
+            groups.append([])
+            size = 0
+        groups[-1].append(unit)
+        size += unit.size
     linkage = "internal" if len(groups) == 1 else "hidden"
     out = []
     for k, own in enumerate(groups):
         needs: set[str] = set() if k else declared
-        texts = []
-        for piece in own:
-            code = pieces.Lanes(s, layout, places, needs)
-            code.fused_apart = fused_apart
-            code.piece(piece, driver.around.get(piece.index))
-            head = f"define {linkage} void @piece{piece.index}({ARGUMENTS}) nounwind noinline {{"
-            texts.append("\n".join([head, *code.lines, "ret void", "}"]))
+        texts = [unit.text(linkage, needs) for unit in own]
         if not k:
-            texts += [f"declare void @piece{p.index}(ptr, ptr, ptr)" for p in layout.pieces[len(own) :]] + main
+            texts += [unit.declaration for unit in units[len(own) :]] + main
         out.append("\n".join([*sorted(needs), *texts]) + "\n")
     return out
 
 
-def _groups(made: list[Piece]) -> list[list[Piece]]:
-    """Pieces by the module that they go to."""
-    groups: list[list[Piece]] = [[]]
-    size = 0
-    for piece in made:
-        n = len(piece.statements)
-        if size and size + n > MODULE:
-            groups.append([])
-            size = 0
-        groups[-1].append(piece)
-        size += n
-    return groups
-
-
-def _prologue(s: Schedule, places, declared) -> list[str]:
+def _prologue(s: Schedule, places, declared, table: Callable) -> list[str]:
+    """What is computed once a call. `table`: the name of the table of calls."""
     if not s.read:
         return []
     code = pieces.Prologue(s, 1, declared)
+    code.uniform = places.uniform
     wanted = set(s.read)
-    for v in s.uniform:
-        if s.op[v] != Op.input:
-            code.operation(v)
-        if v in wanted:
-            code.store(v, places.uniform[v])
+    for operand, first, size, offset in places.copied:
+        base = code.line(f"load ptr, ptr {code.at('%operands', 8 * operand)}")
+        to, source = code.at("%uniform", offset), code.at(base, first)
+        code.lines.append(f"call void @copy(ptr {to}, ptr {source}, i64 {size})")
+    for is_call, run in itertools.groupby(s.uniform, lambda st: isinstance(st, Call)):
+        if is_call:
+            name = table(list(run))
+            code.lines.append(f"call void @shared.each(ptr %uniform, ptr %uniform, ptr %uniform, ptr {name})")
+            continue
+        for v in run:
+            if s.op[v] != Op.input:
+                code.operation(v)
+            if v in wanted and not (places.copied and s.op[v] == Op.input):
+                code.store(v, places.uniform[v])
     head = "define internal void @prologue(ptr noalias %operands, ptr noalias %uniform) nounwind {"
-    return [head, *code.lines, "ret void", "}"]
+    return [head, *code.lines, "ret void", "}", *([COPY] if places.copied else [])]
+
+
+COPY = """
+define internal void @copy(ptr %to, ptr %from, i64 %bytes) nounwind noinline {
+  br label %loop
+loop:
+  %k = phi i64 [ 0, %0 ], [ %next, %loop ]
+  %source = getelementptr i8, ptr %from, i64 %k
+  %target = getelementptr i8, ptr %to, i64 %k
+  %x = load i8, ptr %source, align 1
+  store i8 %x, ptr %target, align 1
+  %next = add i64 %k, 1
+  %more = icmp ult i64 %next, %bytes
+  br i1 %more, label %loop, label %end
+end:
+  ret void
+}"""
 
 
 def _rounded(n: int) -> int:

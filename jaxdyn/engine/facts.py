@@ -2,9 +2,12 @@
 
 import dataclasses
 
+from .inline import called, steps, straight
 from .kernels import made, name_of, program_of
+from .live import trim
 from .ops import TooLarge, Unsupported
-from .order import alive, schedule, trim
+from .order import alive, schedule
+from .outline import outlined
 
 
 @dataclasses.dataclass(frozen=True)
@@ -29,10 +32,16 @@ def facts(core, used, avals, shared) -> Facts:
     """The facts of something that `kernels.watching` saw."""
     try:
         program = program_of(core, used, avals, shared)
+        trim(program, used)
+        program = outlined(program) if called(program, steps()) else straight(program)
     except (Unsupported, TooLarge) as reason:
         return Facts(name_of(core), f"XLA: {reason}")
-    trim(program, used)
     found = made(program)
     s = schedule(program)
     count = sum(isinstance(st, int) for body in s.body.values() for st in body)
-    return Facts(name_of(core), "kernel", count, len(s.uniform), alive(s), found.size, found.seconds)
+    once = sum(isinstance(st, int) for st in s.uniform)
+    for index, mask in s.masks.items():
+        template = program.calls[index].template
+        size = template.routine(mask).size
+        count, once = (count, once + size) if template.uniform else (count + size, once)
+    return Facts(name_of(core), "kernel", count, once, alive(s), found.size, found.seconds)

@@ -12,8 +12,11 @@ from jax.interpreters import mlir
 from . import cpu, cuda, host, runtime
 from .calls import Target, call
 from .core import traces
+from .inline import called, steps, straight
+from .live import trim
 from .ops import TooLarge, Unsupported
-from .order import schedule, trim
+from .order import schedule
+from .outline import outlined
 from .program import Program
 from .scalarise import scalarise
 
@@ -74,7 +77,7 @@ def target(core, used, operands: tuple, platform: str = "cpu") -> Target | None:
     if watched is not None:
         watched.append((core, used, avals, shared))
     try:
-        return _target(core, used, avals, shared, platform)
+        return _target(core, used, avals, shared, platform, steps())
     except (Unsupported, TooLarge) as reason:
         log.info("%s is left to XLA: %s", name_of(core), reason)
         return None
@@ -87,7 +90,7 @@ def program_of(core, used, avals, shared) -> Program:
 
 
 @functools.lru_cache(maxsize=1024)
-def _target(core, used, avals, shared, platform) -> Target | None:
+def _target(core, used, avals, shared, platform, mode) -> Target | None:
     outputs = tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
     if not any(np.prod(shape) for shape, _ in outputs):
         return None
@@ -95,6 +98,7 @@ def _target(core, used, avals, shared, platform) -> Target | None:
     kept, outs = trim(program, used)
     if not outs or not kept:  # nothing to compute
         return None
+    program = outlined(program) if platform == "cpu" and called(program, mode) else straight(program)
     found = made(program) if platform == "cpu" else cuda.made(program)
     return Target(found.name, kept, outs, shared, outputs)
 

@@ -6,13 +6,19 @@ is cut into pieces of `longest` statements, since compilers take more than propo
 *detour*, for the rare lane with a huge angle for instance, stays within its piece.
 """
 
+import bisect
 import dataclasses
+import itertools
 
-from .ops import Branches, Loop, Op, Type
-from .order import Guard, Schedule, Store
+from .live import Schedule
+from .ops import Branches, Call, Loop, Op, Type
+from .order import Guard, Store
 
 #: statements that a detour has at most
 DETOUR = 100
+#: free stretches of memory that are looked at, where some do not suit for their alignment
+_TRIES = 20
+_BYTES = [t.bytes for t in Type]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -44,12 +50,28 @@ class Outcome:
     which: int
 
 
+@dataclasses.dataclass(frozen=True)
+class Spread:
+    """Keep what all lanes share as if every lane had its own."""
+
+    values: list[int]
+
+
 @dataclasses.dataclass
 class Piece:
-    """Statements without control flow; `index` counts pieces in order."""
+    """Statements without control flow; `index` counts pieces in order, `at` them and calls."""
 
     index: int
     statements: list
+    at: int
+
+
+@dataclasses.dataclass
+class Calls:
+    """Calls that follow each other, the first of them at `at`."""
+
+    calls: list[Call]
+    at: int
 
 
 @dataclasses.dataclass
@@ -72,36 +94,63 @@ class Choice:
 class Layout:
     """Pieces in order and the slots of what crosses between them.
 
-    **Fields:** `nodes`, `Piece`s, `While`s and `Choice`s in order; `pieces`, all pieces; `slot`, offsets in units of
-    one lane's bytes by key: a value, ("carry", loop, place), ("mask", owner, branch), ("result", branches, place);
-    `size`, the arena's bytes a lane.
+    **Fields:** `nodes`, `Piece`s, `Calls`, `While`s and `Choice`s in order; `pieces`, all pieces; `runs`, all `Calls`;
+    `slot`, offsets in units of one lane's bytes by key: a value, ("carry", loop, place), ("mask", owner, branch),
+    ("result", branches, place), ("spread", value); `size`, the arena's bytes a lane; `direct`, by result of a call that
+    goes to an output, where it is written without a slot.
     """
 
     def __init__(self, s: Schedule, longest: int):
         self.s, self.longest = s, longest
         self.pieces: list[Piece] = []
+        self.runs: list[Calls] = []
+        self._at = 0
         self._spans: list[tuple[int, int]] = []
-        self.nodes = self._nodes(s.body[0])
+        self.direct: dict[int, Store] = {}
+        self.nodes = self._nodes([*([Spread(s.spread)] if s.spread else []), *self._without_direct(s.body[0])])
         self.slot: dict = {}
         self.size = 0
         self._place()
 
     # pieces
 
+    def _without_direct(self, statements: list) -> list:
+        """Statements but for stores that calls make themselves."""
+        s, kept = self.s, []
+        for st in statements:
+            x = st.value if isinstance(st, Store) else -1
+            own = x >= 0 and s.op[x] == Op.call and not s.is_uniform[x] and s.program.region[x] == 0
+            if own and x not in self.direct:
+                self.direct[x] = st
+            else:
+                kept.append(st)
+        return kept
+
     def _piece(self, statements: list) -> Piece:
-        self.pieces.append(Piece(len(self.pieces), statements))
+        self.pieces.append(Piece(len(self.pieces), statements, self._at))
+        self._at += 1
         return self.pieces[-1]
+
+    def _calls(self, calls: list[Call]) -> Calls:
+        self.runs.append(Calls(calls, self._at))
+        self._at += len(calls)
+        return self.runs[-1]
 
     def _nodes(self, statements: list, last: list | None = None) -> list:
         """Nodes of a region's statements, ended by `last`."""
         nodes, run = [], []
 
         def flush():
+            if run and isinstance(run[0], Call):
+                nodes.append(self._calls(run[:]))
+                run.clear()
             while run:
                 nodes.append(self._piece(run[: self.longest]))
                 del run[: self.longest]
 
         for st in statements:
+            if run and isinstance(run[0], Call) != isinstance(st, Call):
+                flush()
             if isinstance(st, Loop):
                 run.append(Begin(st))
                 flush()
@@ -112,6 +161,8 @@ class Layout:
                 nodes.append(self._choice(st))
             else:
                 run.append(st)
+        if last and run and isinstance(run[0], Call):
+            flush()
         run += last or []
         flush()
         return nodes
@@ -124,11 +175,11 @@ class Layout:
         return short and len(inner) <= DETOUR and all(isinstance(st, int) for st in inner)
 
     def _while(self, loop: Loop) -> While:
-        first = len(self.pieces)
+        first = self._at
         inner = self.s.body[loop.region]
         cut = next(k for k, st in enumerate(inner) if isinstance(st, Guard)) + 1
         node = While(loop, self._nodes(inner[:cut]), self._nodes(inner[cut:], [Advance(loop)]))
-        self._spans.append((first, len(self.pieces) - 1))
+        self._spans.append((first, self._at - 1))
         return node
 
     def _choice(self, branches: Branches) -> Choice:
@@ -142,6 +193,8 @@ class Layout:
         s = self.s
         if isinstance(st, int):
             found = s.operands(st)
+        elif isinstance(st, Spread):
+            return []
         elif isinstance(st, Branches):
             inner = s.body[st.regions[0]]
             found = [x for v in inner for x in s.operands(v)]
@@ -173,9 +226,12 @@ class Layout:
         s = self.s
         first: dict = {}
         last: dict = {}
-        for piece in self.pieces:
-            at = piece.index
-            for st in piece.statements:
+        for node in sorted((*self.pieces, *self.runs), key=lambda node: node.at):
+            if isinstance(node, Calls):
+                self._pass(node, first, last)
+                continue
+            at = node.at
+            for st in node.statements:
                 if isinstance(st, int):
                     first[st] = at
                 elif isinstance(st, Branches):
@@ -183,28 +239,57 @@ class Layout:
                 for key in self.reads(st):
                     if not (isinstance(key, int) and first.get(key) == at):
                         last[key] = self._until(first[key], at)
+                if isinstance(st, Spread):
+                    first.update((("spread", x), at) for x in st.values)
                 if isinstance(st, Begin | Choose):
                     owner = st.loop if isinstance(st, Begin) else st.branches
                     name = "carry" if isinstance(st, Begin) else "result"
                     masks = [("mask", owner.index, k) for k in range(len(getattr(owner, "regions", [0])))]
                     for key in [*((name, owner.index, k) for k in s.changing[owner.index]), *masks]:
                         first[key], last[key] = at, self._end_of(at)
-        starts: dict[int, list] = {}
+        self._assign(first, last)
+
+    def _pass(self, node: Calls, first: dict, last: dict) -> None:
+        """Note what calls make and read."""
+        s = self.s
+        for at, call in enumerate(node.calls, node.at):
+            for x in s.given(call):
+                if x < 0 or s.is_uniform[x]:
+                    key = ("spread", x)
+                    if key not in first:
+                        continue
+                elif s.op[x] == Op.input or x in self.direct:
+                    continue
+                else:
+                    key = self.key(x)
+                last[key] = self._until(first[key], at)
+            for x in itertools.compress(call.results, s.masks[call.index]):
+                first[x] = at
+
+    def _assign(self, first: dict, last: dict) -> None:
+        """Give slots to what is kept. Results of one call that are needed as long as each other are neighbours."""
+        starts: dict[int, dict] = {}
         ends: dict[int, list] = {}
         for key, end in last.items():
-            starts.setdefault(first[key], []).append(key)
-            ends.setdefault(end, []).append(key)
-        free: dict[int, list[int]] = {}
-        for at in range(len(self.pieces)):
-            for key in ends.get(at - 1, []):
-                free.setdefault(self.bytes_of(key), []).append(self.slot[key])
-            for key in starts.get(at, []):
-                size = self.bytes_of(key)
-                if free.get(size):
-                    self.slot[key] = free[size].pop()
-                else:
-                    self.slot[key] = -(-self.size // size) * size
-                    self.size = self.slot[key] + size
+            if key in self.direct:
+                continue
+            called = isinstance(key, int) and self.s.op[key] == Op.call
+            groups = starts.setdefault(first[key], {})
+            groups.setdefault((end, called) if called else (end, key), []).append(key)
+        space = Intervals()
+        for at in range(self._at):
+            for offset, size in ends.pop(at - 1, ()):
+                space.free(offset, size)
+            for (end, _), keys in starts.get(at, {}).items():
+                keys.sort(key=lambda key: -self.bytes_of(key))
+                widest = self.bytes_of(keys[0])
+                size = sum(map(self.bytes_of, keys))
+                offset = space.take(size, widest)
+                ends.setdefault(end, []).append((offset, size))
+                for key in keys:
+                    self.slot[key] = offset
+                    offset += self.bytes_of(key)
+        self.size = space.size
 
     def _until(self, begin: int, use: int) -> int:
         """The piece until which a value is needed: a loop that does not contain its making, to the end."""
@@ -218,16 +303,18 @@ class Layout:
 
         def last(node) -> int:
             if isinstance(node, Piece):
-                return node.index
+                return node.at
+            if isinstance(node, Calls):
+                return node.at + len(node.calls) - 1
             inner = [*node.head, *node.body] if isinstance(node, While) else [n for c in node.cases for n in c]
             return max(map(last, inner), default=-1)
 
         def find(nodes):
             for k, node in enumerate(nodes):
                 if isinstance(node, Piece):
-                    if node.index == at:
+                    if node.at == at:
                         return last(nodes[k + 1])
-                else:
+                elif not isinstance(node, Calls):
                     for inner in [node.head, node.body] if isinstance(node, While) else node.cases:
                         found = find(inner)
                         if found is not None:
@@ -243,9 +330,58 @@ class Layout:
             return self.s.program.type[key]
         if key[0] == "mask":
             return Type.bool_
+        if key[0] == "spread":
+            return self.s.program.type_of(key[1])
         owner = self.s.program.owners[key[1]]
         some = owner.initial[key[2]] if isinstance(owner, Loop) else owner.outcomes[0][key[2]]
         return self.s.program.type_of(some)
 
     def bytes_of(self, key) -> int:
-        return Type(self.type_of(key)).bytes
+        return _BYTES[self.type_of(key)]
+
+
+class Intervals:
+    """Stretches of memory that are taken and given back. `size` is the end of the last one that was taken."""
+
+    def __init__(self):
+        self.size = 0
+        #: what is free: (length, start) in order, and the other one by start and by end
+        self._sorted: list[tuple[int, int]] = []
+        self._starts: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+
+    def take(self, size: int, align: int) -> int:
+        """The offset of a stretch: the smallest free one that is long enough."""
+        for length, start in self._sorted[bisect.bisect(self._sorted, (size, -1)) :][:_TRIES]:
+            at = -(-start // align) * align
+            left = start + length - at - size
+            if left >= 0:
+                self._remove(start, length)
+                self._add(start, at - start)
+                self._add(at + size, left)
+                return at
+        at = -(-self.size // align) * align
+        before, self.size = self.size, at + size
+        self._add(before, at - before)
+        return at
+
+    def free(self, start: int, length: int) -> None:
+        """Give a stretch back; neighbours become one."""
+        after = self._starts.get(start + length)
+        if after is not None:
+            self._remove(start + length, after)
+            length += after
+        before = self._ends.get(start)
+        if before is not None:
+            self._remove(start - before, before)
+            start, length = start - before, length + before
+        self._add(start, length)
+
+    def _add(self, start: int, length: int) -> None:
+        if length:
+            bisect.insort(self._sorted, (length, start))
+            self._starts[start] = self._ends[start + length] = length
+
+    def _remove(self, start: int, length: int) -> None:
+        del self._sorted[bisect.bisect_left(self._sorted, (length, start))]
+        del self._starts[start], self._ends[start + length]

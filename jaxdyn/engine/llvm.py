@@ -2,8 +2,8 @@
 
 import numpy as np
 
+from .live import Schedule
 from .ops import Op, Type
-from .order import Schedule
 
 NAMES = {
     Type.bool_: "i1",

@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+from typing import Any
 
 import numpy as np
 
@@ -73,6 +74,7 @@ class Op(enum.IntEnum):
     fma = 27
     fms = 28
     fnma = 29
+    call = 30  # call a, result b
 
 
 NONE = -(1 << 40)
@@ -129,3 +131,20 @@ class Branches:
     regions: list[int]
     outcomes: list[list[int]] = dataclasses.field(default_factory=list)
     results: list[int] = dataclasses.field(default_factory=list)
+
+
+@dataclasses.dataclass(eq=False)
+class Call:
+    """A call of a `templates.Template`: its results are values from `first` on. Within branches, `floor` is the region
+    that the call may not leave."""
+
+    index: int
+    template: Any
+    operands: list[int]
+    first: int
+    region: int
+    floor: int
+
+    @property
+    def results(self) -> range:
+        return range(self.first, self.first + len(self.template.types))

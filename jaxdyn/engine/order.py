@@ -1,18 +1,16 @@
-"""What is left of a program, and in which order it runs.
+"""In which order a program runs.
 
-Four passes: values that a loop never changes lose their loop; what nobody reads is dropped; a product that one sum
-reads becomes a fused multiply-add with it (here, and by no compiler: so the bits are the same everywhere); what depends
-on nothing but operands shared by all lanes is *uniform*, and made once a call. What remains is ordered depth first from
-the outputs, which leaves few values alive at once.
+What depends on nothing but operands shared by all lanes is *uniform*, and made once a call of the kernel. What remains
+is ordered depth first from the outputs, which leaves few values alive at once; calls and other statements take turns,
+as few as there can be.
 """
 
 import dataclasses
-from collections.abc import Sequence
+import itertools
 
-from .ops import Branches, Loop, Op, Type
+from .live import LEAVES, Schedule, fused, masks
+from .ops import Branches, Call, Loop, Op
 from .program import Program
-
-_LEAVES = (Op.input, Op.carry, Op.result)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,151 +29,13 @@ class Guard:
     loop: Loop
 
 
-@dataclasses.dataclass
-class Schedule:
-    """A program in order.
-
-    **Fields:** `program`; `uniform`, operations made once a call, in order; `read`, those of them (and shared inputs)
-    that lanes read; `body`, the statements of every region: values, `Loop`s, `Branches`, `Guard`s, `Store`s;
-    `changing`, by loop or branches, the places of results that are read; `op`, `a`, `b`, `c` of every value after
-    fusing.
-    """
-
-    program: Program
-    op: list[int]
-    a: list[int]
-    b: list[int]
-    c: list[int]
-    uniform: list[int] = dataclasses.field(default_factory=list)
-    read: list[int] = dataclasses.field(default_factory=list)
-    body: dict[int, list] = dataclasses.field(default_factory=dict)
-    changing: dict[int, list[int]] = dataclasses.field(default_factory=dict)
-    is_uniform: list[bool] = dataclasses.field(default_factory=list)
-
-    def operands(self, v: int) -> tuple[int, ...]:
-        """Operands of an operation that are values, without constants."""
-        if self.op[v] in _LEAVES:
-            return ()
-        return tuple(x for x in (self.a[v], self.b[v], self.c[v]) if x >= 0)
-
-
 def schedule(program: Program) -> Schedule:
     """The program in order."""
-    resolve = _unchanging(program)
-    op, a, b, c = list(program.op), list(program.a), list(program.b), list(program.c)
-    for v, o in enumerate(op):
-        if o not in _LEAVES:
-            a[v], b[v], c[v] = resolve(a[v]), resolve(b[v]), resolve(c[v])
-    for owner in program.owners:
-        if isinstance(owner, Loop):
-            owner.initial = [resolve(x) for x in owner.initial]
-            owner.nexts = [resolve(x) for x in owner.nexts]
-            owner.condition = resolve(owner.condition)
-        else:
-            owner.predicates = [resolve(x) for x in owner.predicates]
-            owner.outcomes = [[resolve(x) for x in o] for o in owner.outcomes]
-    program.outputs = [[resolve(x) for x in o] for o in program.outputs]
-    s = Schedule(program, op, a, b, c)
-    live = _live(s)
-    _fuse(s, live)
-    live = _live(s)
+    s, live = fused(program)
+    s.masks = masks(s, live)
     _uniform(s, live)
     _Order(s, live).run()
     return s
-
-
-def trim(program: Program, used: Sequence[bool] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Which operands are read and which outputs are made of the program: outputs that are not `used` or hold no
-    numbers, and operands that nothing else reads, are forgotten, and the others numbered anew."""
-    made = tuple(k for k, out in enumerate(program.outputs) if out and (used is None or used[k]))
-    program.outputs = [program.outputs[k] for k in made]
-    program.output_types = [program.output_types[k] for k in made]
-    live = _live(Schedule(program, program.op, program.a, program.b, program.c))
-    read = tuple(sorted({program.a[v] for v, o in enumerate(program.op) if o == Op.input and live[v]}))
-    place = {old: new for new, old in enumerate(read)}
-    # what is not read has no operand; it is dropped with all that is dead
-    program.a = [place.get(a, -1) if o == Op.input else a for o, a in zip(program.op, program.a, strict=True)]
-    program.inputs = [program.inputs[k] for k in read]
-    return read, made
-
-
-def _unchanging(program: Program):
-    """A function that replaces a loop's value by the one it starts from, if no iteration changes it."""
-    alias: dict[int, int] = {}
-    for loop in program.owners:
-        if isinstance(loop, Loop):
-            for k, (carry, new) in enumerate(zip(loop.carries, loop.nexts, strict=True)):
-                if carry == new:
-                    alias[carry] = alias[loop.results[k]] = loop.initial[k]
-
-    def resolve(x: int) -> int:
-        while x in alias:
-            x = alias[x]
-        return x
-
-    return resolve
-
-
-def _owned(s: Schedule, v: int) -> list[int]:
-    """Values outside the ordinary operands on which a loop's or branches' value depends."""
-    owner, k = s.program.owners[s.a[v]], s.b[v]
-    if isinstance(owner, Loop):
-        return [owner.initial[k], owner.nexts[k], owner.condition]
-    return [*owner.predicates, *(o[k] for o in owner.outcomes)]
-
-
-def _live(s: Schedule) -> list[bool]:
-    live = [False] * len(s.op)
-    todo = [x for out in s.program.outputs for x in out if x >= 0]
-    while todo:
-        v = todo.pop()
-        if live[v]:
-            continue
-        live[v] = True
-        if s.op[v] in (Op.carry, Op.result):
-            todo += [x for x in _owned(s, v) if x >= 0]
-        elif s.op[v] != Op.input:
-            todo += [x for x in (s.a[v], s.b[v], s.c[v]) if x >= 0 and not live[x]]
-    s.changing = {}
-    for v, alive in enumerate(live):
-        if alive and s.op[v] in (Op.carry, Op.result):
-            places = s.changing.setdefault(s.a[v], [])
-            if s.b[v] not in places:
-                places.append(s.b[v])
-    for places in s.changing.values():
-        places.sort()
-    return live
-
-
-def _fuse(s: Schedule, live: list[bool]) -> None:
-    uses = [0] * len(s.op)
-    for v, alive in enumerate(live):
-        if alive:
-            for x in s.operands(v):
-                uses[x] += 1
-    outside = [x for out in s.program.outputs for x in out]
-    for index, places in s.changing.items():
-        owner = s.program.owners[index]
-        if isinstance(owner, Loop):
-            outside += [owner.condition, *(owner.initial[k] for k in places), *(owner.nexts[k] for k in places)]
-        else:
-            outside += [*owner.predicates, *(o[k] for o in owner.outcomes for k in places)]
-    for x in outside:
-        if x >= 0:
-            uses[x] += 2
-    region, types = s.program.region, s.program.type
-
-    def product(x, v):
-        return x >= 0 and s.op[x] == Op.mul and uses[x] == 1 and region[x] == region[v]
-
-    for v, alive in enumerate(live):
-        if not alive or s.op[v] not in (Op.add, Op.sub) or types[v] not in (Type.float32, Type.float64):
-            continue
-        x, y, plus = s.a[v], s.b[v], s.op[v] == Op.add
-        if product(y, v):
-            s.op[v], s.a[v], s.b[v], s.c[v] = (Op.fma if plus else Op.fnma), s.a[y], s.b[y], x
-        elif product(x, v):
-            s.op[v], s.a[v], s.b[v], s.c[v] = (Op.fma if plus else Op.fms), s.a[x], s.b[x], y
 
 
 def _uniform(s: Schedule, live: list[bool]) -> None:
@@ -186,10 +46,29 @@ def _uniform(s: Schedule, live: list[bool]) -> None:
             continue
         if s.op[v] == Op.input:
             same[v] = inputs[s.a[v]][2]
-        elif s.op[v] not in _LEAVES:
+        elif s.op[v] == Op.call:
+            same[v] = s.program.calls[s.a[v]].template.uniform
+        elif s.op[v] not in LEAVES:
             same[v] = all(same[x] for x in s.operands(v))
         if same[v]:
             s.uniform.append(v)
+    if s.program.calls:
+        _gather(s)
+
+
+def _gather(s: Schedule) -> None:
+    """Put calls for the values that they give, and those together that need not wait for other operations."""
+    phase: dict[int, int] = {}
+    found: dict = {}
+    for v in s.uniform:
+        if s.op[v] == Op.call:
+            call = s.program.calls[s.a[v]]
+            phase[v] = max((phase[x] for x in s.given(call)), default=0) | 1
+            found[call] = phase[v]
+        else:
+            last = max((phase[x] for x in s.operands(v)), default=0)
+            found[v] = phase[v] = last + (last & 1)
+    s.uniform = sorted(found, key=found.__getitem__)
 
 
 class _Order:
@@ -200,11 +79,19 @@ class _Order:
         self.done = [False] * len(s.op)
         self.begun: set[int] = set()
         self.read: dict[int, None] = {}
+        self.spread: dict[int, None] = {}
+        #: by call, what it needs
+        self.needed: dict[int, list[int]] = {}
         self.captured = self._captures()
         self.depth = [0] * len(s.op)
         for v, alive in enumerate(live):
-            if alive:
+            if alive and s.op[v] != Op.call:
                 self.depth[v] = 1 + max((self.depth[x] for x in s.operands(v)), default=0)
+            elif alive and not self.depth[v]:
+                call = s.program.calls[s.a[v]]
+                depth = 1 + max((self.depth[x] for x in s.given(call) if x >= 0), default=0)
+                self.depth[call.first : call.results.stop] = [depth] * len(call.results)
+        self.phases = _Phases(self) if s.program.calls else None
 
     def _captures(self) -> dict[int, list[int]]:
         """By loop or branches, the values from outside that its regions read."""
@@ -223,6 +110,11 @@ class _Order:
             if alive and program.region[v]:
                 for x in s.operands(v):
                     note(x, program.region[v])
+        for index in s.masks:
+            call = program.calls[index]
+            if call.region:
+                for x in s.given(call):
+                    note(x, call.region)
         for index, places in s.changing.items():
             owner = program.owners[index]
             if isinstance(owner, Loop):
@@ -241,11 +133,18 @@ class _Order:
     def run(self) -> None:
         s = self.s
         body = s.body[0] = []
-        for k, out in enumerate(s.program.outputs):
-            for row, x in enumerate(out):
-                self.visit(x, 0, body)
-                body.append(Store(k, row, x))
-        s.read = list(self.read)
+        stores = [Store(k, row, x) for k, out in enumerate(s.program.outputs) for row, x in enumerate(out)]
+        if self.phases is None:
+            for st in stores:
+                self.visit(st.value, 0, body)
+                body.append(st)
+        else:
+            self.phases.region(0, body, stores)
+        for call in s.uniform:
+            if isinstance(call, Call):
+                mask = s.masks[call.index]
+                self.read.update((x, None) for x in (*s.given(call), *itertools.compress(call.results, mask)))
+        s.read, s.spread = list(self.read), list(self.spread)
 
     def inner(self, owner) -> None:
         """Order a loop's body, or branches."""
@@ -254,22 +153,44 @@ class _Order:
             body = s.body[owner.region] = []
             self.visit(owner.condition, owner.region, body)
             body.append(Guard(owner))
-            for k in places:
-                self.visit(owner.nexts[k], owner.region, body)
+            self.roots([owner.nexts[k] for k in places], owner.region, body)
         else:
             for region, outcome in zip(owner.regions, owner.outcomes, strict=True):
                 body = s.body[region] = []
-                for k in places:
-                    self.visit(outcome[k], region, body)
+                self.roots([outcome[k] for k in places], region, body)
+
+    def roots(self, values: list[int], region: int, body: list) -> None:
+        if self.phases is not None:
+            self.phases.region(region, body, [])
+        for x in values:
+            self.visit(x, region, body)
 
     def needs(self, v: int) -> list[int]:
         """What has to be there before, from the same region or outside."""
         s = self.s
+        if s.op[v] == Op.call:
+            index = s.a[v]
+            if index not in self.needed:
+                self.needed[index] = self.called(s.program.calls[index])
+            return self.needed[index]
         if s.op[v] != Op.result:
             return list(s.operands(v))
         owner, places = s.program.owners[s.a[v]], s.changing[s.a[v]]
         first = owner.predicates if isinstance(owner, Branches) else [owner.initial[k] for k in places]
         return [x for x in (*first, *self.captured[owner.index]) if x >= 0]
+
+    def called(self, call: Call) -> list[int]:
+        """What a call needs: of another call one result."""
+        s, calls = self.s, self.s.program.calls
+        found: dict[int, None] = {}
+        for k in call.template.reads(s.masks[call.index]):
+            x = call.operands[k]
+            if x < 0 or s.is_uniform[x]:
+                if not call.template.program.inputs[k][2]:
+                    self.spread[x] = None
+            if x >= 0:
+                found[x if s.op[x] != Op.call or s.is_uniform[x] else calls[s.a[x]].first] = None
+        return list(found)
 
     def visit(self, root: int, region: int, body: list) -> None:
         s, done, same = self.s, self.done, self.s.is_uniform
@@ -279,6 +200,8 @@ class _Order:
         stack = [(root, False)]
         while stack:
             v, ready = stack.pop()
+            if s.op[v] == Op.call and not same[v]:
+                v = s.program.calls[s.a[v]].first
             if done[v] and not ready:
                 continue
             if same[v]:
@@ -296,7 +219,9 @@ class _Order:
             if done[v]:
                 continue
             done[v] = True
-            if s.op[v] == Op.result:
+            if s.op[v] == Op.call:
+                body.append(s.program.calls[s.a[v]])
+            elif s.op[v] == Op.result:
                 if s.a[v] not in self.begun:
                     self.begun.add(s.a[v])
                     owner = s.program.owners[s.a[v]]
@@ -304,6 +229,53 @@ class _Order:
                     body.append(owner)
             else:
                 body.append(v)
+
+
+class _Phases:
+    """Calls and other statements in turns, as few of them as there can be: a statement's phase counts the turns that it
+    has to wait for, odd for calls. `crossing`, by region and phase, is what later phases read."""
+
+    def __init__(self, order: "_Order"):
+        self.order = order
+        s, live, program = order.s, order.live, order.s.program
+        self.phase = phase = [0] * len(s.op)
+        self.crossing: dict[int, dict[int, list[int]]] = {}
+        seen: set[int] = set()
+        marked: set[int] = set()
+        for v, alive in enumerate(live):
+            if not alive or s.is_uniform[v]:
+                continue
+            is_call = s.op[v] == Op.call
+            if is_call and s.program.calls[s.a[v]].first in seen:
+                continue
+            region = program.region[v]
+            needs = [
+                x for x in order.needs(v) if x >= 0 and not s.is_uniform[x] and program.region[x] == region and x != v
+            ]
+            last = max((phase[x] for x in needs), default=0)
+            here = last | 1 if is_call else last + (last & 1)
+            phase[v] = here
+            if is_call:
+                call = program.calls[s.a[v]]
+                seen.add(call.first)
+                phase[call.first : call.results.stop] = [here] * len(call.results)
+            for x in needs:
+                if phase[x] < here and x not in marked and s.op[x] not in (Op.input, Op.carry):
+                    marked.add(x)
+                    self.crossing.setdefault(region, {}).setdefault(phase[x], []).append(x)
+
+    def region(self, region: int, body: list, stores: list[Store]) -> None:
+        """Order a region, and the program's outputs."""
+        crossing, visit = self.crossing.get(region, {}), self.order.visit
+        by_phase: dict[int, list[Store]] = {}
+        for st in stores:
+            by_phase.setdefault(self.phase[st.value] if st.value >= 0 else 0, []).append(st)
+        for phase in sorted({*crossing, *by_phase}):
+            for x in sorted(crossing.get(phase, ())):
+                visit(x, region, body)
+            for st in by_phase.get(phase, ()):
+                visit(st.value, region, body)
+                body.append(st)
 
 
 def alive(s: Schedule) -> int:

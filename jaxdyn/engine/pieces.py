@@ -1,4 +1,4 @@
-"""Pieces of a schedule as LLVM IR: what is computed once a call, what a vector of lanes does, what drives both.
+"""Pieces of a schedule as LLVM IR: what is computed once a call, and what a vector of lanes does.
 
 A piece is given the *stage* of one vector of lanes (rows of operands and outputs, side by side), the *uniform* values,
 one number each, and the *arena* with what crosses between pieces.
@@ -6,16 +6,18 @@ one number each, and the *arena* with what crosses between pieces.
 
 import dataclasses
 
-from .layout import Advance, Begin, Choice, Choose, Layout, Outcome, Piece
+from .layout import Advance, Begin, Choose, Layout, Outcome, Piece, Spread
+from .live import Schedule
 from .llvm import NAMES, Code
 from .ops import Branches, Op, Type
-from .order import Guard, Schedule, Store
+from .order import Guard, Store
 
 
 @dataclasses.dataclass(frozen=True)
 class Places:
     """Where operands and outputs stand in a stage (offsets in bytes, -1 for shared operands), and uniform values in
-    their buffer; all in bytes."""
+    their buffer; all in bytes. `copied`: shared operands that calls read, (operand, first byte, bytes, offset in the
+    buffer)."""
 
     lanes: int
     inputs: list[int]
@@ -23,6 +25,10 @@ class Places:
     stage: int
     uniform: dict[int, int]
     uniform_size: int
+    copied: list[tuple[int, int, int, int]]
+
+    def output(self, st: Store, t: Type) -> int:
+        return self.outputs[st.output] + st.row * self.lanes * t.bytes
 
 
 def places(s: Schedule, lanes: int) -> Places:
@@ -35,13 +41,36 @@ def places(s: Schedule, lanes: int) -> Places:
     for out, t in zip(program.outputs, program.output_types, strict=True):
         outputs.append(at)
         at += _up(len(out) * lanes * t.bytes)
-    uniform, end = {}, 0
-    for v in s.read:
+    uniform: dict[int, int] = {}
+    end, copied = _copied(s, uniform) if program.calls else (0, [])
+    # results of a call are neighbours
+    for v in sorted(s.read) if program.calls else s.read:
+        if v in uniform:
+            continue
         size = max(Type(program.type[v]).bytes, 4)
         end = -(-end // size) * size
         uniform[v] = end
         end += size
-    return Places(lanes, inputs, outputs, max(at, 64), uniform, _up(max(end, 64)))
+    return Places(lanes, inputs, outputs, max(at, 64), uniform, _up(max(end, 64)), copied)
+
+
+def _copied(s: Schedule, uniform: dict[int, int]) -> tuple[int, list[tuple[int, int, int, int]]]:
+    """Give places to the shared operands that somebody reads, so that those of one operand are as far from each other
+    as they are there; the bytes that they take, and what is to be copied."""
+    program, rows = s.program, {}
+    for v in s.read:
+        if s.op[v] == Op.input:
+            rows.setdefault(s.a[v], []).append(v)
+    end, copied = 0, []
+    for operand, members in sorted(rows.items()):
+        t = program.inputs[operand][1]
+        low, high = min(s.b[v] for v in members), max(s.b[v] for v in members)
+        end = -(-end // 8) * 8
+        copied.append((operand, low * t.bytes, (high + 1 - low) * t.bytes, end))
+        for v in members:
+            uniform[v] = end + (s.b[v] - low) * t.bytes
+        end += (high + 1 - low) * t.bytes
+    return end, copied
 
 
 def _up(n: int) -> int:
@@ -51,9 +80,16 @@ def _up(n: int) -> int:
 class Prologue(Code):
     """Uniform values, one lane: from shared operands to their buffer."""
 
+    uniform: dict[int, int] = {}
+
     def load(self, x: int) -> str:
         s, program = self.s, self.s.program
         t = program.type[x]
+        if s.op[x] == Op.call:
+            where = self.at("%uniform", self.uniform[x])
+            if t == Type.bool_:
+                return self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1")
+            return self.line(f"load {NAMES[t]}, ptr {where}")
         base = self.line(f"load ptr, ptr {self.at('%operands', 8 * s.a[x])}")
         where = self.at(base, s.b[x] * Type(t).bytes)
         if t == Type.bool_:
@@ -98,11 +134,18 @@ class Lanes(Code):
             return self.spread(x, t)
         if s.op[x] == Op.input:
             return self.operand(x, t)
+        st = self.layout.direct.get(x)
+        if st is not None:
+            return self.read("%stage", self.places.output(st, Type(t)), t)
         return self.fetch(self.layout.key(x))
 
     def spread(self, x: int, t: int) -> str:
         """A uniform value in all lanes."""
-        where = self.at("%uniform", self.places.uniform[x])
+        return self.everywhere("%uniform", self.places.uniform[x], t)
+
+    def everywhere(self, base: str, offset: int, t: int) -> str:
+        """One number in all lanes."""
+        where = self.at(base, offset)
         if t == Type.bool_:
             one, ty = self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1"), "i1"
         else:
@@ -119,8 +162,7 @@ class Lanes(Code):
 
     def output(self, st: Store) -> None:
         t = self.s.program.output_types[st.output]
-        offset = self.places.outputs[st.output] + st.row * self.lanes * t.bytes
-        self.write("%stage", offset, t, self.use(st.value))
+        self.write("%stage", self.places.output(st, t), t, self.use(st.value))
 
     def fetch(self, key) -> str:
         return self.read("%arena", self.layout.slot[key] * self.lanes, self.layout.type_of(key))
@@ -130,13 +172,19 @@ class Lanes(Code):
 
     def piece(self, piece: Piece, around) -> None:
         """All statements; `around` is the key of the mask of lanes that are in the piece's region, or None."""
-        for st in piece.statements:
+        self.statements(piece.statements, around)
+
+    def statements(self, statements: list, around) -> None:
+        for st in statements:
             if isinstance(st, int):
                 self.operation(st)
                 if st in self.layout.slot:
                     self.keep(st, self.names[st])
             elif isinstance(st, Store):
                 self.output(st)
+            elif isinstance(st, Spread):
+                for x in st.values:
+                    self.keep(("spread", x), self.use(x))
             elif isinstance(st, Branches):
                 self.detour(st)
             else:
@@ -220,119 +268,3 @@ class Lanes(Code):
             made.append((key, self.line(f"select {self.type(0)} {mask}, {ty} {name}, {ty} {self.fetch(key)}")))
         for key, name in made:
             self.keep(key, name)
-
-
-class Driver:
-    """The function that runs a block of vectors: pieces, with loops and branches between. Every piece goes over a group
-    of vectors before the next one begins, so that its code is fetched once a group."""
-
-    def __init__(self, layout: Layout, lanes: int, group: int, stage: int, arena: int):
-        self.layout, self.lanes, self.group, self.stage, self.arena = layout, lanes, group, stage, arena
-        self.lines: list[str] = []
-        self.count = 0
-        #: by piece, the key of the mask around it
-        self.around: dict[int, tuple | None] = {}
-
-    def any(self, key) -> str:
-        """Whether some lane of the group has its mask set."""
-        self.count += 1
-        n = self.count
-        self.lines += [
-            f"%p{n} = getelementptr i8, ptr %arena, i64 {self.layout.slot[key] * self.lanes}",
-            f"%a{n} = call i1 @any(ptr %p{n}, i64 %count)",
-        ]
-        return f"%a{n}"
-
-    def nodes(self, nodes: list, around) -> None:
-        for node in nodes:
-            self.count += 1
-            n = self.count
-            if isinstance(node, Piece):
-                self.around[node.index] = around
-                self.lines.append(
-                    f"call void @each(ptr @piece{node.index}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)"
-                )
-            elif isinstance(node, Choice):
-                for k, case in enumerate(node.cases):
-                    key = ("mask", node.branches.index, k)
-                    going = self.any(key)
-                    self.lines += [f"br i1 {going}, label %case{n}_{k}, label %past{n}_{k}", f"case{n}_{k}:"]
-                    self.nodes(case, key)
-                    self.lines += [f"br label %past{n}_{k}", f"past{n}_{k}:"]
-            else:
-                key = ("mask", node.loop.index, 0)
-                self.lines += [f"br label %head{n}", f"head{n}:"]
-                self.nodes(node.head, around)
-                going = self.any(key)
-                self.lines += [f"br i1 {going}, label %body{n}, label %end{n}", f"body{n}:"]
-                self.nodes(node.body, key)
-                self.lines += [f"br label %head{n}", f"end{n}:"]
-
-    def text(self) -> str:
-        """IR of `kernel` and of what it calls."""
-        w = self.lanes
-        mask = f"<{w} x i8>" if w > 1 else "i8"
-        some = f"call i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8> %mask)" if w > 1 else "or i8 %mask, 0"
-        values = {"STAGE": self.stage, "ARENA": self.arena, "GROUP": self.group, "MASK": mask, "ALIGN": w, "SOME": some}
-        text = DRIVER.replace("@@BODY@@", "\n".join(self.lines))
-        for name, value in values.items():
-            text = text.replace(f"@@{name}@@", str(value))
-        return text + (f"declare i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8>)\n" if w > 1 else "")
-
-
-DRIVER = """
-define internal void @kernel(ptr %stages, ptr %uniform, ptr %arena, i64 %vectors) nounwind {
-  br label %next.group
-next.group:
-  %first = phi i64 [ 0, %0 ], [ %following, %end.group ]
-  %place = mul i64 %first, @@STAGE@@
-  %stage = getelementptr i8, ptr %stages, i64 %place
-  %left = sub i64 %vectors, %first
-  %last = icmp ult i64 %left, @@GROUP@@
-  %count = select i1 %last, i64 %left, i64 @@GROUP@@
-  br label %group
-group:
-@@BODY@@
-  br label %end.group
-end.group:
-  %following = add i64 %first, %count
-  %more = icmp ult i64 %following, %vectors
-  br i1 %more, label %next.group, label %end
-end:
-  ret void
-}
-define internal void @each(ptr %piece, ptr %stages, ptr %uniform, ptr %arenas, i64 %count) nounwind noinline {
-  br label %loop
-loop:
-  %k = phi i64 [ 0, %0 ], [ %next, %loop ]
-  %s = mul i64 %k, @@STAGE@@
-  %stage = getelementptr i8, ptr %stages, i64 %s
-  %a = mul i64 %k, @@ARENA@@
-  %arena = getelementptr i8, ptr %arenas, i64 %a
-  call void %piece(ptr %stage, ptr %uniform, ptr %arena)
-  %next = add i64 %k, 1
-  %more = icmp ult i64 %next, %count
-  br i1 %more, label %loop, label %end
-end:
-  ret void
-}
-define internal i1 @any(ptr %masks, i64 %count) nounwind noinline {
-  br label %loop
-loop:
-  %k = phi i64 [ 0, %0 ], [ %next, %over ]
-  %a = mul i64 %k, @@ARENA@@
-  %place = getelementptr i8, ptr %masks, i64 %a
-  %mask = load @@MASK@@, ptr %place, align @@ALIGN@@
-  %some = @@SOME@@
-  %holds = trunc i8 %some to i1
-  br i1 %holds, label %yes, label %over
-over:
-  %next = add i64 %k, 1
-  %more = icmp ult i64 %next, %count
-  br i1 %more, label %loop, label %no
-yes:
-  ret i1 true
-no:
-  ret i1 false
-}
-"""

@@ -15,7 +15,7 @@ import struct
 import numpy as np
 
 from .folding import FOLD, converted
-from .ops import DTYPES, NONE, Branches, Loop, Op, Region, TooLarge, Type
+from .ops import DTYPES, NONE, Branches, Call, Loop, Op, Region, TooLarge, Type
 
 
 class Program:
@@ -25,7 +25,7 @@ class Program:
     """
 
     def __init__(self, limit: int = 1 << 62):
-        self.limit = limit
+        self.limit = self.most = limit
         self.op: list[int] = []
         self.a: list[int] = []
         self.b: list[int] = []
@@ -36,14 +36,22 @@ class Program:
         self.constant_types: list[int] = []
         self.regions = [Region(-1)]
         self.owners: list[Loop | Branches] = []
+        self.calls: list[Call] = []
+        #: whether multiply-adds are fused already, and nothing else may be
+        self.fused = False
         self.outputs: list[list[int]] = []
         #: places of operands and outputs: (rows, type, whether all lanes share it)
         self.inputs: list[tuple[int, Type, bool]] = []
         self.output_types: list[Type] = []
         self._constant: dict[bytes, int] = {}
-        self._shared: list[dict] = [{}]
+        self.shared: list[dict] = [{}]
         self._floors = [0]
         self._here = [0]
+        #: whether it is a template, and calls none
+        self.nested = False
+        #: of `calling.py`
+        self.same: list[bool] = []
+        self.templates: set = set()
         self.true, self.false = self.constant(True, Type.bool_), self.constant(False, Type.bool_)
 
     # what is known of values
@@ -71,7 +79,7 @@ class Program:
 
     def new(self, op: int, t: int, a: int, b: int = NONE, c: int = NONE, region: int = 0) -> int:
         if len(self.op) >= self.limit:
-            raise TooLarge(self.limit)
+            raise TooLarge(self.most)
         self.op.append(op)
         self.a.append(a)
         self.b.append(b)
@@ -83,7 +91,7 @@ class Program:
     def emit(self, op: int, t: int, a: int, b: int = NONE, c: int = NONE) -> int:
         """The operation without folding, shared with an equal one."""
         key = (op, t, a, b, c)
-        for table in self._shared:
+        for table in self.shared:
             found = table.get(key)
             if found is not None:
                 return found
@@ -94,14 +102,14 @@ class Program:
             where = region[b]
         if c >= 0 and region[c] > where:
             where = region[c]
-        found = self._shared[-1][key] = self.new(op, t, a, b, c, where)
+        found = self.shared[-1][key] = self.new(op, t, a, b, c, where)
         return found
 
     def input(self, operand: int, row: int, t: int) -> int:
         key = (Op.input, t, operand, row, NONE)
-        found = self._shared[0].get(key)
+        found = self.shared[0].get(key)
         if found is None:
-            found = self._shared[0][key] = self.new(Op.input, t, operand, row)
+            found = self.shared[0][key] = self.new(Op.input, t, operand, row)
         return found
 
     # regions
@@ -109,6 +117,11 @@ class Program:
     def _open(self, owner) -> int:
         self.regions.append(Region(self.here, owner))
         return len(self.regions) - 1
+
+    @property
+    def branch(self) -> int:
+        """The region of the innermost branch in which code is being made."""
+        return self._floors[-1]
 
     @property
     def here(self) -> int:
@@ -145,12 +158,12 @@ class Program:
         branches.regions.append(region)
         self._here.append(region)
         self._floors.append(region)
-        self._shared.append({})
+        self.shared.append({})
 
     def leave(self, branches: Branches, outcome: list[int]) -> None:
         self._here.pop()
         self._floors.pop()
-        self._shared.pop()
+        self.shared.pop()
         branches.outcomes.append(list(outcome))
 
     def join(self, branches: Branches) -> list[int]:
@@ -373,4 +386,11 @@ class Program:
         constants = b"".join(
             struct.pack("B", t) + v.tobytes() for t, v in zip(self.constant_types, self.constants, strict=True)
         )
-        return b"\0".join([head.encode(), numbers, constants])
+        found = [head.encode(), numbers, constants]
+        templates: dict = {}
+        for c in self.calls:
+            templates.setdefault(c.template, len(templates))
+        found += [t.key() for t in templates]
+        words = [x for c in self.calls for x in (templates[c.template], c.region, c.floor, *c.operands)]
+        found.append(np.asarray(words, np.int64).tobytes())
+        return b"\0".join([*found, bytes([self.fused])])

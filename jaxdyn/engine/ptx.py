@@ -16,9 +16,10 @@ import functools
 import threading
 
 from . import host, native
+from .live import Schedule
 from .llvm import NAMES, Code
 from .ops import Branches, Loop, Op, Type, Unsupported
-from .order import Guard, Schedule, Store
+from .order import Guard, Store
 
 #: the kernel's name in PTX
 KERNEL = "jaxdyn"

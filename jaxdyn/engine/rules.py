@@ -218,7 +218,25 @@ def _dot(p: Program, eqn, x, y):
     return np.array(made, np.int64).reshape(eqn.outvars[0].aval.shape)
 
 
+def _bilinear(p: Program, eqn, x, y):
+    """Sums of products by a table of terms, see `jaxdyn.spatial.bilinear`."""
+    form = eqn.params["form"]
+    tail = eqn.outvars[0].aval.shape[len(form.out) :]
+    x = np.broadcast_to(x, (*form.x, *tail)).reshape(-1, int(np.prod(tail))).tolist()
+    y = np.broadcast_to(y, (*form.y, *tail)).reshape(-1, int(np.prod(tail))).tolist()
+    zero = p.constant(0, type_of(eqn.outvars[0].aval.dtype))
+    out = []
+    for terms in form.by_entry:
+        total = [zero] * int(np.prod(tail))
+        for i, j, sign in terms:
+            combine = p.add if sign > 0 else p.sub
+            total = [combine(t, p.mul(a, b)) for t, a, b in zip(total, x[i], y[j], strict=True)]
+        out.append(total)
+    return np.array(out, np.int64).reshape(*form.out, *tail)
+
+
 RULES: dict[str, Callable] = {
+    "jaxdyn_bilinear": _bilinear,
     **{name: _function(f) for name, f in FUNCTIONS.items()},
     **{n: _method(n) for n in ("add", "sub", "mul", "div", "neg", "sqrt", "floor", "lt", "le", "xor")},
     "add_any": _method("add"),

@@ -11,6 +11,7 @@ import jax
 import numpy as np
 from jax.extend import core as jex
 
+from . import rows
 from .ops import Op, Type, Unsupported
 from .ops import type_of as named
 from .patterns import ANY
@@ -115,21 +116,8 @@ def _lanes(program, eqn, *xs):
 
 
 def _sweep(program, eqn, *xs):
-    """The steps of a sweep one after the other: cells are names, so that reading and writing costs nothing."""
-    sweep = eqn.params["sweep"]
-    held = list(xs)
-    for a, i in zip(sweep.outputs, sweep.initial, strict=True):
-        zero = program.constant(0, named(a.dtype))
-        held.append(np.full((a.cells, *a.shape), zero, np.int64) if i is None else xs[i].copy())
-    consts = [[constants(program, c) for c in kind.jaxpr.consts] for kind in sweep.kinds]
-    for k, reads, writes in sweep.rows:
-        kind = sweep.kinds[k]
-        args = [held[a][s] if n is None else held[a][s : s + n] for (a, n), s in zip(kind.reads, reads, strict=True)]
-        outs = run(program, kind.jaxpr.jaxpr, consts[k], args)
-        for (a, n), s, x in zip(kind.writes, writes, outs, strict=True):
-            at = s if n is None else slice(s, s + n)
-            held[a][at] = each(program.add, held[a][at], x)
-    return held[len(xs) :]
+    """The steps of a sweep, called one after the other."""
+    return rows.sweep(program, eqn.params["sweep"], xs, _closed, named)
 
 
 def _flat(arrays: Sequence[np.ndarray]) -> list[int]:

@@ -99,15 +99,18 @@ def _constants_table(topology: Topology) -> Table:
     def row(b):
         kind = topology.kinds[b]
         return Row(
-            Step(_constants, (kind,)), (Ref("body", b), Ref("joint", b)), (Ref("inertia", b), Ref(_prepared(kind), b))
+            Step(_constants, (kind,)),
+            (Ref("body", b), Ref("joint", b)),
+            (Ref("inertia", b), Ref(_prepared(topology, b), b)),
         )
 
-    return Table(each(topology, row), {"inertia": topology.nb} | {_prepared(k): topology.nb for k in topology.kinds})
+    prepared = {_prepared(topology, b): topology.nb for b in range(topology.nb)}
+    return Table(each(topology, row), {"inertia": topology.nb} | prepared)
 
 
-def _prepared(kind) -> str:
+def _prepared(topology: Topology, body: int) -> str:
     """The field of what joints of a kind prepare, whose structure is the kind's own."""
-    return f"prepared {kind!r}"
+    return f"prepared {topology.kinds.index(topology.kinds[body])}"
 
 
 @functools.lru_cache(maxsize=256)
@@ -115,7 +118,7 @@ def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool) ->
     def row(b, p):
         kind = topology.kinds[b]
         reads = (
-            Ref(_prepared(kind), b),
+            Ref(_prepared(topology, b), b),
             Ref("joint", b),
             q_of(topology, b),
             v_of(topology, b) if moving else None,

@@ -65,14 +65,16 @@ class Kind:
     #: linear (metres) or angular (radians), for each velocity
     units: ClassVar[str] = ""
 
+    # equal by value: kinds with parameters of their own set them as attributes, before any use
     def __eq__(self, other):
-        return type(self) is type(other)
+        return type(self) is type(other) and vars(self) == vars(other)
 
     def __hash__(self):
-        return hash(type(self))
+        return hash((type(self), tuple(sorted(vars(self).items()))))
 
     def __repr__(self):
-        return type(self).__name__
+        own = ", ".join(f"{name}={value!r}" for name, value in sorted(vars(self).items()))
+        return f"{type(self).__name__}({own})" if own else type(self).__name__
 
     def neutral(self) -> np.ndarray:
         return np.zeros(self.nq)

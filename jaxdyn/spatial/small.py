@@ -1,62 +1,78 @@
 """3x3 algebra on component-first arrays: a vector is ``(3, ...)``, a matrix ``(3, 3, ...)``.
 
-The trailing axes, such as the lanes of a batch, broadcast as in NumPy and may be absent. Products are sums of
-outer slices. On a CPU this form vectorises over the lanes and runs several times faster than ``einsum``.
+The trailing axes (lanes of a batch) broadcast as in NumPy, and may be absent. Products are single operations of the
+traced code, see `bilinear.py`. For XLA they are sums of outer slices: on a CPU this vectorises over the lanes and
+runs several times faster than ``einsum`` on small matrices.
 """
 
 import jax.numpy as jnp
 
-
-def mm(a, b):
-    """A B."""
-    return a[:, 0, None] * b[None, 0] + a[:, 1, None] * b[None, 1] + a[:, 2, None] * b[None, 2]
+from .bilinear import contraction, form
 
 
-def mmt(a, b):
-    """A Bᵀ."""
-    return a[:, 0, None] * b[None, :, 0] + a[:, 1, None] * b[None, :, 1] + a[:, 2, None] * b[None, :, 2]
-
-
-def mtm(a, b):
-    """Aᵀ B."""
-    return a[0, :, None] * b[0, None] + a[1, :, None] * b[1, None] + a[2, :, None] * b[2, None]
-
-
-def mv(a, x):
-    """A x."""
-    return a[:, 0] * x[0] + a[:, 1] * x[1] + a[:, 2] * x[2]
-
-
-def mtv(a, x):
-    """Aᵀ x."""
-    return a[0] * x[0] + a[1] * x[1] + a[2] * x[2]
-
-
-def dot(x, y):
-    """x · y."""
-    return x[0] * y[0] + x[1] * y[1] + x[2] * y[2]
-
-
-def cross(x, y):
-    """x × y."""
+def _cross(x, y):
     return jnp.stack([x[1] * y[2] - x[2] * y[1], x[2] * y[0] - x[0] * y[2], x[0] * y[1] - x[1] * y[0]])
 
 
-def times_skew(a, r):
-    """A skew(r)."""
+def _times_skew(a, r):
     return jnp.stack(
         [a[:, 1] * r[2] - a[:, 2] * r[1], a[:, 2] * r[0] - a[:, 0] * r[2], a[:, 0] * r[1] - a[:, 1] * r[0]], 1
     )
 
 
-def skew_times_transpose(r, a):
-    """skew(r) Aᵀ. For skew(r) A use `cross`."""
-    return cross(r, (a[:, 0], a[:, 1], a[:, 2]))
+#: A B
+mm = contraction("ik,kj->ij", lambda a, b: sum_of(a[:, k, None] * b[None, k] for k in range(3)))
+#: A Bᵀ
+mmt = contraction("ik,jk->ij", lambda a, b: sum_of(a[:, k, None] * b[None, :, k] for k in range(3)))
+#: Aᵀ B
+mtm = contraction("ki,kj->ij", lambda a, b: sum_of(a[k, :, None] * b[k, None] for k in range(3)))
+#: A x
+mv = contraction("ij,j->i", lambda a, x: sum_of(a[:, k] * x[k] for k in range(3)))
+#: Aᵀ x
+mtv = contraction("ji,j->i", lambda a, x: sum_of(a[k] * x[k] for k in range(3)))
+#: x · y
+dot = contraction("i,i->", lambda x, y: sum_of(x[k] * y[k] for k in range(3)))
+#: x yᵀ
+outer = contraction("i,j->ij", lambda x, y: x[:, None] * y[None])
+#: x y of a number and a vector
+scaled = contraction(",i->i", lambda x, y: x[None] * y)
+
+_EVEN = [(0, 1, 2), (1, 2, 0), (2, 0, 1)]
+_SIGNED = [(i, j, k, 1) for i, j, k in _EVEN] + [(i, k, j, -1) for i, j, k in _EVEN]
+#: x × y
+cross = form((3,), (3,), (3,), _SIGNED, _cross)
+#: A skew(r)
+times_skew = form(
+    (3, 3),
+    (3,),
+    (3, 3),
+    [(3 * a + o, 3 * a + i, j, s) for o, i, j, s in _SIGNED for a in range(3)],
+    _times_skew,
+)
+#: skew(r) Aᵀ
+skew_times_transpose = form(
+    (3,),
+    (3, 3),
+    (3, 3),
+    [(3 * o + a, i, 3 * a + j, s) for o, i, j, s in _SIGNED for a in range(3)],
+    lambda r, a: _cross(r, (a[:, 0], a[:, 1], a[:, 2])),
+)
+#: skew(r) A
+skew_times = form(
+    (3,), (3, 3), (3, 3), [(3 * o + a, i, 3 * j + a, s) for o, i, j, s in _SIGNED for a in range(3)], _cross
+)
 
 
-def outer(x, y):
-    """x yᵀ."""
-    return x[:, None] * y[None]
+def sum_of(terms):
+    """Sum of an iterable of arrays, without a leading zero."""
+    terms = iter(terms)
+    total = next(terms)
+    for term in terms:
+        total = total + term
+    return total
+
+
+summed = sum_of
 
 
 def transpose(a):
@@ -74,15 +90,6 @@ def skew(x):
             jnp.stack([-x[1], x[0], zero]),
         ]
     )
-
-
-def summed(terms):
-    """Return the sum of the arrays of an iterable, which must not be empty."""
-    terms = iter(terms)
-    total = next(terms)
-    for term in terms:
-        total = total + term
-    return total
 
 
 def eye(like):

@@ -17,6 +17,7 @@ from ..spatial.small import (
     mv,
     outer,
     skew,
+    skew_times,
     skew_times_transpose,
     summed,
     times_skew,
@@ -137,7 +138,7 @@ def inertia_to_parent(pose, H):
     """An inertia of the body as one of its parent."""
     (E, r), (A, C, M) = pose, H
     A, C, M = turned(E, A), turned(E, C), turned(E, M)
-    C2 = C + cross(r, M)
+    C2 = C + skew_times(r, M)
     return A - times_skew(C, r) + skew_times_transpose(r, C2), C2, M
 
 

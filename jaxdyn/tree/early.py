@@ -225,7 +225,8 @@ class Elimination:
     def named(self, name: str, b: int) -> str:
         """The field of what bodies of one kind with equally many rows leave, whose structure is theirs."""
         root = self.topology.parents[b] == WORLD
-        return f"{name} {self.topology.kinds[b]!r} {self.plan.rows[b]} {root}"
+        kinds = self.topology.kinds
+        return f"{name} {kinds.index(kinds[b])} {self.plan.rows[b]} {root}"
 
     def rows(self, name: str, b: int) -> Ref | None:
         """The rows of a body."""

@@ -1,0 +1,141 @@
+"""What drives the pieces of a kernel, in LLVM IR: groups of vectors, loops and branches of lanes, runs of calls."""
+
+from collections.abc import Callable
+
+from .layout import Calls, Choice, Layout, Piece
+
+
+class Driver:
+    """The function that runs a block of vectors: pieces, with loops and branches between. Every piece goes over a group
+    of vectors before the next one begins, so that its code is fetched once a group."""
+
+    def __init__(self, layout: Layout, lanes: int, group: int, stage: int, arena: int, table: Callable):
+        self.layout, self.lanes, self.group, self.stage, self.arena = layout, lanes, group, stage, arena
+        #: the name of the table of calls
+        self.table = table
+        self.lines: list[str] = []
+        self.count = 0
+        #: by piece, the key of the mask around it
+        self.around: dict[int, tuple | None] = {}
+
+    def any(self, key) -> str:
+        """Whether some lane of the group has its mask set."""
+        self.count += 1
+        n = self.count
+        self.lines += [
+            f"%p{n} = getelementptr i8, ptr %arena, i64 {self.layout.slot[key] * self.lanes}",
+            f"%a{n} = call i1 @any(ptr %p{n}, i64 %count)",
+        ]
+        return f"%a{n}"
+
+    def nodes(self, nodes: list, around) -> None:
+        for node in nodes:
+            self.count += 1
+            n = self.count
+            if isinstance(node, Piece):
+                self.around[node.index] = around
+                self.lines.append(
+                    f"call void @each(ptr @piece{node.index}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)"
+                )
+            elif isinstance(node, Calls):
+                self.lines.append(
+                    f"call void @calls(ptr {self.table(node.calls)}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)"
+                )
+            elif isinstance(node, Choice):
+                for k, case in enumerate(node.cases):
+                    key = ("mask", node.branches.index, k)
+                    going = self.any(key)
+                    self.lines += [f"br i1 {going}, label %case{n}_{k}, label %past{n}_{k}", f"case{n}_{k}:"]
+                    self.nodes(case, key)
+                    self.lines += [f"br label %past{n}_{k}", f"past{n}_{k}:"]
+            else:
+                key = ("mask", node.loop.index, 0)
+                self.lines += [f"br label %head{n}", f"head{n}:"]
+                self.nodes(node.head, around)
+                going = self.any(key)
+                self.lines += [f"br i1 {going}, label %body{n}, label %end{n}", f"body{n}:"]
+                self.nodes(node.body, key)
+                self.lines += [f"br label %head{n}", f"end{n}:"]
+
+    def text(self) -> str:
+        """IR of `kernel` and of what it calls."""
+        w = self.lanes
+        mask = f"<{w} x i8>" if w > 1 else "i8"
+        some = f"call i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8> %mask)" if w > 1 else "or i8 %mask, 0"
+        values = {"STAGE": self.stage, "ARENA": self.arena, "GROUP": self.group, "MASK": mask, "ALIGN": w, "SOME": some}
+        text = DRIVER.replace("@@BODY@@", "\n".join(self.lines)) + ANY
+        text += _each("each", "void %what(ptr %stage, ptr %uniform, ptr %arena)")
+        if self.layout.runs:
+            text += _each("calls", "void @step.each(ptr %stage, ptr %uniform, ptr %arena, ptr %what)")
+        for name, value in values.items():
+            text = text.replace(f"@@{name}@@", str(value))
+        return text + (f"declare i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8>)\n" if w > 1 else "")
+
+
+DRIVER = """
+define internal void @kernel(ptr %stages, ptr %uniform, ptr %arena, i64 %vectors) nounwind {
+  br label %next.group
+next.group:
+  %first = phi i64 [ 0, %0 ], [ %following, %end.group ]
+  %place = mul i64 %first, @@STAGE@@
+  %stage = getelementptr i8, ptr %stages, i64 %place
+  %left = sub i64 %vectors, %first
+  %last = icmp ult i64 %left, @@GROUP@@
+  %count = select i1 %last, i64 %left, i64 @@GROUP@@
+  br label %group
+group:
+@@BODY@@
+  br label %end.group
+end.group:
+  %following = add i64 %first, %count
+  %more = icmp ult i64 %following, %vectors
+  br i1 %more, label %next.group, label %end
+end:
+  ret void
+}
+"""
+
+ANY = """define internal i1 @any(ptr %masks, i64 %count) nounwind noinline {
+  br label %loop
+loop:
+  %k = phi i64 [ 0, %0 ], [ %next, %over ]
+  %a = mul i64 %k, @@ARENA@@
+  %place = getelementptr i8, ptr %masks, i64 %a
+  %mask = load @@MASK@@, ptr %place, align @@ALIGN@@
+  %some = @@SOME@@
+  %holds = trunc i8 %some to i1
+  br i1 %holds, label %yes, label %over
+over:
+  %next = add i64 %k, 1
+  %more = icmp ult i64 %next, %count
+  br i1 %more, label %loop, label %no
+yes:
+  ret i1 true
+no:
+  ret i1 false
+}
+"""
+
+
+def _each(name: str, call: str) -> str:
+    """A function that makes this call for every vector of a group; %what says of what."""
+    return EACH.replace("@@NAME@@", name).replace("@@CALL@@", call)
+
+
+EACH = """
+define internal void @@@NAME@@(ptr %what, ptr %stages, ptr %uniform, ptr %arenas, i64 %count) nounwind noinline {
+  br label %loop
+loop:
+  %k = phi i64 [ 0, %0 ], [ %next, %loop ]
+  %s = mul i64 %k, @@STAGE@@
+  %stage = getelementptr i8, ptr %stages, i64 %s
+  %a = mul i64 %k, @@ARENA@@
+  %arena = getelementptr i8, ptr %arenas, i64 %a
+  call @@CALL@@
+  %next = add i64 %k, 1
+  %more = icmp ult i64 %next, %count
+  br i1 %more, label %loop, label %end
+end:
+  ret void
+}
+"""

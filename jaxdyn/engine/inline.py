@@ -1,0 +1,196 @@
+"""A program without calls: the code of templates copied to where they are called.
+
+Multiply-adds are fused before, in the program and in its templates apart, and never afterwards: so straight programs
+give the bits that calls give.
+"""
+
+import dataclasses
+import os
+
+from .live import LEAVES, Schedule, fused
+from .ops import NONE, Call, Loop, Op
+from .program import Program
+
+#: operations that a program has at least, copied and on average for every one in a template, for steps to be called
+LEAST, RATIO = 4000, 2
+
+
+def steps() -> str:
+    """The choice of the environment variable JAXDYN_STEPS: "auto", "straight" or "called"."""
+    found = os.environ.get("JAXDYN_STEPS", "auto")
+    if found not in ("auto", "straight", "called"):
+        raise ValueError(f"JAXDYN_STEPS is {found!r}; choose auto, straight or called.")
+    return found
+
+
+def called(program: Program, mode: str) -> bool:
+    """Whether steps are called rather than copied."""
+    if mode != "auto" or not program.calls:
+        return mode == "called" and bool(program.calls)
+    copied = sum(c.template.size for c in program.calls)
+    once = sum(t.size for t in {c.template for c in program.calls})
+    return copied >= LEAST and copied >= RATIO * once
+
+
+def straight(program: Program) -> Program:
+    """The program without calls; itself if it has none."""
+    return _Inlined(program).made() if program.calls else program
+
+
+class Copy:
+    """A copy of a program in the making, fused. `to`: new values by old ones."""
+
+    def __init__(self, program: Program):
+        self.old = program
+        self.s, self.live = fused(program)
+        new = self.new = Program(program.most)
+        new.inputs, new.output_types = list(program.inputs), list(program.output_types)
+        new.constants, new.constant_types = list(program.constants), list(program.constant_types)
+        new._constant = dict(program._constant)
+        new.regions = [dataclasses.replace(r) for r in program.regions]
+        new.owners = [dataclasses.replace(o) for o in program.owners]
+        new.fused = True
+        for region in new.regions:
+            if region.owner is not None:
+                region.owner = new.owners[region.owner.index]
+        self.to: list[int] = [NONE] * len(program.op)
+        self.shared: dict[tuple, int] = {}
+
+    def made(self) -> Program:
+        for v, alive in enumerate(self.live):
+            if alive and self.to[v] == NONE:
+                self.value(v)
+        old, new, at = self.old, self.new, self.at
+        for owner in new.owners[: len(old.owners)]:
+            owner.results = [at(x) for x in owner.results]
+            if isinstance(owner, Loop):
+                owner.initial, owner.nexts = [at(x) for x in owner.initial], [at(x) for x in owner.nexts]
+                owner.carries, owner.condition = [at(x) for x in owner.carries], at(owner.condition)
+            else:
+                owner.predicates = [at(x) for x in owner.predicates]
+                owner.outcomes = [[at(x) for x in out] for out in owner.outcomes]
+        new.outputs = [[at(x) for x in out] for out in self.s.program.outputs]
+        return new
+
+    def value(self, root: int) -> None:
+        """Make a value, after what it needs."""
+        stack = [root]
+        while stack:
+            v = stack[-1]
+            missing = [x for x in self.needs(v) if x >= 0 and self.to[x] == NONE] if self.to[v] == NONE else []
+            stack += missing
+            if not missing:
+                stack.pop()
+                if self.to[v] == NONE:
+                    self.other(v)
+
+    def needs(self, v: int) -> list[int]:
+        s = self.s
+        if s.op[v] != Op.call:
+            return list(s.operands(v))
+        call = self.old.calls[s.a[v]]
+        return [call.operands[k] for k in call.template.reads(self.mask(call))]
+
+    def mask(self, call: Call) -> bytes:
+        return bytes(self.live[call.first : call.results.stop])
+
+    def other(self, v: int) -> None:
+        """Make one value whose operands are there."""
+        s, old = self.s, self.old
+        op = s.op[v]
+        if op == Op.call:
+            self.call(old.calls[s.a[v]])
+            return
+        a, b, c = s.a[v], s.b[v], s.c[v]
+        if op not in LEAVES:
+            a, b, c = self.at(a), self.at(b), self.at(c)
+        self.to[v] = self.new.new(op, old.type[v], a, b, c, old.region[v])
+        if not old.region[v]:
+            self.shared[0, op, old.type[v], a, b, c] = self.to[v]
+
+    def at(self, x: int) -> int:
+        return x if x < 0 else self.to[x]
+
+    def call(self, call: Call) -> None:
+        operands = [self.at(x) for x in call.operands]
+        self.add(call.template, operands, list(call.results), call.region, call.floor)
+
+    def add(self, template, operands: list[int], results: list[int], region: int, floor: int) -> None:
+        """A call that gives these old values."""
+        new = self.new
+        made = Call(len(new.calls), template, operands, len(new.op), region, floor)
+        for k, (v, t) in enumerate(zip(results, template.types, strict=True)):
+            self.to[v] = new.new(Op.call, t, made.index, k, region=region)
+        new.calls.append(made)
+
+
+class _Inlined(Copy):
+    def call(self, call: Call) -> None:
+        routine = call.template.routine(self.mask(call))
+        stores = _Body(self, routine.schedule, [self.at(x) for x in call.operands], call.floor).made()
+        for k, x in zip(routine.results, stores, strict=True):
+            self.to[call.first + k] = x
+
+
+class _Body:
+    """The copy of a template's code."""
+
+    def __init__(self, copy: Copy, s: Schedule, operands: list[int], floor: int):
+        self.copy, self.s, self.operands, self.floor = copy, s, operands, floor
+        self.to: dict[int, int] = {}
+
+    def made(self) -> list[int]:
+        """The new values of its results."""
+        return self.statements(0, self.floor)
+
+    def statements(self, region: int, floor: int) -> list[int]:
+        s, stored = self.s, []
+        for st in s.body[region]:
+            if isinstance(st, int):
+                self.to[st] = self.operation(st, floor)
+            elif hasattr(st, "value"):
+                stored.append(self.use(st.value))
+            else:
+                self.branches(st, floor)
+        return stored
+
+    def use(self, x: int) -> int:
+        if x < 0:
+            constants = self.s.program
+            return self.copy.new.constant(constants.constants[-1 - x], constants.constant_types[-1 - x])
+        return self.operands[self.s.a[x]] if self.s.op[x] == Op.input else self.to[x]
+
+    def operation(self, v: int, floor: int) -> int:
+        s, new, shared = self.s, self.copy.new, self.copy.shared
+        a, b, c = (x if x == NONE else self.use(x) for x in (s.a[v], s.b[v], s.c[v]))
+        op, t = s.op[v], s.program.type[v]
+        for level in {0, floor}:
+            found = shared.get((level, op, t, a, b, c))
+            if found is not None:
+                return found
+        where = max(floor, *(new.region[x] if x >= 0 else 0 for x in (a, b, c)))
+        found = shared[floor, op, t, a, b, c] = new.new(op, t, a, b, c, where)
+        return found
+
+    def branches(self, old, floor: int) -> None:
+        """Branches stand where their operands do: in the innermost of their regions."""
+        new, s, places = self.copy.new, self.s, self.s.changing[old.index]
+        predicates = [self.use(x) for x in old.predicates]
+        inner = [x for region in old.regions for v in s.body[region] if isinstance(v, int) for x in s.operands(v)]
+        inner += [o[k] for o in old.outcomes for k in places]
+        outside = [self.use(x) for x in inner if x < 0 or s.op[x] == Op.input or x in self.to]
+        if not all(isinstance(v, int) for region in old.regions for v in s.body[region]):
+            outside += self.operands
+        home = max([floor, *(new.region[x] for x in (*predicates, *outside) if x >= 0)])
+        new._here.append(home)
+        made = new.branches(predicates)
+        for region, outcome in zip(old.regions, old.outcomes, strict=True):
+            new.enter(made)
+            self.statements(region, made.regions[-1])
+            new.leave(made, [self.use(outcome[k]) for k in places])
+        new._here.pop()
+        made.results = []
+        for j, k in enumerate(places):
+            t = s.program.type[old.results[k]]
+            made.results.append(new.new(Op.result, t, made.index, j, region=home))
+            self.to[old.results[k]] = made.results[-1]

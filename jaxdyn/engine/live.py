@@ -1,0 +1,201 @@
+"""What somebody reads of a program, and its multiply-adds.
+
+A product that one sum reads becomes a fused multiply-add with it: here, and by no compiler, so that the bits are the
+same everywhere. What calls read or give is fused with nothing outside them.
+"""
+
+import dataclasses
+import heapq
+from collections.abc import Sequence
+
+from .ops import Call, Loop, Op, Type
+from .program import Program
+
+LEAVES = (Op.input, Op.carry, Op.result, Op.call)
+
+
+@dataclasses.dataclass
+class Schedule:
+    """A program in order.
+
+    **Fields:** `program`; `uniform`, operations (and `Call`s) made once a call, in order; `read`, those of them (and
+    shared inputs) that lanes or calls read; `body`, the statements of every region: values, `Call`s, `Loop`s,
+    `Branches`, `Guard`s, `Store`s; `changing`, by loop or branches, the places of results that are read; `masks`, by
+    call, which results are read; `spread`, what is the same in all lanes and yet given to a call by lanes; `op`, `a`,
+    `b`, `c` of every value after fusing.
+    """
+
+    program: Program
+    op: list[int]
+    a: list[int]
+    b: list[int]
+    c: list[int]
+    uniform: list[int] = dataclasses.field(default_factory=list)
+    read: list[int] = dataclasses.field(default_factory=list)
+    body: dict[int, list] = dataclasses.field(default_factory=dict)
+    changing: dict[int, list[int]] = dataclasses.field(default_factory=dict)
+    is_uniform: list[bool] = dataclasses.field(default_factory=list)
+    masks: dict[int, bytes] = dataclasses.field(default_factory=dict)
+    spread: list[int] = dataclasses.field(default_factory=list)
+
+    def given(self, call: Call) -> list[int]:
+        """What a call reads."""
+        return [call.operands[k] for k in call.template.reads(self.masks[call.index])]
+
+    def operands(self, v: int) -> tuple[int, ...]:
+        """Operands of an operation that are values, without constants."""
+        if self.op[v] in LEAVES:
+            return ()
+        return tuple(x for x in (self.a[v], self.b[v], self.c[v]) if x >= 0)
+
+
+def fused(program: Program) -> tuple[Schedule, list[bool]]:
+    """The program with multiply-adds, yet without an order, and which of its values somebody reads."""
+    resolve = _unchanging(program)
+    op, a, b, c = list(program.op), list(program.a), list(program.b), list(program.c)
+    for v, o in enumerate(op):
+        if o not in LEAVES:
+            a[v], b[v], c[v] = resolve(a[v]), resolve(b[v]), resolve(c[v])
+    for owner in program.owners:
+        if isinstance(owner, Loop):
+            owner.initial = [resolve(x) for x in owner.initial]
+            owner.nexts = [resolve(x) for x in owner.nexts]
+            owner.condition = resolve(owner.condition)
+        else:
+            owner.predicates = [resolve(x) for x in owner.predicates]
+            owner.outcomes = [[resolve(x) for x in o] for o in owner.outcomes]
+    for call in program.calls:
+        call.operands = [resolve(x) for x in call.operands]
+    program.outputs = [[resolve(x) for x in o] for o in program.outputs]
+    s = Schedule(program, op, a, b, c)
+    live = _live(s)
+    if not program.fused:
+        _fuse(s, live)
+        live = _live(s)
+    return s, live
+
+
+def trim(program: Program, used: Sequence[bool] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Which operands are read and which outputs are made of the program: outputs that are not `used` or hold no
+    numbers, and operands that nothing else reads, are forgotten, and the others numbered anew."""
+    made = tuple(k for k, out in enumerate(program.outputs) if out and (used is None or used[k]))
+    program.outputs = [program.outputs[k] for k in made]
+    program.output_types = [program.output_types[k] for k in made]
+    live = _live(Schedule(program, program.op, program.a, program.b, program.c))
+    read = tuple(sorted({program.a[v] for v, o in enumerate(program.op) if o == Op.input and live[v]}))
+    place = {old: new for new, old in enumerate(read)}
+    # what is not read has no operand; it is dropped with all that is dead
+    program.a = [place.get(a, -1) if o == Op.input else a for o, a in zip(program.op, program.a, strict=True)]
+    program.inputs = [program.inputs[k] for k in read]
+    return read, made
+
+
+def _unchanging(program: Program):
+    """A function that replaces a loop's value by the one it starts from, if no iteration changes it."""
+    alias: dict[int, int] = {}
+    for loop in program.owners:
+        if isinstance(loop, Loop):
+            for k, (carry, new) in enumerate(zip(loop.carries, loop.nexts, strict=True)):
+                if carry == new:
+                    alias[carry] = alias[loop.results[k]] = loop.initial[k]
+
+    def resolve(x: int) -> int:
+        while x in alias:
+            x = alias[x]
+        return x
+
+    return resolve
+
+
+def _owned(s: Schedule, v: int) -> list[int]:
+    """Values outside the ordinary operands on which a loop's or branches' value depends."""
+    owner, k = s.program.owners[s.a[v]], s.b[v]
+    if isinstance(owner, Loop):
+        return [owner.initial[k], owner.nexts[k], owner.condition]
+    return [*owner.predicates, *(o[k] for o in owner.outcomes)]
+
+
+def _live(s: Schedule) -> list[bool]:
+    live = [False] * len(s.op)
+    todo = [x for out in s.program.outputs for x in out if x >= 0]
+    #: calls, last one first: all that reads a call has most often been looked at before it
+    calls: list[int] = []
+    waiting: dict[int, bool] = {}
+    while todo or calls:
+        if not todo:
+            index = -heapq.heappop(calls)
+            waiting[index] = False
+            todo += _reached(s, live, index)
+            continue
+        v = todo.pop()
+        if live[v]:
+            continue
+        live[v] = True
+        if s.op[v] == Op.call:
+            if not waiting.get(s.a[v]):
+                waiting[s.a[v]] = True
+                heapq.heappush(calls, -s.a[v])
+        elif s.op[v] in (Op.carry, Op.result):
+            todo += [x for x in _owned(s, v) if x >= 0]
+        elif s.op[v] != Op.input:
+            todo += [x for x in (s.a[v], s.b[v], s.c[v]) if x >= 0 and not live[x]]
+    s.changing = {}
+    for v, alive in enumerate(live):
+        if alive and s.op[v] in (Op.carry, Op.result):
+            places = s.changing.setdefault(s.a[v], [])
+            if s.b[v] not in places:
+                places.append(s.b[v])
+    for places in s.changing.values():
+        places.sort()
+    return live
+
+
+def _reached(s: Schedule, live: list[bool], index: int) -> list[int]:
+    """What the results of a call that are read so far depend on."""
+    call = s.program.calls[index]
+    mask = bytes(live[call.first : call.first + len(call.template.types)])
+    return [x for k in call.template.reads(mask) if (x := call.operands[k]) >= 0 and not live[x]]
+
+
+def masks(s: Schedule, live: list[bool]) -> dict[int, bytes]:
+    """By call that somebody reads, a byte for every result that tells whether it is read."""
+    found = {}
+    for call in s.program.calls:
+        mask = bytes(live[call.first : call.first + len(call.template.types)])
+        if any(mask):
+            found[call.index] = mask
+    return found
+
+
+def _fuse(s: Schedule, live: list[bool]) -> None:
+    uses = [0] * len(s.op)
+    for v, alive in enumerate(live):
+        if alive:
+            for x in s.operands(v):
+                uses[x] += 1
+    outside = [x for out in s.program.outputs for x in out]
+    for index, places in s.changing.items():
+        owner = s.program.owners[index]
+        if isinstance(owner, Loop):
+            outside += [owner.condition, *(owner.initial[k] for k in places), *(owner.nexts[k] for k in places)]
+        else:
+            outside += [*owner.predicates, *(o[k] for o in owner.outcomes for k in places)]
+    for index, mask in masks(s, live).items():
+        call = s.program.calls[index]
+        outside += [call.operands[k] for k in call.template.reads(mask)]
+    for x in outside:
+        if x >= 0:
+            uses[x] += 2
+    region, types = s.program.region, s.program.type
+
+    def product(x, v):
+        return x >= 0 and s.op[x] == Op.mul and uses[x] == 1 and region[x] == region[v]
+
+    for v, alive in enumerate(live):
+        if not alive or s.op[v] not in (Op.add, Op.sub) or types[v] not in (Type.float32, Type.float64):
+            continue
+        x, y, plus = s.a[v], s.b[v], s.op[v] == Op.add
+        if product(y, v):
+            s.op[v], s.a[v], s.b[v], s.c[v] = (Op.fma if plus else Op.fnma), s.a[y], s.b[y], x
+        elif product(x, v):
+            s.op[v], s.a[v], s.b[v], s.c[v] = (Op.fma if plus else Op.fms), s.a[x], s.b[x], y

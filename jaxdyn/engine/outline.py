@@ -1,0 +1,183 @@
+"""Repeated code between calls, put into templates of its own.
+
+Between two sweeps stands arithmetic on whole arrays: a sum a joint, say. It is the same few operations again and
+again, and a called program would grow with the robot for it alone. Operations that hang together are a *cluster*;
+clusters that do the same to the results of the same calls are called together. Nothing is computed otherwise, so bits
+stay.
+"""
+
+from collections import defaultdict
+
+from .inline import Copy
+from .live import LEAVES
+from .ops import NONE, Op, Type
+from .program import Program
+from .templates import Template
+
+#: operations of one kind that are worth a template, most operations of a cluster, most clusters of a call
+WORTH, LARGEST, TOGETHER = 64, 40, 12
+
+_templates: dict[tuple, Template] = {}
+
+
+def outlined(program: Program) -> Program:
+    """The program with its repeated code in calls. Only what stands outside of loops and branches is looked at."""
+    copy = _Outline(program)
+    return copy.made() if copy.bundle else program
+
+
+class _Outline(Copy):
+    """`bundle`: by operation that goes to a call, the call's clusters, each the list of its operations."""
+
+    def __init__(self, program: Program):
+        super().__init__(program)
+        self.bundle: dict[int, list[list[int]]] = {}
+        self.level: list[int] = []
+        self.same = self._uniform()
+        self.read = self._read_outside()
+        kinds = defaultdict(list)
+        for members in self._clusters():
+            if len(members) <= LARGEST:
+                shape, given = self._shape(members)
+                kinds[shape, tuple(dict.fromkeys(map(self._maker, given)))].append(members)
+        count: dict = defaultdict(int)
+        for (shape, _), clusters in kinds.items():
+            count[shape] += len(clusters) * len(clusters[0])
+        for (shape, _), clusters in kinds.items():
+            if count[shape] >= WORTH:
+                for k in range(0, len(clusters), TOGETHER):
+                    together = clusters[k : k + TOGETHER]
+                    self.bundle.update((v, together) for members in together for v in members)
+
+    def _uniform(self) -> list[bool]:
+        """By value, whether all lanes share it. On the way values get levels: operations of one level that read each
+        other do so without calls and loops between."""
+        s, old, same, level = self.s, self.old, [], self.level
+        highest = 0
+        for v, alive in enumerate(self.live):
+            o = s.op[v]
+            if not alive or old.region[v]:
+                same.append(False)
+                level.append(0)
+                continue
+            if o == Op.input:
+                same.append(old.inputs[s.a[v]][2])
+                level.append(0)
+            elif o in LEAVES:
+                same.append(o == Op.call and old.calls[s.a[v]].template.uniform)
+                level.append(self._after(v) if o == Op.call else highest + 1)
+            else:
+                same.append(all(same[x] for x in s.operands(v)))
+                level.append(max((level[x] for x in s.operands(v)), default=0))
+            highest = max(highest, level[v])
+        return same
+
+    def _after(self, v: int) -> int:
+        call = self.old.calls[self.s.a[v]]
+        if v > call.first and self.live[v - 1]:
+            return self.level[v - 1]
+        return 1 + max((self.level[x] for x in self.needs(v) if x >= 0), default=0)
+
+    def _read_outside(self) -> set[int]:
+        """Values that something else than operations outside of loops reads."""
+        s, old = self.s, self.old
+        found = {x for out in s.program.outputs for x in out}
+        for owner in old.owners:
+            for part in vars(owner).values():
+                if isinstance(part, list):
+                    found.update(x for y in part for x in (y if isinstance(y, list) else [y]))
+            found.add(getattr(owner, "condition", NONE))
+        for call in old.calls:
+            found.update(call.operands)
+        for v, alive in enumerate(self.live):
+            if alive and old.region[v]:
+                found.update(s.operands(v))
+        return found
+
+    def _clusters(self) -> list[list[int]]:
+        s, old, level, same = self.s, self.old, self.level, self.same
+        root: dict[int, int] = {}
+
+        def find(v: int) -> int:
+            while root[v] != v:
+                root[v] = root[root[v]]
+                v = root[v]
+            return v
+
+        for v, alive in enumerate(self.live):
+            if not alive or old.region[v] or s.op[v] in LEAVES:
+                continue
+            root[v] = v
+            for x in s.operands(v):
+                if x in root:
+                    if level[x] == level[v] and same[x] == same[v]:
+                        root[find(x)] = find(v)
+                    else:
+                        self.read.add(x)
+        found = defaultdict(list)
+        for v in root:
+            found[find(v)].append(v)
+        return list(found.values())
+
+    def _maker(self, x: int):
+        op = self.s.op[x]
+        return (op, self.s.a[x]) if op in LEAVES else NONE
+
+    def _shape(self, members: list[int]) -> tuple[tuple, list[int]]:
+        """What a cluster does, whatever it reads; and what it reads."""
+        s, old = self.s, self.old
+        place = {v: k for k, v in enumerate(members)}
+        given: dict[int, int] = {}
+        words = []
+        for v in members:
+            words += [s.op[v], old.type[v], v in self.read]
+            for x in (s.a[v], s.b[v], s.c[v]):
+                if x == NONE:
+                    words.append(None)
+                elif x < 0:
+                    words.append((old.constant_types[-1 - x], old.constants[-1 - x].tobytes()))
+                elif x in place:
+                    words.append(place[x])
+                else:
+                    k = given.setdefault(x, len(given))
+                    words.append((k, old.type[x], self.same[x]))
+        return tuple(words), list(given)
+
+    def needs(self, v: int) -> list[int]:
+        if v in self.bundle:
+            inside = {x for members in self.bundle[v] for x in members}
+            return [x for members in self.bundle[v] for y in members for x in self.s.operands(y) if x not in inside]
+        return super().needs(v)
+
+    def other(self, v: int) -> None:
+        """The call that gives v."""
+        if v not in self.bundle:
+            super().other(v)
+            return
+        clusters = self.bundle[v]
+        whole = [x for members in clusters for x in members]
+        shape, given = self._shape(whole)
+        uniform = self.same[v]
+        key = shape, uniform
+        if key not in _templates:
+            _templates[key] = self._template(whole, given, uniform)
+        template = _templates[key]
+        results = [x for x in whole if x in self.read]
+        self.add(template, [self.to[x] for x in given], results, 0, 0)
+
+    def _template(self, members, given, uniform) -> Template:
+        s, old = self.s, self.old
+        program = Program()
+        program.fused = True
+        to: dict[int, int] = {}
+        for k, x in enumerate(given):
+            program.inputs.append((1, Type(old.type[x]), self.same[x] and not uniform))
+            to[x] = program.input(k, 0, old.type[x])
+        for v in members:
+            operands = []
+            for x in (s.a[v], s.b[v], s.c[v]):
+                constant = x < 0 and x != NONE
+                t = old.constant_types[-1 - x] if constant else 0
+                operands.append(program.constant(old.constants[-1 - x], t) if constant else to.get(x, NONE))
+            to[v] = program.new(s.op[v], old.type[v], *operands)
+        return Template(program, [to[v] for v in members if v in self.read], uniform)

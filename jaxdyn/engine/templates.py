@@ -1,0 +1,248 @@
+"""Steps as small programs of their own, made once for every pattern of what a step is given.
+
+A *pattern* tells of each number that a step reads what is known before the program runs: which constant it is, whether
+all lanes share it, which of the other numbers it equals or is the negative of. A step's program for a pattern is folded
+and fused by itself, whoever calls it, and is cut into what all lanes share and the rest: two *templates*. So straight
+programs, into which templates are copied, and called ones have the same bits.
+"""
+
+import copy
+import threading
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from .calling import uniform
+from .ops import Branches, Loop, Op, Type
+from .order import schedule
+from .program import Program
+
+#: of a number in a pattern: all lanes share it; it is the negative of the one with its label
+SHARED, MINUS = 2, 1
+LABEL = 4
+
+#: numbers of constants in patterns, the same in all programs
+_constants: dict[tuple[int, bytes], int] = {}
+VALUES: list[tuple] = []
+_lock = threading.Lock()
+
+
+def constant(program: Program, k: int) -> int:
+    """The constant with a number as a program's own."""
+    return program.constant(*VALUES[-1 - k])
+
+
+def numbered(value, t: int) -> int:
+    """The number of a constant in patterns, negative."""
+    key = (t, value.tobytes())
+    found = _constants.get(key)
+    if found is None:
+        with _lock:
+            if key not in _constants:
+                VALUES.append((value, t))
+                _constants[key] = -len(VALUES)
+            found = _constants[key]
+    return found
+
+
+class Template:
+    """A program without loops whose operands are single numbers. `types` are those of its results; `uniform`, whether
+    all lanes share all that it reads; `size`, its operations."""
+
+    def __init__(self, program: Program, outputs: Sequence[int], uniform: bool):
+        self.program, self.outputs, self.uniform = program, list(outputs), uniform
+        self.types = [program.type[v] for v in outputs]
+        self._deps = _dependencies(program)
+        self._reads: dict[bytes, list[int]] = {}
+        self._routines: dict[bytes, Routine] = {}
+        self._key = b""
+        self.size = self.routine(b"\1" * len(self.outputs)).size
+
+    def key(self) -> bytes:
+        """What it is, as bytes."""
+        if not self._key:
+            self._key = self.program.key() + repr((self.outputs, self.uniform)).encode()
+        return self._key
+
+    def reads(self, mask: bytes) -> list[int]:
+        """The operands that those results depend on; `mask` has a byte for every result."""
+        found = self._reads.get(mask)
+        if found is None:
+            bits = 0
+            for v, wanted in zip(self.outputs, mask, strict=True):
+                bits |= self._deps[v] if wanted else 0
+            found = self._reads[mask] = [k for k in range(len(self.program.inputs)) if bits >> k & 1]
+        return found
+
+    def routine(self, mask: bytes) -> "Routine":
+        """The code for those results."""
+        found = self._routines.get(mask)
+        if found is None:
+            found = self._routines[mask] = Routine(self, mask)
+        return found
+
+
+def _dependencies(program: Program) -> list[int]:
+    """By value, the operands that it depends on, as bits."""
+    found: list[int] = []
+    for v, o in enumerate(program.op):
+        if o == Op.input:
+            bits = 1 << program.a[v] if program.a[v] >= 0 else 0
+        elif o == Op.result:
+            owner, k = program.owners[program.a[v]], program.b[v]
+            assert isinstance(owner, Branches)
+            bits = 0
+            for x in (*owner.predicates, *(out[k] for out in owner.outcomes)):
+                bits |= found[x] if x >= 0 else 0
+        else:
+            bits = 0
+            for x in (program.a[v], program.b[v], program.c[v]):
+                bits |= found[x] if x >= 0 else 0
+        found.append(bits)
+    return found
+
+
+class Routine:
+    """The fused, ordered code of a template for some of its results.
+
+    **Fields:** `results`, their numbers (its schedule stores the k-th of them as output k); `reads`, the operands that
+    it needs, and whether all lanes share them; `size`, its operations.
+    """
+
+    def __init__(self, template: Template, mask: bytes):
+        program = copy.copy(template.program)
+        program.owners = [copy.copy(o) for o in program.owners]
+        self.template, self.mask = template, mask
+        self.results = [k for k, wanted in enumerate(mask) if wanted]
+        self.reads = [(k, program.inputs[k][2]) for k in template.reads(mask)]
+        program.outputs = [[template.outputs[k]] for k in self.results]
+        program.output_types = [Type(template.types[k]) for k in self.results]
+        self.schedule = schedule(program)
+        self.size = len(self.schedule.uniform) + sum(
+            isinstance(st, int) for body in self.schedule.body.values() for st in body
+        )
+        if template.uniform:
+            self.size -= len(self.reads)
+
+
+class Cut(NamedTuple):
+    """A step for a pattern: its templates, and which of the pattern's numbers they read. `lanes` also reads all results
+    of `uniform`, after the others. `results`: per number that the step gives (kind, k, whether negative); the kind is
+    "constant", "operand", "uniform" or "lanes"."""
+
+    uniform: Template | None
+    given: list[int]
+    lanes: Template | None
+    read: list[int]
+    results: list[tuple[str, int, bool]]
+
+
+_cuts: dict[tuple, tuple] = {}
+
+
+def cut(closed, shapes, added: Sequence[int], pattern: tuple[int, ...], run: Callable) -> Cut | None:
+    """The templates of a step for a pattern, None if it has loops. `shapes` are those of its operands; the pattern goes
+    on, after their numbers, with the numbers to which results are added: `added` has the types of all of those."""
+    key = id(closed), pattern
+    found = _cuts.get(key)
+    if found is None:
+        found = _cuts[key] = closed, _made(closed, shapes, added, pattern, run)
+    return found[1]
+
+
+def _made(closed, shapes, added, pattern, run) -> Cut | None:
+    program = Program()
+    program.nested = True
+    types = [t for shape, t in shapes for _ in range(int(np.prod(shape)))] + list(added)
+    values = _operands(program, types, pattern)
+    args, at = [], 0
+    for shape, _ in shapes:
+        size = int(np.prod(shape))
+        args.append(np.array(values[at : at + size], np.int64).reshape(shape))
+        at += size
+    with np.errstate(all="ignore"):
+        outs = [x for o in run(program, closed, args) for x in o.ravel().tolist()]
+    outs = [program.add(old, x) for old, x in zip(values[at:], outs, strict=True)]
+    if any(isinstance(o, Loop) for o in program.owners):
+        return None
+    return _parted(program, outs)
+
+
+def _operands(program: Program, types, pattern) -> list[int]:
+    """The values that a pattern stands for, one operand a label."""
+    values, labels = [], {}
+    for t, p in zip(types, pattern, strict=True):
+        if p < 0:
+            value, t = VALUES[-1 - p]
+            values.append(program.constant(value, t))
+            continue
+        label = p // LABEL
+        if label not in labels:
+            labels[label] = len(program.inputs)
+            program.inputs.append((1, Type(t), bool(p & SHARED)))
+        x = program.input(labels[label], 0, t)
+        values.append(program.neg(x) if p & MINUS else x)
+    return values
+
+
+def _parted(program: Program, outs: list[int]) -> Cut:
+    """A step's program as templates."""
+    bare = [program.a[x] if x >= 0 and program.op[x] == Op.neg else x for x in outs]
+    same = uniform(program)
+    wanted = list(dict.fromkeys(x for x in bare if x >= 0 and program.op[x] != Op.input))
+    own = [x for x in wanted if not same[x]]
+    shared = [x for x in wanted if same[x]]
+    shared += [x for x in _read(program, own, same) if x not in shared]
+    common, given = _template(program, shared, [], True)
+    lanes, read = _template(program, own, shared, False)
+    results = []
+    for x, b in zip(outs, bare, strict=True):
+        if b < 0:
+            results.append(("constant", numbered(program.value(b), program.type_of(b)), False))
+        elif program.op[b] == Op.input:
+            results.append(("operand", program.a[b], x != b))
+        else:
+            results.append(("uniform", shared.index(b), x != b) if same[b] else ("lanes", own.index(b), x != b))
+    return Cut(common, given, lanes, read, results)
+
+
+def _read(program: Program, wanted: list[int], same: list[bool]) -> list[int]:
+    """What all lanes share of what the other values read, operands left out."""
+    found: dict[int, None] = {}
+    seen, todo = set(), list(reversed(wanted))
+    while todo:
+        v = todo.pop()
+        if v < 0 or v in seen or program.op[v] == Op.input:
+            continue
+        seen.add(v)
+        if same[v]:
+            found[v] = None
+        elif program.op[v] == Op.result:
+            owner = program.owners[program.a[v]]
+            todo += [*owner.predicates, *(o[program.b[v]] for o in owner.outcomes)]
+        else:
+            todo += [program.a[v], program.b[v], program.c[v]]
+    return list(found)
+
+
+def _template(program: Program, outputs: list[int], shared: list[int], uniform: bool) -> tuple[Template | None, list]:
+    """The template of those values, given `shared` ones, and the operands that it has before those."""
+    if not outputs:
+        return None, []
+    part = copy.copy(program)
+    part.op, part.a, part.b, part.inputs = list(part.op), list(part.a), list(part.b), list(part.inputs)
+    for x in shared:
+        part.op[x], part.a[x], part.b[x] = Op.input, len(part.inputs), 0
+        part.inputs.append((1, Type(part.type[x]), True))
+    deps = _dependencies(part)
+    bits = 0
+    for x in outputs:
+        bits |= deps[x]
+    first = len(program.inputs)
+    read = [k for k in range(first) if bits >> k & 1]
+    place = {k: j for j, k in enumerate([*read, *range(first, len(part.inputs))])}
+    part.a = [place.get(a, -1) if o == Op.input else a for o, a in zip(part.op, part.a, strict=True)]
+    # what all lanes share is computed for one lane, where it is ordinary
+    part.inputs = [(1, part.inputs[k][1], part.inputs[k][2] and not uniform) for k in place]
+    return Template(part, outputs, uniform), read
