@@ -19,9 +19,10 @@ from jaxdyn.constrained.auto import features_of
 from jaxdyn.kinematics.rows import plan_of
 from jaxdyn.systems import cost
 
-#: microseconds; an operation otherwise takes a quarter of a nanosecond
-PRIOR = {"fixed": 0.2}
-STRENGTH = 0.5
+#: microseconds that are expected: of what does not grow with the robot, and of an operation
+PRIOR = {"fixed": 0.01}
+OPERATION = 1.2e-5
+STRENGTH = 2
 
 
 def main() -> None:
@@ -46,7 +47,7 @@ def main() -> None:
     fitted = np.array([n not in UNSEEN for n, _ in names])
     own = np.array([[n == m for m, _ in names] for n, _ in names], float)
     own /= own.sum(1, keepdims=True)
-    prior = np.array([PRIOR.get(k, 2.5e-4) for k in every])
+    prior = np.array([PRIOR.get(k, OPERATION) for k in every])
     for _ in range(20):
         scaled = A / t[:, None]
         size = np.maximum(scaled.max(0), 1e-9)

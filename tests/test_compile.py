@@ -57,8 +57,8 @@ def test_size_of_programs(name):
     assert size <= most
 
 
-def test_size_follows_the_levels_not_the_bodies():
-    """Bodies of one level are one group: many legs cost what one does."""
+def test_size_follows_the_depth_not_the_bodies():
+    """Rows of one kind that do not wait for each other are one call: many legs cost what one does."""
 
     def star(n):
         spec = jd.ModelSpec(f"star_{n}")

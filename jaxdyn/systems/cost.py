@@ -58,17 +58,17 @@ def sparse(order: Sequence[Front], topology: Topology, supports: Sequence[tuple[
 
 
 #: nanoseconds of what does not grow with the robot, and of an operation
-FIXED = 108.0
+FIXED = 11.8
 WEIGHTS: Features = {
-    "bodies": 0.128,
-    "ties": 0.118,
-    "pairs of ties": 0.32,
-    "rows": 0.0903,
-    "pairs of rows": 0.213,
-    "multipliers": 0.0644,
-    "columns": 0.206,
-    "solves": 0.295,
-    "matrices": 0.193,
+    "bodies": 0.0158,
+    "ties": 0.0115,
+    "pairs of ties": 0.0116,
+    "rows": 0.0111,
+    "pairs of rows": 0.0102,
+    "multipliers": 0.0122,
+    "columns": 0.0124,
+    "solves": 0.0139,
+    "matrices": 0.011,
 }
 
 
