@@ -126,3 +126,22 @@ def test_what_a_table_writes_keeps_its_shape():
     x, p, _ = _values()
     with pytest.raises(AssertionError, match="'y'"):
         Table(rows, {"y": 2, "z": 2, "s": 1}).sweep({"x": x[..., None], "p": p[..., None]})
+
+
+def _twice(x):
+    return x, (2 * x, x * x)
+
+
+@pytest.mark.parametrize("compiler", ["kernel", "xla"])
+def test_a_step_may_write_to_a_cell_twice(compiler):
+    rows = [Row(Step(_twice), (Ref("x", k),), (Ref("y", 0), (Ref("z", k), Ref("y", 0)))) for k in range(2)]
+    table = Table(rows, {"y": 1, "z": 2})
+    x = _values()[0][:2]
+    found = laned(_both, Choice(compiler), table)(x)
+    np.testing.assert_allclose(found[0][0], (x + x * x).sum(0), rtol=1e-12)
+    np.testing.assert_allclose(found[1], 2 * x, rtol=1e-12)
+
+
+def _both(choice, table, x):
+    out = swept(table, {"x": x})
+    return out["y"], out["z"]

@@ -13,7 +13,6 @@ from typing import ClassVar
 from ..systems.body_factor import body_factor
 from ..systems.weights import uniform
 from ..tree.plan import elimination
-from ..tree.rows import Plan
 from .base import Found, Solver, name_of
 from .iterated import Proximal, Soft
 from .iteration import Stop
@@ -22,8 +21,7 @@ from .proximal import iterate
 
 def _penalised(solver: Solver, problem, weights):
     """The factor of M + Jᵀ μ J in the solver's order."""
-    plan = Plan(()) if problem.rows is None else problem.rows.plan
-    return body_factor(problem, solver.order(problem.model.topology, plan), weights, frozenset())
+    return body_factor(problem, solver.order(problem.model.topology, problem.plan), weights, frozenset())
 
 
 class ABA(Solver):

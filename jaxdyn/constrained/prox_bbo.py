@@ -63,8 +63,7 @@ def _order(self, topology: Topology, plan: Plan) -> Order:
 
 def _riding(solver: Solver, problem, weights, hard: bool = False):
     """The factor in which all rows ride, in the solver's order."""
-    plan = Plan(()) if problem.rows is None else problem.rows.plan
-    order = solver.order(problem.model.topology, plan)
+    order = solver.order(problem.model.topology, problem.plan)
     return body_factor(problem, order, weights, every_constraint(problem), hard)
 
 

@@ -32,7 +32,7 @@ class PVEarly(Proximal):
 
     def system(self, problem, weights):
         model, rows = problem.model, problem.rows
-        plan = Plan(()) if rows is None else rows.plan
+        plan = problem.plan
         given = _given(model.topology, plan)
         carried = early(model.topology, tuple(map(len, given)))
         cell = {row: carried.starts[b] + k for b, at in enumerate(given) for k, row in enumerate(at)}

@@ -56,6 +56,5 @@ class Unified(Proximal):
 
     def system(self, problem, weights):
         topology = problem.model.topology
-        plan = Plan(()) if problem.rows is None else problem.rows.plan
-        order, ride = riding_of(topology, riders_of(topology, plan))
+        order, ride = riding_of(topology, riders_of(topology, problem.plan))
         return body_factor(problem, order, weights, frozenset(r.constraint for r in ride))

@@ -26,6 +26,15 @@ from ..tree.sweep import each, q_of, up, v_of
 from ..tree.topology import WORLD, Topology
 
 
+def _inertial(inertia, acceleration, g):
+    """I (a − g); None is zero."""
+    if acceleration is None:
+        mass, first, _ = inertia
+        return -cross(first, g), -mass * g
+    aw, al = acceleration
+    return inertia_times(inertia, (aw, al if g is None else al - g))
+
+
 def _body_force(inertia, velocity, acceleration, g, external):
     """I (a − g) + v ×* I v − external: (moment, force). None is zero."""
     force = None, None
@@ -34,8 +43,7 @@ def _body_force(inertia, velocity, acceleration, g, external):
         hn, hf = inertia_times(inertia, velocity)
         force = cross(w, hn) + cross(l, hf), cross(w, hf)
     if acceleration is not None or g is not None:
-        aw, al = (jnp.zeros_like(g),) * 2 if acceleration is None else acceleration
-        force = plus(force, inertia_times(inertia, (aw, al if g is None else al - g)))
+        force = plus(force, _inertial(inertia, acceleration, g))
     if external is not None:
         force = plus(force, (-external[3:], -external[:3]))
     return force

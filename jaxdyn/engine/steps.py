@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.extend.core import jaxpr_as_fun
 
 
 class Ref(NamedTuple):
@@ -111,6 +112,19 @@ def traced(step: Step, tree, avals: tuple, lanes: int):
     return closed, found
 
 
+@functools.lru_cache(maxsize=4096)
+def summed(closed, to: tuple[int, ...]):
+    """The jaxpr of a step that writes to a cell several times: results that go `to` the same place added up."""
+
+    def once(*args):
+        outs: dict[int, Any] = {}
+        for k, x in zip(to, jaxpr_as_fun(closed)(*args), strict=True):
+            outs[k] = outs[k] + x if k in outs else x
+        return list(outs.values())
+
+    return jax.make_jaxpr(once)(*[v.aval for v in closed.jaxpr.invars])
+
+
 def _is_ref(x) -> bool:
     return isinstance(x, Ref)
 
@@ -178,6 +192,10 @@ class _Maker:
             inner = jax.tree.unflatten(outer, [jax.tree.unflatten(t, [0] * t.num_leaves) for t in trees])
             closed, out_tree = traced(step, jax.tree.structure(inner), avals, self.lanes)
             written = self.written(step, writes, out_tree, closed.out_avals)
+            places = [(k, r.start, r.count) for k, r in written]
+            if len(set(places)) < len(places):
+                closed = summed(closed, tuple(places.index(x) for x in places))
+                written = [w for n, w in enumerate(written) if places.index(places[n]) == n]
             kind = Kind(closed, tuple((k, r.count) for k, r in arrays), tuple((k, r.count) for k, r in written))
             index = kinds.setdefault((id(closed), *kind[1:]), (len(kinds), kind))[0]
             rows.append((index, tuple(r.start for _, r in arrays), tuple(r.start for _, r in written)))

@@ -9,7 +9,6 @@ from jaxtyping import Array
 from ..tree.early import EarlyFactor
 from ..tree.elimination import Factor, elimination_of, factorise
 from ..tree.plan import Order
-from ..tree.rows import Plan
 from .base import System
 from .problem import Problem
 from .weights import vanishing
@@ -57,7 +56,7 @@ def body_factor(
 ) -> BodyFactor:
     """The factor of [M Jᵀ; J −1/μ] in the given order; `hard` leaves 1/μ of the riding rows out."""
     model, rows, motion = problem.model, problem.rows, problem.motion
-    plan = Plan(()) if rows is None else rows.plan
+    plan = problem.plan
     penalised = tuple(c for c in range(len(plan)) if c not in riding)
     tables = elimination_of(model.topology, plan, order, penalised, hard)
     compliance = None

@@ -99,7 +99,7 @@ def saddle_factor(problem: Problem, weights: Array, hard: bool = False, dense: b
     if rows is not None:
         parts.append(jacobian_at(problem.motion, rows))
         compliance, least = (None, vanishing(problem)) if hard else (1 / weights, None)
-    plan = Plan(()) if rows is None else rows.plan
+    plan = problem.plan
     pattern = Pattern(topology.nv, plan.rows)
     factor = factorise_sparse(saddle_fronts(topology, plan, dense), _flat(*parts), pattern, compliance, least)
     return JointFactor(problem, factor, weights, True)
@@ -110,7 +110,7 @@ def penalised_factor(problem: Problem, weights: Array) -> JointFactor:
     topology, rows = problem.model.topology, problem.rows
     flat, edges = _flat(mass_matrix_at(problem.motion)), set(topology.related())
     velocities = lambda bodies: [v for b in bodies for v in range(topology.v_starts[b], topology.v_starts[b + 1])]  # noqa: E731
-    plan = Plan(()) if rows is None else rows.plan
+    plan = problem.plan
     moving = supports(topology, plan)
     if rows is not None:
         J = jacobian_at(problem.motion, rows)

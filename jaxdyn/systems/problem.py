@@ -15,6 +15,7 @@ from ..kinematics.forward import Kinematics, kinematics
 from ..kinematics.rows import Rows, evaluate
 from ..model.constraints import Constraint
 from ..model.model import Model
+from ..tree.rows import Plan
 
 
 class Problem(NamedTuple):
@@ -29,6 +30,11 @@ class Problem(NamedTuple):
     @property
     def q(self) -> Array:
         return self.motion.q
+
+    @property
+    def plan(self) -> Plan:
+        """Where the rows of the constraints stand."""
+        return Plan(()) if self.rows is None else self.rows.plan
 
     @property
     def joints(self) -> dict[str, Any]:
