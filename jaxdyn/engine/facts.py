@@ -15,14 +15,15 @@ class Facts:
     """A core's program.
 
     **Fields:** `core`, what it computes; `path`, "kernel", or why XLA has it; `operations` of a lane and, once a call,
-    of all (`shared`); `alive`, the most values kept at once; `bytes` of code; `seconds` that LLVM took, 0 from the
-    cache.
+    of all (`shared`); `compiled`, operations in the code, those of a called step once; `alive`, the most values kept at
+    once; `bytes` of code; `seconds` that LLVM took, 0 from the cache.
     """
 
     core: str
     path: str
     operations: int = 0
     shared: int = 0
+    compiled: int = 0
     alive: int = 0
     bytes: int = 0
     seconds: float = 0.0
@@ -36,12 +37,20 @@ def facts(core, used, avals, shared) -> Facts:
         program = outlined(program) if called(program, steps()) else straight(program)
     except (Unsupported, TooLarge) as reason:
         return Facts(name_of(core), f"XLA: {reason}")
+    return counted(name_of(core), program)
+
+
+def counted(name: str, program) -> Facts:
+    """The facts of a program that is outlined or straight."""
     found = made(program)
     s = schedule(program)
     count = sum(isinstance(st, int) for body in s.body.values() for st in body)
     once = sum(isinstance(st, int) for st in s.uniform)
+    compiled, met = count + once, set()
     for index, mask in s.masks.items():
         template = program.calls[index].template
         size = template.routine(mask).size
+        compiled += 0 if (template, mask) in met else size
+        met.add((template, mask))
         count, once = (count, once + size) if template.uniform else (count + size, once)
-    return Facts(name_of(core), "kernel", count, once, alive(s), found.size, found.seconds)
+    return Facts(name, "kernel", count, once, compiled, alive(s), found.size, found.seconds)

@@ -96,8 +96,10 @@ def _unchanging(program: Program):
     for loop in program.owners:
         if isinstance(loop, Loop):
             for k, (carry, new) in enumerate(zip(loop.carries, loop.nexts, strict=True)):
-                if carry == new:
-                    alias[carry] = alias[loop.results[k]] = loop.initial[k]
+                if carry == new and carry >= 0:  # what nobody reads has no number in a copy
+                    alias[carry] = loop.initial[k]
+                    if loop.results[k] >= 0:
+                        alias[loop.results[k]] = loop.initial[k]
 
     def resolve(x: int) -> int:
         while x in alias:

@@ -1,0 +1,85 @@
+"""Budgets of deterministic numbers, by solver and robot.
+
+Operations of a lane, operations that are compiled, values alive at once, and for XLA's path the operations of the
+traced code. They hold on every machine.
+
+What is exceeded means slower programs or starts for everyone. `python tests/test_budgets.py` writes the numbers anew,
+into `budgets.json`: do so where they fall, or for something worth their growth, and say which in the changelog.
+"""
+
+import json
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import operations
+import pytest
+from catalogue import CATALOGUE
+from compiled import states
+from solvers import SOLVERS
+
+import jaxdyn as jd
+from jaxdyn.engine import kernels
+from jaxdyn.engine.facts import facts
+
+FILE = Path(__file__).with_name("budgets.json")
+#: numbers may grow by so much, for other versions of JAX
+SLACK = 1.02
+#: `Dense` has no kernel
+CASES = [f"{name} {row.robots[0]}" for name, row in SOLVERS.items() if name not in ("Dense", "Auto")]
+MORE = [
+    "inverse_dynamics quadruped",
+    "mass_matrix quadruped",
+    "gradient of ABA quadruped",
+    "gradient of LCABA everything",
+]
+
+
+def program(case: str):
+    """A function of (q, v, tau), its arguments, and whether it is a gradient."""
+    *words, robot = case.split()
+    what, model = words[-1], CATALOGUE[robot].build()
+    args = [jnp.asarray(x[0]) for x in states(robot)]
+    if what in ("inverse_dynamics", "mass_matrix"):
+        f = {
+            "inverse_dynamics": lambda q, v, tau: jd.inverse_dynamics(model, jd.State(q, v), tau),
+            "mass_matrix": lambda q, v, tau: jd.mass_matrix(model, q),
+        }[what]
+        return f, args
+
+    def accelerate(q, v, tau):
+        given = {"constraints": ()} if what == "ABA" else {}
+        return jd.forward_dynamics(model, jd.State(q, v), tau, solver=SOLVERS[what].solver, **given).acceleration
+
+    if len(words) == 1:
+        return accelerate, args
+    return jax.grad(lambda *x: accelerate(*x).sum(), (0, 1, 2)), args
+
+
+def numbers(case: str) -> dict[str, int]:
+    """What is counted of a program."""
+    f, args = program(case)
+    jax.clear_caches()
+    kernels.forget()
+    with kernels.watching() as seen:
+        jax.jit(f).lower(*args)
+    found = [facts(*entry) for entry in dict.fromkeys(seen)]
+    assert found and all(x.path == "kernel" for x in found)
+    return {
+        "operations": sum(x.operations for x in found),
+        "compiled": sum(x.compiled for x in found),
+        "alive": max(x.alive for x in found),
+        "traced": operations.operations(f, *args),
+    }
+
+
+@pytest.mark.parametrize("case", [*CASES, *MORE])
+def test_budget(case):
+    budget, now = json.loads(FILE.read_text())[case], numbers(case)
+    grown = {name: (value, budget[name]) for name, value in now.items() if value > SLACK * budget[name]}
+    assert not grown, f"{case}: now and allowed: {grown}"
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_enable_x64", True)
+    FILE.write_text(json.dumps({case: numbers(case) for case in [*CASES, *MORE]}, indent=1) + "\n")
