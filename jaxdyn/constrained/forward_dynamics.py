@@ -62,7 +62,7 @@ class Solution(eqx.Module):
 def _unrolled(solver, model, constraints, q, v, tau, external, warm):
     lanes = max(x.shape[-1] for x in jax.tree.leaves((model, constraints, q, v, tau, external)))
     problem = problem_of(model, constraints, widen(q, lanes), v)
-    guess = None if warm is None or not constraints else warm
+    guess = warm if constraints else None
     return solver.solve(problem, start_of(problem, v, tau, external), guess, True)[:3]
 
 

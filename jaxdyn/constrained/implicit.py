@@ -180,7 +180,7 @@ class ForwardDynamics(Core):
         model, constraints, q, v, tau, external, warm = jax.tree.unflatten(self.tree, args)
         problem = problem_of(model, constraints, _full(q, args), v)
         start = start_of(problem, v, tau, external)
-        guess = None if warm is None or not constraints else warm
+        guess = warm if constraints else None
         found = _found(self.solver, problem, start, guess, used is None or used[1] or guess is not None)
         # not the settled ones: accelerations stay as they are, whoever reads multipliers
         return [found.acceleration, found.multipliers, found.steps, found.some]

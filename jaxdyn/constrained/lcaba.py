@@ -11,7 +11,7 @@ iterate solves the soft Gauss principle (popov_vereshchagin, Eq. 52).
 from typing import ClassVar
 
 from ..systems.body_factor import body_factor
-from ..systems.weights import uniform
+from ..systems.weights import automatic_weight, uniform
 from ..tree.plan import elimination
 from .base import Found, Solver, name_of
 from .iterated import Proximal, Soft
@@ -35,7 +35,7 @@ class ABA(Solver):
             )
 
     def solve(self, problem, start, warm, multipliers):
-        system = _penalised(self, problem, uniform(problem, problem.q[:1, :]))
+        system = _penalised(self, problem, uniform(problem, automatic_weight(problem)))
         rates, _, lam, _, steps = iterate(system, start, None, Stop(0.0, 1))
         return Found(rates, lam, steps)
 

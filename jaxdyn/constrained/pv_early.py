@@ -42,6 +42,6 @@ class PVEarly(Proximal):
         K = None if rows is None else rows.K
         tables = elimination_of(model.topology, carried)
         factor = factorise_early(
-            tables, problem.motion.inertia, model.joints.armature, problem.joints, K, places, compliance
+            tables, problem.motion.inertia, model.joints.armature, problem.motion.joints, K, places, compliance
         )
         return BodyFactor(problem, factor, weights, every_constraint(problem))

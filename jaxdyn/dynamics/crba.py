@@ -25,7 +25,7 @@ from ..kinematics.forward import Kinematics, kinematics
 from ..kinematics.rows import Plan, Rows
 from ..model.model import Model
 from ..tree.columns import added, inertia_to_parent, product, rigid, rows_to_parent, times
-from ..tree.sweep import q_of, up, v_of
+from ..tree.sweep import place_of, up, v_of
 from ..tree.topology import WORLD, Topology
 
 
@@ -51,7 +51,7 @@ def _composites(topology: Topology) -> Table:
 
     def row(b, p):
         own = Ref("H", b) if b in below else None
-        reads = Ref("inertia", b), own, Ref("joint", b), q_of(topology, b), Ref("pose", b)
+        reads = Ref("inertia", b), own, *place_of(topology, b)
         root = p == WORLD
         writes = v_of(topology, b, "wrench"), None if root else Ref("H", p)
         return Row(Step(_compose, (topology.kinds[b], root)), reads, writes)
@@ -90,7 +90,7 @@ def _ride(topology: Topology, boarding: tuple[Boarding, ...], height: int) -> Ri
             count = kind.nv * x.count
             numbers = Ref("number", number, count)
             moved = None if root else Ref("moved", cell, x.count)
-            reads = Ref("joint", b), q_of(topology, b), Ref("pose", b), at
+            reads = *place_of(topology, b), at
             rows.append(Row(Step(_carry, (kind, root)), reads, (numbers, moved)))
             place = np.arange(count).reshape(kind.nv, x.count) + number
             own += [
@@ -115,8 +115,7 @@ def _ride(topology: Topology, boarding: tuple[Boarding, ...], height: int) -> Ri
 def _ridden(motion: Kinematics, boarding: tuple[Boarding, ...], wrench, height: int) -> Array:
     """The matrix (height, nv, lanes) of what wrenches leave at the joints on their way up."""
     ride = _ride(motion.model.topology, boarding, height)
-    given = {"joint": motion.joint, "q": motion.q, "pose": motion.pose, "wrench": wrench}
-    numbers = swept(ride.table, given)["number"]
+    numbers = swept(ride.table, motion.joints | {"wrench": wrench})["number"]
     numbers = jnp.concatenate([numbers, jnp.zeros((1, numbers.shape[-1]), numbers.dtype)])
     parts = [jnp.take(numbers, at, axis=0, mode="clip") for at in ride.places]
     return sum(parts[1:], parts[0])
@@ -130,8 +129,7 @@ def mass_matrix(model: Model, q):
 def mass_matrix_at(motion: Kinematics) -> Array:
     """The same where the bodies are known."""
     model, topology = motion.model, motion.model.topology
-    given = {"inertia": motion.inertia, "joint": motion.joint, "q": motion.q, "pose": motion.pose}
-    wrench = swept(_composites(topology), given)["wrench"]
+    wrench = swept(_composites(topology), motion.joints | {"inertia": motion.inertia})["wrench"]
     lower = _ridden(motion, _of_joints(topology), wrench, topology.nv)
     body = jnp.asarray(topology.velocity_bodies)
     # a column's own joint is visited with both orders of its columns; elsewhere only once

@@ -22,7 +22,7 @@ from ..kinematics.manifold import differenced
 from ..model.model import Model
 from ..spatial.small import cross
 from ..tree.columns import inertia_times, plus, product, to_parent
-from ..tree.sweep import each, q_of, up, v_of
+from ..tree.sweep import each, place_of, up, v_of
 from ..tree.topology import WORLD, Topology
 
 
@@ -69,7 +69,7 @@ def _bodies(topology: Topology, *given: bool) -> Table:
 @functools.lru_cache(maxsize=256)
 def _up(topology: Topology) -> Table:
     def row(b, p):
-        reads = Ref("joint", b), q_of(topology, b), Ref("pose", b), Ref("force", b)
+        reads = *place_of(topology, b), Ref("force", b)
         root = p == WORLD
         return Row(
             Step(_joint_force, (topology.kinds[b], root)),
@@ -91,8 +91,7 @@ def body_forces(motion: Kinematics, velocity=None, acceleration=None, gravity=No
 
 def joint_forces(motion: Kinematics, force) -> Array:
     """Generalised forces (nv, lanes) that balance forces (moment, force) on the bodies: the sweep up."""
-    given = {"joint": motion.joint, "q": motion.q, "pose": motion.pose, "force": force}
-    return swept(_up(motion.model.topology), given)["tau"]
+    return swept(_up(motion.model.topology), motion.joints | {"force": force})["tau"]
 
 
 def rnea(model: Model, q, v, a, external=None):

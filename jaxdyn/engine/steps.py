@@ -59,10 +59,6 @@ class Array(NamedTuple):
     shape: tuple[int, ...]
     dtype: Any
 
-    @property
-    def aval(self) -> jax.ShapeDtypeStruct:
-        return jax.ShapeDtypeStruct((self.cells, *self.shape), self.dtype)
-
 
 @dataclasses.dataclass(eq=False)
 class Sweep:
@@ -81,15 +77,6 @@ class Sweep:
 
     def array(self, k: int) -> Array:
         return self.inputs[k] if k < len(self.inputs) else self.outputs[k - len(self.inputs)]
-
-    def touched(self) -> set[tuple[int, int]]:
-        """(array, cell) of the outputs that hold anything."""
-        n = len(self.inputs)
-        found = {(n + k, c) for k, i in enumerate(self.initial) if i is not None for c in range(self.outputs[k].cells)}
-        for kind, _, writes in self.rows:
-            for (array, count), start in zip(self.kinds[kind].writes, writes, strict=True):
-                found |= {(array, c) for c in cells(start, count)}
-        return found
 
 
 def cells(start: int, count: int | None) -> range:

@@ -31,7 +31,7 @@ def swept(table: Table, given: Mapping[str, Any]) -> dict[str, Any]:
 
 @sweep_p.def_impl
 def _impl(*args, sweep):
-    return jax.jit(lambda *a: grouped(sweep, a))(*args)
+    return jax.jit(grouped, static_argnums=0)(sweep, args)
 
 
 @sweep_p.def_abstract_eval
@@ -230,22 +230,6 @@ def _identity(shape, target, dtype):
     return jax.make_jaxpr(lambda x: [x.sum(-1, keepdims=True) if reduce else x])(jax.ShapeDtypeStruct(shape, dtype))
 
 
-_derived: dict = {}
-
-
-def _once(make):
-    """Derivatives of a step's jaxpr, made once; the jaxpr is kept, so that its identity stays its own."""
-
-    @functools.wraps(make)
-    def found(closed, *key):
-        whole = make.__name__, id(closed), *key
-        if whole not in _derived:
-            _derived[whole] = closed, make(closed, *key)
-        return _derived[whole][1]
-
-    return found
-
-
 def _reached(jaxpr, start: Sequence) -> set:
     """Variables that depend on those of `start`."""
     found = set(start)
@@ -261,7 +245,7 @@ def _pruned(closed, keep: Sequence[bool]):
     return ClosedJaxpr(jaxpr, closed.consts)
 
 
-@_once
+@functools.lru_cache(maxsize=4096)
 def _step_tangent(closed, mask):
     """(values, tangents of the masked ones) to the tangents that are not zero, and which those are."""
     f, n = jaxpr_as_fun(closed), len(mask)
@@ -286,7 +270,7 @@ def _step_tangent(closed, mask):
     return _pruned(made, moves), tuple(moves)
 
 
-@_once
+@functools.lru_cache(maxsize=4096)
 def _step_transpose(closed, linear, mask):
     """(values in which the step is not linear, cotangents of the masked results) to the cotangents of the others that
     are not zero, and which those are."""

@@ -25,7 +25,7 @@ from ..model.joints import JointParameters
 from ..model.model import Model
 from ..spatial.small import cross, dot, eye, mm, mtv, mv, outer
 from ..tree.columns import from_parent, motion, plus
-from ..tree.sweep import down, each, of_parent, q_of, v_of
+from ..tree.sweep import down, each, of_parent, place_of, q_of, v_of
 from ..tree.topology import WORLD, Topology
 
 
@@ -43,8 +43,9 @@ class Kinematics(NamedTuple):
     acceleration: Any = None
 
     @property
-    def joint(self) -> JointParameters:
-        return parameters(self.model)
+    def joints(self) -> dict[str, Any]:
+        """The fields of the joints that recursions read, see `place_of`."""
+        return {"joint": parameters(self.model), "q": self.q, "pose": self.pose}
 
 
 def parameters(model: Model) -> JointParameters:
@@ -169,7 +170,7 @@ def _accelerate(kind, par, q, pose, x, above):
 @functools.lru_cache(maxsize=256)
 def _accelerations(topology: Topology) -> Table:
     def row(b, p):
-        reads = Ref("joint", b), q_of(topology, b), Ref("pose", b), v_of(topology, b, "x"), of_parent("a", p)
+        reads = *place_of(topology, b), v_of(topology, b, "x"), of_parent("a", p)
         return Row(Step(_accelerate, (topology.kinds[b],)), reads, Ref("a", b))
 
     return Table(down(topology, row), {"a": topology.nb})
@@ -177,5 +178,4 @@ def _accelerations(topology: Topology) -> Table:
 
 def accelerations(at: Kinematics, x: Array):
     """Accelerations (angular, linear) of all bodies, (nb, 3, lanes), by joints that accelerate by x (nv, lanes)."""
-    given = {"joint": at.joint, "q": at.q, "pose": at.pose, "x": x}
-    return swept(_accelerations(at.model.topology), given)["a"]
+    return swept(_accelerations(at.model.topology), at.joints | {"x": x})["a"]

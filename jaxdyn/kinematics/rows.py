@@ -48,16 +48,16 @@ class Rows(eqx.Module):
 
     def times(self, motion) -> Array:
         """J a (m, lanes) of the motions (angular, linear) of the bodies."""
-        return swept(_times(self.topology, self.plan), {"K": self.K, "motion": motion})["image"]
+        return swept(_times(self.plan), {"K": self.K, "motion": motion})["image"]
 
     def forces(self, x: Array, others=None):
         """Jᵀ x as (moment, force) of all bodies, (nb, 3, lanes) each; added to `others`, if there are any."""
         given = {"K": self.K, "x": x} | ({} if others is None else {"force": others})
-        return swept(_forces(self.topology, self.plan), given)["force"]
+        return swept(_forces(self.topology.nb, self.plan), given)["force"]
 
     def squares(self) -> Array:
         """The squared lengths of the rows of K, of all bodies together: (m, lanes)."""
-        return swept(_squares(self.topology, self.plan), {"K": self.K})["square"]
+        return swept(_squares(self.plan), {"K": self.K})["square"]
 
     def wanted(self, rates: Array) -> Array:
         """a* − γ (m, lanes) where the rows move at `rates`."""
@@ -77,20 +77,20 @@ def _square(K):
 
 
 @functools.lru_cache(maxsize=512)
-def _squares(topology: Topology, plan: Plan) -> Table:
+def _squares(plan: Plan) -> Table:
     return Table(plan.each(lambda c: Row(Step(_square), (plan.K(c),), plan.row("square", c))), {"square": plan.rows})
 
 
 @functools.lru_cache(maxsize=512)
-def _times(topology: Topology, plan: Plan) -> Table:
+def _times(plan: Plan) -> Table:
     row = lambda c: Row(Step(_image), (plan.K(c), refs("motion", plan.bodies(c))), plan.row("image", c))  # noqa: E731
     return Table(plan.each(row), {"image": plan.rows})
 
 
 @functools.lru_cache(maxsize=512)
-def _forces(topology: Topology, plan: Plan) -> Table:
+def _forces(nb: int, plan: Plan) -> Table:
     row = lambda c: Row(Step(_pull), (plan.K(c), plan.row("x", c)), refs("force", plan.bodies(c)))  # noqa: E731
-    return Table(plan.each(row), {"force": topology.nb})
+    return Table(plan.each(row), {"force": nb})
 
 
 def _evaluate(layout: Layout, constraint, attachments, bodies, robot, joints):

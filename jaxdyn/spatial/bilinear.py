@@ -134,27 +134,11 @@ def _summed_to(x, shape: Shape):
     return x.sum(axes, keepdims=True) if axes else x
 
 
-def _transpose(ct, x, y, *, form):
-    if ad.is_undefined_primal(x):
-        return (ad.Zero(x.aval) if type(ct) is ad.Zero else _summed_to(form.for_x(ct, y), x.aval.shape)), None
-    return None, (ad.Zero(y.aval) if type(ct) is ad.Zero else _summed_to(form.for_y(x, ct), y.aval.shape))
-
-
-ad.primitive_jvps[bilinear_p] = lambda primals, tangents, *, form: _jvp(primals, tangents, form)
-ad.primitive_transposes[bilinear_p] = _transpose
-
-
-def _jvp(primals, tangents, form: Form):
-    (x, y), (dx, dy) = primals, tangents
-    out = bilinear_p.bind(x, y, form=form)
-    parts = []
-    if type(dx) is not ad.Zero:
-        parts.append(bilinear_p.bind(dx, y, form=form))
-    if type(dy) is not ad.Zero:
-        parts.append(bilinear_p.bind(x, dy, form=form))
-    if not parts:
-        return out, ad.Zero(jax.typeof(out).to_tangent_aval())
-    return out, functools.reduce(ad.add_jaxvals, parts)
+ad.defbilinear(
+    bilinear_p,
+    lambda ct, x, y, *, form: _summed_to(form.for_x(ct, y), x.aval.shape),
+    lambda ct, x, y, *, form: _summed_to(form.for_y(x, ct), y.aval.shape),
+)
 
 
 def _batch(args, dims, *, form: Form):

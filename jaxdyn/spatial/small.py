@@ -21,17 +21,17 @@ def _times_skew(a, r):
 
 
 #: A B
-mm = contraction("ik,kj->ij", lambda a, b: sum_of(a[:, k, None] * b[None, k] for k in range(3)))
+mm = contraction("ik,kj->ij", lambda a, b: summed(a[:, k, None] * b[None, k] for k in range(3)))
 #: A Bᵀ
-mmt = contraction("ik,jk->ij", lambda a, b: sum_of(a[:, k, None] * b[None, :, k] for k in range(3)))
+mmt = contraction("ik,jk->ij", lambda a, b: summed(a[:, k, None] * b[None, :, k] for k in range(3)))
 #: Aᵀ B
-mtm = contraction("ki,kj->ij", lambda a, b: sum_of(a[k, :, None] * b[k, None] for k in range(3)))
+mtm = contraction("ki,kj->ij", lambda a, b: summed(a[k, :, None] * b[k, None] for k in range(3)))
 #: A x
-mv = contraction("ij,j->i", lambda a, x: sum_of(a[:, k] * x[k] for k in range(3)))
+mv = contraction("ij,j->i", lambda a, x: summed(a[:, k] * x[k] for k in range(3)))
 #: Aᵀ x
-mtv = contraction("ji,j->i", lambda a, x: sum_of(a[k] * x[k] for k in range(3)))
+mtv = contraction("ji,j->i", lambda a, x: summed(a[k] * x[k] for k in range(3)))
 #: x · y
-dot = contraction("i,i->", lambda x, y: sum_of(x[k] * y[k] for k in range(3)))
+dot = contraction("i,i->", lambda x, y: summed(x[k] * y[k] for k in range(3)))
 #: x yᵀ
 outer = contraction("i,j->ij", lambda x, y: x[:, None] * y[None])
 #: x y of a number and a vector
@@ -63,16 +63,13 @@ skew_times = form(
 )
 
 
-def sum_of(terms):
+def summed(terms):
     """Sum of an iterable of arrays, without a leading zero."""
     terms = iter(terms)
     total = next(terms)
     for term in terms:
         total = total + term
     return total
-
-
-summed = sum_of
 
 
 def transpose(a):

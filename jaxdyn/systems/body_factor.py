@@ -63,5 +63,5 @@ def body_factor(
     if riding:
         compliance = vanishing(problem) if hard else 1 / weights
     K = None if rows is None else rows.K
-    factor = factorise(tables, motion.inertia, model.joints.armature, problem.joints, K, weights, compliance)
+    factor = factorise(tables, motion.inertia, model.joints.armature, problem.motion.joints, K, weights, compliance)
     return BodyFactor(problem, factor, weights, riding)

@@ -36,11 +36,6 @@ class Problem(NamedTuple):
         """Where the rows of the constraints stand."""
         return Plan(()) if self.rows is None else self.rows.plan
 
-    @property
-    def joints(self) -> dict[str, Any]:
-        """The fields of the joints that recursions read."""
-        return {"joint": self.motion.joint, "q": self.motion.q, "pose": self.motion.pose}
-
 
 class Start(NamedTuple):
     """Where a solver starts: `tau` (nv, lanes) generalised forces, `rows` (m, lanes) the right sides of the

@@ -194,3 +194,21 @@ def from_parent(pose, motion):
 def stacked(parts):
     """Tuples of arrays as one tuple with a first axis, None if there are none."""
     return tuple(jnp.stack(x) for x in zip(*parts, strict=True)) if parts else None
+
+
+def apart(x, counts, start=0):
+    """Rows by constraint, from `start` on."""
+    out = []
+    for n in counts:
+        out.append(x[start : start + n])
+        start += n
+    return tuple(out)
+
+
+def sum_of(product, weights, *rows):
+    """Σ_a w_a x_a y_aᵀ of rows (moments, forces); of two bodies, or of one with itself."""
+    total = None
+    for a, w in enumerate(weights):
+        at = [(n[a], f[a]) for n, f in rows]
+        total = added(total, product(w, *at) if len(at) > 1 else product(w, *at[0]))
+    return total

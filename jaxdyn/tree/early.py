@@ -30,7 +30,7 @@ from ..engine.sweeps import swept
 from ..spatial.small import summed
 from . import columns as co
 from .articulated import eliminate_columns, pull_columns, push_columns, seen_from
-from .sweep import down, of_parent, q_of, up, v_of
+from .sweep import down, of_parent, place_of, up, v_of
 from .topology import WORLD, Topology
 
 #: rows that a body can have without one depending on the others
@@ -237,11 +237,8 @@ class Elimination:
         """Where the rows go that a body hands on."""
         return None if self.to[b] is None else self.to[b]._replace(name=name)
 
-    def place(self, b: int) -> tuple[Ref, Ref, Ref]:
-        return Ref("joint", b), q_of(self.topology, b), Ref("pose", b)
-
     def eliminate(self, b: int, p: int) -> Row:
-        par, q, pose = self.place(b)
+        par, q, pose = place_of(self.topology, b)
         H = Ref("H", b) if b in self.parents else None
         armature = v_of(self.topology, b, "armature")
         reads = Ref("inertia", b), H, par, q, armature, pose, self.rows("K", b), Ref("compliance", 0, 1)
@@ -251,7 +248,7 @@ class Elimination:
 
     def push(self, b: int, p: int) -> Row:
         tau, factor = v_of(self.topology, b, "tau"), Ref(self.named("factor", b), b)
-        reads = *self.place(b), tau, Ref("force", b), factor, self.rows("b", b)
+        reads = *place_of(self.topology, b), tau, Ref("force", b), factor, self.rows("b", b)
         to = None if p == WORLD else Ref("force", p)
         writes = Ref(self.named("kept", b), b), to, self.handed("b", b)
         return Row(Step(_push, (self.topology.kinds[b], p == WORLD)), reads, writes)
@@ -259,7 +256,7 @@ class Elimination:
     def pull(self, b: int, p: int) -> Row:
         kept, factor = Ref(self.named("kept", b), b), Ref(self.named("factor", b), b)
         nu = self.handed("nu", b)
-        reads = *self.place(b), kept, factor, of_parent("a", p), nu, Ref("compliance", 0, 1)
+        reads = *place_of(self.topology, b), kept, factor, of_parent("a", p), nu, Ref("compliance", 0, 1)
         writes = v_of(self.topology, b, "x"), Ref("a", b), self.rows("nu", b)
         return Row(Step(_pull, (self.topology.kinds[b],)), reads, writes)
 

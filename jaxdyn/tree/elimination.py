@@ -31,7 +31,7 @@ from . import articulated, multipliers
 from . import columns as co
 from .plan import Joint, Multipliers, Order
 from .rows import Plan
-from .sweep import of_parent, q_of, refs, v_of
+from .sweep import of_parent, place_of, q_of, refs, v_of
 from .topology import Topology
 
 
@@ -53,21 +53,9 @@ class _Cells:
 
 def _penalty(K, weights):
     """Σ_r w_r K_rᵀ K_r as inertias of the bodies, and as ties by pair of bodies."""
-    total = lambda *sides: functools.reduce(  # noqa: E731
-        co.added,
-        [
-            (co.symmetric_product if len(sides) == 1 else co.tie_product)(w, *_row(sides, r))
-            for r, w in enumerate(weights)
-        ],
-    )
-    own = tuple(total(k) for k in K)
-    return own, tuple(total(K[j], K[i]) for i in range(len(K)) for j in range(i + 1, len(K)))
-
-
-def _row(sides, r):
-    if len(sides) == 1:
-        return sides[0][0][r], sides[0][1][r]
-    return tuple((n[r], f[r]) for n, f in sides)
+    own = tuple(co.sum_of(co.symmetric_product, weights, k) for k in K)
+    pairs = [(i, j) for i in range(len(K)) for j in range(i + 1, len(K))]
+    return own, tuple(co.sum_of(co.tie_product, weights, K[j], K[i]) for i, j in pairs)
 
 
 class Elimination:
@@ -77,8 +65,7 @@ class Elimination:
     """
 
     def __init__(self, topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], hard: bool):
-        self.topology, self.plan, self.order, self.hard = topology, plan, order, hard
-        self.riding = any(isinstance(x, Multipliers) for x in order)
+        self.topology, self.plan, self.hard = topology, plan, hard
         names = "tie", "K", "L", "V", "R", "Linv", "below", "taken"
         self.cells = {name: _Cells(name) for name in names}
         for c in range(len(plan)):
@@ -207,12 +194,9 @@ class Elimination:
     def factors(self, x: Joint) -> tuple[Ref, Ref | None, Ref | None]:
         return v_of(self.topology, x.body, "U"), *self.sides(x)
 
-    def place(self, b: int) -> tuple[Ref, Ref, Ref]:
-        return Ref("joint", b), q_of(self.topology, b), Ref("pose", b)
-
     def push(self, x: Joint) -> Row:
         b, n = x.body, len(x.neighbours)
-        reads = *self.place(b), v_of(self.topology, b, "tau"), Ref("force", b), *self.factors(x)
+        reads = *place_of(self.topology, b), v_of(self.topology, b, "tau"), Ref("force", b), *self.factors(x)
         to = None if x.root else Ref("force", x.parent)
         rows = tuple(self.plan.row("b", c) for c in x.riders)
         static = self.topology.kinds[b], x.root, n, self.counts(x.riders)
@@ -226,7 +210,7 @@ class Elimination:
         b = x.body
         nu = tuple(self.plan.row("nu", c) for c in x.riders)
         above = of_parent("a", x.parent), refs("a", x.neighbours), nu
-        reads = *self.place(b), v_of(self.topology, b, "u"), *self.factors(x), *above
+        reads = *place_of(self.topology, b), v_of(self.topology, b, "u"), *self.factors(x), *above
         static = self.topology.kinds[b], self.counts(x.riders)
         return Row(Step(articulated.pull, static), reads, (v_of(self.topology, b, "x"), Ref("a", b)))
 

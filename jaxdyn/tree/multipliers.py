@@ -20,15 +20,6 @@ def _joined(parts, counts):
     return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in full])
 
 
-def _apart(x, counts):
-    """Rows by constraint."""
-    out, start = [], 0
-    for n in counts:
-        out.append(x[start : start + n])
-        start += n
-    return tuple(out)
-
-
 def _matrix(blocks, turned, counts, kept):
     """L of the riders' and the others' rows, where blocks (c, d) of riders c and all d at or after c are given, as
     (rows of c, rows of d) one after the other."""
@@ -82,33 +73,24 @@ def eliminate(hard, counts, kept, pairs, turned, K, L, R):
             gone.append((n[0], f[0]))
             n, f = n[1:] - l[:, None] * n[:1], f[1:] - l[:, None] * f[:1]
         taken.append(tuple(jnp.stack(x) for x in zip(*gone, strict=True)))
-        rest.append(tuple(zip(_apart(n, kept), _apart(f, kept), strict=True)))
-    own = tuple(_sum_of(co.symmetric_product, inverse, x) for x in taken)
+        rest.append(tuple(zip(co.apart(n, kept), co.apart(f, kept), strict=True)))
+    own = tuple(co.sum_of(co.symmetric_product, inverse, x) for x in taken)
     pairs_of = [(s, t) for s in range(len(taken)) for t in range(s + 1, len(taken))]
-    ties = tuple(_sum_of(co.tie_product, inverse, taken[t], taken[s]) for s, t in pairs_of)
+    ties = tuple(co.sum_of(co.tie_product, inverse, taken[t], taken[s]) for s, t in pairs_of)
     blocks = tuple(
         part.reshape(-1, part.shape[-1])
-        for c, row in enumerate(_apart(left, kept))
-        for part in [jnp.swapaxes(x, 0, 1) for x in _apart(jnp.swapaxes(row, 0, 1), kept)][c:]
+        for c, row in enumerate(co.apart(left, kept))
+        for part in [jnp.swapaxes(x, 0, 1) for x in co.apart(jnp.swapaxes(row, 0, 1), kept)][c:]
     )
     flat_below = jnp.concatenate(below) if e + o > 1 else None
     return (jnp.stack(inverse), flat_below, tuple(taken)), own, ties, tuple(rest), blocks
-
-
-def _sum_of(product, weights, *rows):
-    """Σ_a w_a x_a y_aᵀ of rows (moments, forces); of two bodies, or of one with itself."""
-    total = None
-    for a, w in enumerate(weights):
-        at = [(n[a], f[a]) for n, f in rows]
-        total = co.added(total, product(w, *at) if len(at) > 1 else product(w, *at[0]))
-    return total
 
 
 def _columns(below, e, o, like):
     """The columns below the diagonal, apart."""
     if below is None:
         return [jnp.zeros((0, 1), like.dtype)]
-    return _apart(below, [e + o - 1 - a for a in range(e)])
+    return co.apart(below, [e + o - 1 - a for a in range(e)])
 
 
 def forwards(counts, kept, b, Linv, below, taken):
@@ -119,7 +101,7 @@ def forwards(counts, kept, b, Linv, below, taken):
         own.append(left[0])
         left = left[1:] - l * left[:1]
     w = jnp.stack(own) * Linv
-    return w, tuple(co.row_forces(x, -w) for x in taken), _apart(left, kept)
+    return w, tuple(co.row_forces(x, -w) for x in taken), co.apart(left, kept)
 
 
 def backwards(counts, kept, w, Linv, below, taken, motions, nu):
@@ -130,4 +112,4 @@ def backwards(counts, kept, w, Linv, below, taken, motions, nu):
     later = [x[r] for x in nu for r in range(x.shape[0])]
     for a, l in reversed(list(enumerate(_columns(below, sum(counts), sum(kept), Linv)))):
         later.insert(0, panels.substituted(value[a], l, later) if later else value[a])
-    return _apart(jnp.stack(later[: sum(counts)]), counts)
+    return co.apart(jnp.stack(later[: sum(counts)]), counts)

@@ -59,13 +59,9 @@ class _Factor:
     def __init__(self, counts, R):
         self.counts, self.R = counts, R
 
-    def at(self, c: int) -> list:
+    def at(self, c: int) -> tuple:
         """R of a column, by constraint."""
-        start, out = c * sum(self.counts), []
-        for n in self.counts:
-            out.append(self.R[start : start + n])
-            start += n
-        return out
+        return co.apart(self.R, self.counts, c * sum(self.counts))
 
 
 class Forces(_Factor):

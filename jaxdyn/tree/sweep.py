@@ -41,6 +41,11 @@ def v_of(topology: Topology, body: int, name: str = "v") -> Ref:
     return Ref(name, topology.v_starts[body], topology.kinds[body].nv)
 
 
+def place_of(topology: Topology, body: int) -> tuple[Ref, Ref, Ref]:
+    """A body's joint: parameters, coordinates, and pose in the parent."""
+    return Ref("joint", body), q_of(topology, body), Ref("pose", body)
+
+
 def refs(name: str, nodes: Iterable[int]) -> tuple[Ref, ...]:
     """A cell of each node."""
     return tuple(Ref(name, b) for b in nodes)
