@@ -181,9 +181,9 @@ class ForwardDynamics(Core):
         problem = problem_of(model, constraints, _full(q, args), v)
         start = start_of(problem, v, tau, external)
         guess = warm if constraints else None
-        found = _found(self.solver, problem, start, guess, used is None or used[1] or guess is not None)
-        # not the settled ones: accelerations stay as they are, whoever reads multipliers
-        return [found.acceleration, found.multipliers, found.steps, found.some]
+        least = used is None or used[1] or guess is not None
+        found = _found(self.solver, problem, start, guess, least)
+        return [found.settled if least else found.acceleration, found.multipliers, found.steps, found.some]
 
     def instead(self, outs, used):
         return _some_instead(outs, used)
