@@ -7,7 +7,7 @@ from ..systems import cost
 from ..systems.joint_factor import saddle_fronts, supports
 from ..tree.rows import Plan
 from ..tree.topology import Topology
-from .base import Solver
+from .base import Solver, Unrollable
 from .lcaba import ABA, LCABA
 from .ltl import ProxLTL
 from .prox_bbo import ProxBBO, riders_of
@@ -31,7 +31,7 @@ def _cheapest(topology: Topology, plan: Plan) -> Solver:
     return {"LCABA": LCABA, "ProxBBO": ProxBBO, "Unified": Unified, "ProxLTL": ProxLTL}[name]()
 
 
-class Auto(Solver):
+class Auto(Unrollable):
     """`ABA` where nothing is constrained, else whichever of `LCABA`, `ProxBBO`, `Unified` and `ProxLTL` is told to be
     the fastest from the plan (`jaxdyn.systems.cost`). All four find the same with any constraints."""
 
@@ -40,18 +40,11 @@ class Auto(Solver):
         return self._pick(topology, plan_of(topology, constraints))
 
     def _pick(self, topology, plan) -> Solver:
-        return _cheapest(topology, plan) if plan.layouts else ABA()
-
-    def unrolled(self):
-        return _UnrolledAuto()
+        solver = _cheapest(topology, plan) if plan.layouts else ABA()
+        return solver.unrolled() if self._unrolled else solver
 
     def order(self, topology, plan):
         return self._pick(topology, plan).order(topology, plan)
 
     def solve(self, problem, start, warm, multipliers):
         return self.pick(problem.model.topology, problem.constraints).solve(problem, start, warm, multipliers)
-
-
-class _UnrolledAuto(Auto):
-    def _pick(self, topology, plan):
-        return Auto._pick(self, topology, plan).unrolled()

@@ -1,13 +1,15 @@
 """What a solver is, and what it returns."""
 
 import abc
+import dataclasses
 from collections.abc import Sequence
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 from jaxtyping import Array
 
 from ..model.constraints import Constraint
+from ..systems.base import System
 from ..systems.problem import Problem, Start
 from ..tree.plan import Order, elimination
 from ..tree.rows import Plan
@@ -17,14 +19,17 @@ from ..tree.topology import Topology
 class Found(NamedTuple):
     """Accelerations (nv, lanes), multipliers of minimum norm (m, lanes), and the number of solves (lanes,).
 
-    Where multipliers take work of their own, also `some` that do for derivatives of the accelerations, and the
-    accelerations that go with the former to the last digit."""
+    Where those multipliers take work of their own, also `some` that do for derivatives of the accelerations. Accuracy
+    is told from the accelerations of the `bodies` and the factorised `system`, if they are at hand. `unfinished` are
+    the lanes (lanes,) that would have gone on."""
 
     acceleration: Array
     multipliers: Array
     steps: Array
     some: Array | None = None
-    settled: Array | None = None
+    bodies: Any = None
+    system: System | None = None
+    unfinished: Array | None = None
 
 
 class Solver(eqx.Module):
@@ -59,6 +64,15 @@ class Solver(eqx.Module):
         """The solution. `warm` are multipliers (m, lanes) to start from. If `multipliers` is False, those of minimum
         norm may be zeros: the caller ignores them.
         """
+
+
+class Unrollable(Solver):
+    """A solver with loops that depend on data, which ``adjoint="unrolled"`` makes loops of a fixed length."""
+
+    _unrolled: bool = eqx.field(static=True, default=False, kw_only=True)
+
+    def unrolled(self):
+        return dataclasses.replace(self, _unrolled=True)
 
 
 def name_of(constraint: Constraint, index: int) -> str:

@@ -24,6 +24,8 @@ import jax.numpy as jnp
 from ..engine.core import Core, Function, Tangent, bind, widen
 from ..systems.problem import Start, problem_of, residual, start_of
 from .base import Found, Solver
+from .lcaba import damped
+from .result import ended, left
 
 
 def residuals(model, constraints, q, v, tau, external, qdd, lam):
@@ -72,9 +74,8 @@ class SaddleSolve(Core):
         problem = problem_of(model, constraints, _full(q, args))
         start = Start(r1, r2 if constraints else None, None, None)
         guess = warm[0] if warm and constraints else None
-        least = used is None or used[1] or guess is not None
-        found = _found(self.solver, problem, start, guess, least)
-        return [found.settled if least else found.acceleration, found.multipliers, found.some]
+        found = _found(self.solver, problem, start, guess, used is None or used[1] or guess is not None)
+        return [found.acceleration, found.multipliers, found.some]
 
     def transpose(self, args, undefined, cotangents, used):
         n = self.tree.num_leaves
@@ -130,8 +131,8 @@ class SaddleSolve(Core):
 def _found(solver, problem, start, guess, least) -> Found:
     """What the solver finds, filled up."""
     found = Found(*solver.solve(problem, start, guess, least))
-    if found.settled is None:
-        found = found._replace(settled=found.acceleration)
+    if found.system is None:
+        found = found._replace(system=damped(problem))
     if found.some is None or guess is not None:  # what a guess has outside the range of J stays in `some`
         found = found._replace(some=found.multipliers)
     return found
@@ -161,9 +162,25 @@ def _tangent(core, primals, tangents):
     return bind(Tangent(core, active), *primals, *[t for t in tangents if t is not None])
 
 
+def outputs(solver, model, constraints, q, v, tau, external, warm, used=None) -> list:
+    """q̈, λ, number of solves, how it ended (see `result_of`), largest r1 and r2, some λ; zeros for what is not in
+    `used`, None being all."""
+    given = q, v, tau, external
+    problem = problem_of(model, constraints, _full(q, jax.tree.leaves((model, constraints, given))), v)
+    start = start_of(problem, v, tau, external)
+    guess = warm if constraints else None
+    read = (True,) * 7 if used is None else used
+    found = _found(solver, problem, start, guess, any(read[k] for k in (1, 4, 5)) or guess is not None)
+    none = jnp.zeros_like(found.steps)
+    end = ended(solver, problem, start, found, given) if read[3] else none
+    largest = left(problem, start, found) if read[4] or read[5] else (none.astype(q.dtype),) * 2
+    return [found.acceleration, found.multipliers, found.steps, end, *largest, found.some]
+
+
 @dataclasses.dataclass(frozen=True)
 class ForwardDynamics(Core):
-    """(model, constraints, q, v, tau, external, warm) to (q̈, λ, number of solves, some λ), with implicit derivatives.
+    """(model, constraints, q, v, tau, external, warm) to (q̈, λ, number of solves, how it ended, largest r1 and r2,
+    some λ), with implicit derivatives.
 
     `tree` is the structure of all operands, `matrix` that of (model, constraints, q), which come first.
     """
@@ -174,19 +191,14 @@ class ForwardDynamics(Core):
     known: tuple[bytes | None, ...]
     compiler: str = "auto"
 
-    implicit: ClassVar[int] = 4
+    implicit: ClassVar[int] = 7
 
     def run(self, args, used):
-        model, constraints, q, v, tau, external, warm = jax.tree.unflatten(self.tree, args)
-        problem = problem_of(model, constraints, _full(q, args), v)
-        start = start_of(problem, v, tau, external)
-        guess = warm if constraints else None
-        least = used is None or used[1] or guess is not None
-        found = _found(self.solver, problem, start, guess, least)
-        return [found.settled if least else found.acceleration, found.multipliers, found.steps, found.some]
+        return outputs(self.solver, *jax.tree.unflatten(self.tree, args), used=used)
 
     def instead(self, outs, used):
-        return _some_instead(outs, used)
+        qdd, lam, *_, some = _some_instead(outs, used)
+        return [qdd, lam, *[qdd] * 4, some]
 
     def tangents(self, primals, tangents, outs, used):
         qdd, lam, *_ = self.instead(outs, used)
@@ -203,4 +215,5 @@ class ForwardDynamics(Core):
         least = used is None or used[1]
         x, y, some = bind(solve, *matrix, dr1, dr2, used=(True, least, not least))
         y = solve.follow(matrix, moved, qdd, lam, y) if least else None
-        return [x, y, None, y if least else some]
+        none = jnp.zeros(x.shape[-1:], x.dtype)
+        return [x, y, none, none, none, none, y if least else some]

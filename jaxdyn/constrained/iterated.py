@@ -1,7 +1,6 @@
 """What solvers share that correct accelerations with a damped factor: how often, from where, and what they return."""
 
 import abc
-import dataclasses
 from typing import ClassVar
 
 import equinox as eqx
@@ -12,10 +11,14 @@ from jaxtyping import Array
 from ..systems.base import System
 from ..systems.problem import Problem
 from ..systems.weights import automatic_weight, uniform
-from .base import Found, Solver
+from .base import Unrollable
 from .iteration import Stop
 from .multipliers import multipliers as multipliers_of
 from .proximal import iterate
+
+
+#: most steps that are unrolled
+UNROLLED = 30
 
 
 def _tolerance(problem: Problem, tol: float | None) -> float:
@@ -30,7 +33,7 @@ def _check_positive_integer(solver, name: str) -> None:
         raise ValueError(f"`{type(solver).__name__}`: `{name}` = {value!r} is not a positive integer.")
 
 
-class Proximal(Solver):
+class Proximal(Unrollable):
     """Proximal (augmented Lagrangian) iterations to the exact solution, redundant rows or not.
 
     **Arguments:**
@@ -48,7 +51,6 @@ class Proximal(Solver):
     tol: float | None = eqx.field(static=True, default=None)
     max_steps: int = eqx.field(static=True, default=100)
     refine: bool = eqx.field(static=True, default=True)
-    _unrolled: bool = eqx.field(static=True, default=False)
 
     def __check_init__(self):
         name = type(self).__name__
@@ -58,9 +60,6 @@ class Proximal(Solver):
             raise ValueError(f"`{name}`: `tol` = {self.tol!r} is negative.")
         _check_positive_integer(self, "max_steps")
 
-    def unrolled(self):
-        return dataclasses.replace(self, max_steps=min(self.max_steps, 30), _unrolled=True)
-
     @abc.abstractmethod
     def system(self, problem: Problem, weights: Array) -> System:
         """The damped system, factorised."""
@@ -69,34 +68,30 @@ class Proximal(Solver):
         dtype = problem.q.dtype
         mu = automatic_weight(problem) if self.mu is None else jnp.full((1,), self.mu, dtype)
         system = self.system(problem, uniform(problem, mu))
-        stop = Stop(_tolerance(problem, self.tol), self.max_steps, self._unrolled, not self.refine, self.refine)
-        rates, bodies, lam, some, steps = iterate(system, start, warm, stop)
+        most = min(self.max_steps, UNROLLED) if self._unrolled else self.max_steps
+        stop = Stop(_tolerance(problem, self.tol), most, self._unrolled, not self.refine, self.refine)
+        found = iterate(system, start, warm, stop)
         if problem.rows is None or not self.refine or self.max_steps == 1:
-            return Found(rates, lam, steps)
+            return found._replace(some=None)
         if not multipliers:
-            return Found(rates, jnp.zeros_like(lam), steps, some)
-        enough = Stop(_tolerance(problem, self.tol or None), max(self.max_steps, 30), self._unrolled)
-        lam, settled = multipliers_of(system, start, rates, bodies, enough)
-        return Found(rates, lam, steps, some, settled)
+            return found._replace(multipliers=jnp.zeros_like(found.multipliers))
+        enough = Stop(_tolerance(problem, self.tol or None), max(most, 30), self._unrolled)
+        return found._replace(multipliers=multipliers_of(system, start, found.acceleration, found.bodies, enough))
 
 
-class Direct(Solver):
+class Direct(Unrollable):
     """One factorisation without damping, for rows that are linearly independent: dependent ones end in `result`.
 
     **Arguments:** `max_steps`, the number of solves: 1, and one more for every refinement by the residual.
     """
 
     max_steps: int = eqx.field(static=True, default=2)
-    _unrolled: bool = eqx.field(static=True, default=False)
 
     #: dependent rows leave no number
     hard: ClassVar[bool] = True
 
     def __check_init__(self):
         _check_positive_integer(self, "max_steps")
-
-    def unrolled(self):
-        return dataclasses.replace(self, _unrolled=True)
 
     @abc.abstractmethod
     def system(self, problem: Problem, weights: Array) -> System:
@@ -105,8 +100,7 @@ class Direct(Solver):
     def solve(self, problem: Problem, start, warm, multipliers: bool):
         system = self.system(problem, uniform(problem, automatic_weight(problem)))
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
-        rates, _, lam, _, steps = iterate(system, start, warm, stop)
-        return Found(rates, lam, steps)
+        return iterate(system, start, warm, stop)._replace(some=None)
 
 
 def _numbers(given):
@@ -118,7 +112,7 @@ def _numbers(given):
     return given if given is None else tuple(found.tolist()) if found.ndim else float(found)
 
 
-class Soft(Solver):
+class Soft(Unrollable):
     """The soft Gauss principle (popov_vereshchagin, Eq. 50): least ½|q̈ − q̈_free|² in the metric of M plus
     ½ Σ w (J q̈ + γ − a*)². Rows are not fulfilled but pulled at; λ = w (a* − γ − J q̈).
 
@@ -131,7 +125,6 @@ class Soft(Solver):
 
     weights: float | tuple[float, ...] | None = eqx.field(static=True, default=None, converter=_numbers)
     max_steps: int = eqx.field(static=True, default=2)
-    _unrolled: bool = eqx.field(static=True, default=False)
 
     #: its rows are not those of the constraints
     soft: ClassVar[bool] = True
@@ -141,9 +134,6 @@ class Soft(Solver):
         if not all(isinstance(w, float) and w > 0 for w in given):
             raise ValueError(f"`{type(self).__name__}`: `weights` = {self.weights!r} are not positive numbers.")
         _check_positive_integer(self, "max_steps")
-
-    def unrolled(self):
-        return dataclasses.replace(self, _unrolled=True)
 
     def check(self, call, topology, constraints):
         super().check(call, topology, constraints)
@@ -167,5 +157,4 @@ class Soft(Solver):
             weights = uniform(problem, one)
         system = self.system(problem, weights)
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
-        rates, _, lam, _, steps = iterate(system, start, None, stop, soft=True)
-        return Found(rates, lam, steps)
+        return iterate(system, start, None, stop, soft=True)._replace(some=None)

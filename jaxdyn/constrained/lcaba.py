@@ -13,7 +13,7 @@ from typing import ClassVar
 from ..systems.body_factor import body_factor
 from ..systems.weights import automatic_weight, uniform
 from ..tree.plan import elimination
-from .base import Found, Solver, name_of
+from .base import Solver, name_of
 from .iterated import Proximal, Soft
 from .iteration import Stop
 from .proximal import iterate
@@ -22,6 +22,11 @@ from .proximal import iterate
 def _penalised(solver: Solver, problem, weights):
     """The factor of M + Jᵀ μ J in the solver's order."""
     return body_factor(problem, solver.order(problem.model.topology, problem.plan), weights, frozenset())
+
+
+def damped(problem):
+    """The factor of M + Jᵀ μ J with the automatic weight, in LCABA's order."""
+    return _penalised(LCABA(), problem, uniform(problem, automatic_weight(problem)))
 
 
 class ABA(Solver):
@@ -35,9 +40,7 @@ class ABA(Solver):
             )
 
     def solve(self, problem, start, warm, multipliers):
-        system = _penalised(self, problem, uniform(problem, automatic_weight(problem)))
-        rates, _, lam, _, steps = iterate(system, start, None, Stop(0.0, 1))
-        return Found(rates, lam, steps)
+        return iterate(damped(problem), start, None, Stop(0.0, 1))._replace(some=None)
 
 
 class LCABA(Proximal):

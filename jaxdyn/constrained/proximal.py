@@ -22,6 +22,7 @@ from ..kinematics.forward import accelerations
 from ..systems.base import System
 from ..systems.problem import Start, left_over, rows_left_over, still
 from ..systems.weights import farthest
+from .base import Found
 from .iteration import Stop, advance, conjugate, largest_of, loop
 
 #: steps in a row that may grow, or creep along rows that are as good as redundant, before a lane is done
@@ -108,22 +109,22 @@ class _Iteration:
         left = self.wide(rows_left_over(self.problem, self.start, at.bodies))
         return left - at.lam / self.system.weights if self.soft else left
 
-    def change(self, s: _State, refined: bool):
+    def change(self, at: _At, r2: Array, refined: bool = True):
         """The correction that the factor makes of what is left over, and J times it."""
         if refined:
-            tau, force = left_over(self.problem, self.start, s.at.rates, s.at.bodies, s.at.lam)
+            tau, force = left_over(self.problem, self.start, at.rates, at.bodies, at.lam)
         else:
             tau = jnp.zeros_like(self.start.tau)
             force = still(self.problem, tau)
-        x, bodies, y, image = self.system.solve(tau, force, s.r2 if self.constrained else None)
+        x, bodies, y, image = self.system.solve(tau, force, r2 if self.constrained else None)
         if not self.constrained:
-            y = image = s.at.lam
+            y = image = at.lam
         x, bodies, y = self.wide((x, bodies, y))
         made = _At(x, bodies, y, jnp.ones(self.lanes, self.dtype))
         return made, self.wide(image)
 
     def step(self, s: _State, refined: bool = True) -> _State:
-        change, image = self.change(s, refined)
+        change, image = self.change(s.at, s.r2, refined)
         step = largest_of(change.rates)
         direction, ahead, stuck, useful = change, 1, False, False
         if self.moving:
@@ -174,13 +175,25 @@ class _Iteration:
             last=step, longer=longer, scale=scale, active=active, grown=grown, crept=crept, steps=s.steps + 1
         )
 
-    def cleared(self, at: _At, r2: Array) -> Array:
-        """The multipliers without what no row can have: that grows by the same, μ times what rows disagree by or are
-        rounded by, in every plain step. One more step, of which little else is left, tells how much it is."""
+    def cleared(self, at: _At, r2: Array) -> tuple[_At, Array]:
+        """`at`, and multipliers without what no row can have: that grows by the same, μ times what rows disagree by or
+        are rounded by, in every plain step. One more step, of which little else is left, tells how much it is.
+
+        In double precision where rows do disagree the accelerations lose their part of it too: multipliers of
+        minimum norm belong to those."""
         if not self.moving:
-            return at.lam
-        tau, force = left_over(self.problem, self.start, at.rates, at.bodies, at.lam)
-        return at.lam - at.steps * self.wide(self.system.solve(tau, force, r2)[2])
+            return at, at.lam
+
+        def back():
+            return advance(at, self.change(at, r2)[0], -at.steps)
+
+        if self.dtype != jnp.float64:
+            return at, back().lam
+        size = jnp.maximum(jnp.maximum(largest_of(at.rates), self.wanted), 1)
+        disagree = largest_of(r2) > 1e4 * jnp.finfo(self.dtype).eps * size
+        chosen = lambda: jax.tree.map(lambda x, y: jnp.where(disagree, x, y), back(), at)  # noqa: E731
+        at = jax.lax.cond(disagree.any(), chosen, lambda: at)
+        return at, at.lam
 
     def finished(self, s: _State) -> _At:
         """Where the iterations have come to."""
@@ -191,12 +204,9 @@ class _Iteration:
         return advance(s.at, s.direction, jnp.where(s.crept >= PATIENCE - 1, -s.at.steps, 0))
 
 
-def iterate(
-    system: System, start: Start, lam: Array | None, stop: Stop, soft: bool = False
-) -> tuple[Array, Any, Array, Array, Array]:
-    """Joint accelerations (nv, lanes), those of the bodies, multipliers (m, lanes), these without what they have
-    outside the range of J, and the number of damped solves per lane. The solution of a `soft` system is that of the
-    damped one itself, with r2 = a* − γ − J a − R λ."""
+def iterate(system: System, start: Start, lam: Array | None, stop: Stop, soft: bool = False) -> Found:
+    """What the iterations find. The solution of a `soft` system is that of the damped one itself, with
+    r2 = a* − γ − J a − R λ."""
     iteration = _Iteration(system, start, lam, stop, soft)
     state, going = iteration.begun(), lambda s: s.active
     if stop.refined:
@@ -206,5 +216,5 @@ def iterate(
         if stop.max_steps > 1:
             rest = stop._replace(max_steps=stop.max_steps - 1)
             state = loop(going, lambda s: iteration.step(s, False), state, rest)
-    at = iteration.finished(state)
-    return at.rates, at.bodies, at.lam, iteration.cleared(at, state.r2), state.steps
+    at, some = iteration.cleared(iteration.finished(state), state.r2)
+    return Found(at.rates, at.lam, state.steps, some, at.bodies, system, state.active)

@@ -1,0 +1,161 @@
+"""How a solve ended, and how far off its accelerations are.
+
+One rule for all solvers. The undamped equations leave (r1, r2) over at the solution that was found; the correction δa
+that a damped factor makes of them is the error of the accelerations, as far as the factor sees it: forces against the
+inertia that they move. Rows that are nearly redundant are corrected by less than their share: the longest step along
+δa that makes r2 smaller tells by how much. Nothing of this changes the solution, or is worked out unless somebody
+reads it.
+"""
+
+import functools
+from typing import NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from ..engine.core import widen
+from ..kinematics.forward import accelerations
+from ..systems.problem import Problem, Start, left_over, residual, rows_left_over, still
+from ..systems.weights import farthest
+from .base import Found, Solver
+from .iteration import inner, largest_of, ratio_of
+
+
+class Result(eqx.Enumeration):
+    """How a solve ended."""
+
+    successful = ""
+    max_steps_reached = (
+        "The solver did not reach `tol`. Raise `max_steps`; leave `mu` automatic, or lower it in single precision."
+    )
+    inconsistent_constraints = (
+        "The constraints contradict each other: the accelerations are those that violate them least. "
+        "Look for duplicated or conflicting rows with `jaxdyn check`."
+    )
+    dependent_rows = (
+        "The constraints' rows are linearly dependent (or the mass matrix is singular), and this solver needs "
+        "independent ones: leave out what is said twice, or use `jd.solvers.LCABA()`."
+    )
+    not_finite = "The accelerations are not finite: an input was NaN or infinite, or the mass matrix is singular."
+    non_unit_quaternion = "A quaternion of the configuration is not of unit length."
+    inaccurate = (
+        "Rounding errors leave the accelerations less accurate than 1e-6 (float64) or 1e-3 (float32): masses, lengths "
+        "or rows differ by too many orders of magnitude. Use double precision, or better units."
+    )
+
+
+class Stats(eqx.Module):
+    """**Fields:** `iterations` (), the damped solves made; `residual_dynamics` () and `residual_constraint` (), the
+    largest entries of r1 = τ − h − M q̈ + Jᵀλ and r2 = a* − γ − J q̈ (N m or N; rad/s² or m/s²)."""
+
+    iterations: Int[Array, ""]
+    residual_dynamics: Float[Array, ""]
+    residual_constraint: Float[Array, ""]
+
+
+#: by code
+MEMBERS = (
+    "successful",
+    "max_steps_reached",
+    "inconsistent_constraints",
+    "dependent_rows",
+    "not_finite",
+    "non_unit_quaternion",
+    "inaccurate",
+)
+#: errors of the accelerations, relative to their size or 1, that are not worth a word
+GOOD = {4: 1e-3, 8: 1e-6}
+#: rows of real files that are redundant disagree by rounding; what is more than this counts as contradiction
+CONFLICT = 1e-3
+
+
+def ended(solver: Solver, problem: Problem, start: Start, found: Found, inputs) -> Array:
+    """The `Result` of every lane, as its place among the members; `inputs` are arrays that must be finite."""
+    error, conflict, size = _checked(problem, start, found, solver.soft)
+    kept = MEMBERS.index
+    good = GOOD[problem.q.dtype.itemsize]
+    code = jnp.where(error <= good * size, kept("successful"), kept("inaccurate"))
+    if found.unfinished is not None:
+        code = jnp.where((code > 0) & found.unfinished, kept("max_steps_reached"), code)
+    code = jnp.where(conflict > CONFLICT * size, kept("inconsistent_constraints"), code)
+    code = jnp.where(_off_unit(problem), kept("non_unit_quaternion"), code)
+    known = _finite(inputs)
+    finite = _finite((found.acceleration, _some(found)))
+    code = jnp.where(known & finite, code, kept("not_finite"))
+    if solver.hard and problem.rows is not None:
+        code = jnp.where(known & ~finite, kept("dependent_rows"), code)
+    return code.astype(jnp.int32)
+
+
+def result_of(code) -> Result:
+    """The `Result` at a place among the members."""
+    out = Result.successful
+    for k, name in enumerate(MEMBERS):
+        out = Result.where(code == k, getattr(Result, name), out)
+    return out
+
+
+def left(problem: Problem, start: Start, found: Found) -> tuple[Array, Array]:
+    """The largest entries of r1 and r2 (lanes,) at the accelerations and the multipliers of minimum norm."""
+    bodies = _bodies(problem, start, found)
+    r1, r2 = residual(problem, start, found.acceleration, bodies, found.multipliers)
+    return tuple(jnp.abs(r).max(0, initial=0.0) for r in (r1, r2))
+
+
+class _Checked(NamedTuple):
+    """Per lane, the estimated `error` of the accelerations, the largest `conflict` between rows, and the `size` of the
+    accelerations."""
+
+    error: Array
+    conflict: Array
+    size: Array
+
+
+def _some(found: Found) -> Array:
+    return found.multipliers if found.some is None else found.some
+
+
+def _bodies(problem, start, found):
+    """Accelerations of the bodies."""
+    if found.bodies is not None:
+        return found.bodies
+    begun = still(problem, found.acceleration) if start.acceleration is None else start.acceleration
+    return jax.tree.map(jnp.add, accelerations(problem.motion, found.acceleration), begun)
+
+
+def _checked(problem: Problem, start: Start, found: Found, soft: bool) -> _Checked:
+    rates, system = found.acceleration, found.system
+    lanes, zero = rates.shape[-1], jnp.zeros(rates.shape[-1], rates.dtype)
+    size = jnp.maximum(largest_of(rates), 1)
+    start = start._replace(tau=widen(start.tau, lanes))
+    bodies = _bodies(problem, start, found)
+    tau, force = left_over(problem, start, rates, bodies, _some(found))
+    if problem.rows is None:
+        change, *_ = system.solve(tau, force, None)
+        return _Checked(largest_of(widen(change, lanes)), zero, size)
+    r2 = widen(rows_left_over(problem, start, bodies), lanes)
+    if soft:
+        r2 = r2 - _some(found) / system.weights
+    change, _, _, image = system.solve(tau, force, r2)
+    change, image = widen(change, lanes), widen(image, lanes)
+    longer = jnp.clip(ratio_of(inner(r2, image), inner(image, image)), 1, farthest(problem, system.weights))
+    conflict = zero if soft else largest_of(r2 - longer * image)
+    return _Checked(largest_of(change) * longer, conflict, size)
+
+
+def _finite(tree) -> Array:
+    """Whether all numbers of a lane are finite."""
+    whole = [jnp.isfinite(x).all(tuple(range(x.ndim - 1))) for x in jax.tree.leaves(tree)]
+    return functools.reduce(jnp.logical_and, whole)
+
+
+def _off_unit(problem: Problem) -> Array:
+    """Whether a quaternion of a lane is not of unit length."""
+    q, topology = problem.q, problem.model.topology
+    starts = [s.stop - 4 for s in map(topology.q_slice, range(topology.nb)) if s.stop - s.start in (4, 7)]
+    if not starts:
+        return jnp.zeros(q.shape[-1], bool)
+    lengths = jnp.stack([jnp.sum(q[k : k + 4] ** 2, 0) for k in starts])
+    return jnp.any(jnp.abs(lengths - 1) > (1e-3 if q.dtype == jnp.float32 else 1e-6), 0)
