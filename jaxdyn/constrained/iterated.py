@@ -10,7 +10,7 @@ from jaxtyping import Array
 
 from ..systems.base import System
 from ..systems.problem import Problem
-from ..systems.weights import automatic_weight, uniform
+from ..systems.weights import automatic_weights, uniform
 from .base import Unrollable
 from .iteration import Stop
 from .multipliers import multipliers as multipliers_of
@@ -65,9 +65,8 @@ class Proximal(Unrollable):
         """The damped system, factorised."""
 
     def solve(self, problem: Problem, start, warm, multipliers: bool):
-        dtype = problem.q.dtype
-        mu = automatic_weight(problem) if self.mu is None else jnp.full((1,), self.mu, dtype)
-        system = self.system(problem, uniform(problem, mu))
+        given = None if self.mu is None else uniform(problem, jnp.full((1,), self.mu, problem.q.dtype))
+        system = self.system(problem, automatic_weights(problem) if given is None else given)
         most = min(self.max_steps, UNROLLED) if self._unrolled else self.max_steps
         stop = Stop(_tolerance(problem, self.tol), most, self._unrolled, not self.refine, self.refine)
         found = iterate(system, start, warm, stop)
@@ -98,7 +97,7 @@ class Direct(Unrollable):
         """The system, factorised; the weights only set scales."""
 
     def solve(self, problem: Problem, start, warm, multipliers: bool):
-        system = self.system(problem, uniform(problem, automatic_weight(problem)))
+        system = self.system(problem, automatic_weights(problem))
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
         return iterate(system, start, warm, stop)._replace(some=None)
 
@@ -149,12 +148,10 @@ class Soft(Unrollable):
         """The damped system, factorised."""
 
     def solve(self, problem: Problem, start, warm, multipliers: bool):
-        dtype = problem.q.dtype
-        if isinstance(self.weights, tuple):
-            weights = jnp.asarray(self.weights, dtype)[:, None]
-        else:
-            one = automatic_weight(problem) if self.weights is None else jnp.full((1,), self.weights, dtype)
-            weights = uniform(problem, one)
+        weights = automatic_weights(problem)
+        if self.weights is not None:
+            given = jnp.asarray(self.weights, problem.q.dtype)
+            weights = given[:, None] if given.ndim else uniform(problem, given[None])
         system = self.system(problem, weights)
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
         return iterate(system, start, None, stop, soft=True)._replace(some=None)

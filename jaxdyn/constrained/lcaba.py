@@ -11,7 +11,7 @@ iterate solves the soft Gauss principle (popov_vereshchagin, Eq. 52).
 from typing import ClassVar
 
 from ..systems.body_factor import body_factor
-from ..systems.weights import automatic_weight, uniform
+from ..systems.weights import automatic_weights
 from ..tree.plan import elimination
 from .base import Solver, name_of
 from .iterated import Proximal, Soft
@@ -26,7 +26,7 @@ def _penalised(solver: Solver, problem, weights):
 
 def damped(problem):
     """The factor of M + Jᵀ μ J with the automatic weight, in LCABA's order."""
-    return _penalised(LCABA(), problem, uniform(problem, automatic_weight(problem)))
+    return _penalised(LCABA(), problem, automatic_weights(problem))
 
 
 class ABA(Solver):

@@ -25,6 +25,8 @@ from ..systems.weights import farthest
 from .base import Found
 from .iteration import Stop, advance, conjugate, largest_of, loop
 
+#: times the least step so far that a step may grow to: one that is larger is not made, and ends its lane
+FARTHER = 1e3
 #: steps in a row that may grow, or creep along rows that are as good as redundant, before a lane is done
 PATIENCE = 3
 
@@ -41,8 +43,9 @@ class _At(NamedTuple):
 
 class _State(NamedTuple):
     """Carried through the iterations: where they are; the last direction in which they moved and J times it; r2; per
-    lane, the largest accelerations since bodies were swept, the last step, whether it was made longer, the largest one,
-    whether to go on, how often in a row the step did not shrink, how often it was the same, and the number of steps."""
+    lane, the largest accelerations since bodies were swept, the last step and the least, whether the last was made
+    longer, the largest one, whether to go on, how often in a row the step did not shrink, how often it was the same, whether the rows' residual
+    held, and the number of steps."""
 
     at: _At
     direction: _At
@@ -50,11 +53,13 @@ class _State(NamedTuple):
     r2: Array
     peak: Array
     last: Array
+    least: Array
     longer: Array
     scale: Array
     active: Array
     grown: Array
     crept: Array
+    held: Array
     steps: Array
 
 
@@ -94,11 +99,13 @@ class _Iteration:
             r2=self.residual(at),
             peak=zero,
             last=jnp.full(self.lanes, jnp.inf, self.dtype),
+            least=jnp.full(self.lanes, jnp.inf, self.dtype),
             longer=jnp.zeros(self.lanes, bool),
             scale=zero,
             active=jnp.ones(self.lanes, bool),
             grown=count,
             crept=count,
+            held=jnp.zeros(self.lanes, bool),
             steps=count,
         )
 
@@ -130,21 +137,39 @@ class _Iteration:
         if self.moving:
             slow = (s.steps > 1) & (step > 0.1 * s.last)
             sizes = step, jnp.maximum(s.peak, self.wanted)
+            # rows that hardly move are told by their residual before steps can show it
+            least = jnp.where(slow, 1, 2).astype(self.dtype)
             direction, image, ahead, useful = conjugate(
-                slow, change, image, s.direction, s.image, s.r2, self.far, sizes
+                s.steps > 0, change, image, s.direction, s.image, s.r2, self.far, sizes, least
             )
             stuck = slow & (step > 0.5 * s.last) & ~useful
-        at = advance(s.at, direction, ahead)
         stop = self.stop
         if not stop.accelerated and stop.tol == 0 or stop.unrolled or stop.max_steps == 1:
+            at = advance(s.at, direction, ahead)
             return s._replace(at=at, r2=self.residual(at), steps=s.steps + 1)
+        runs_away = ~(step <= FARTHER * s.least)
+        at = jax.tree.map(lambda new, old: jnp.where(runs_away, old, new), advance(s.at, direction, ahead), s.at)
         size = largest_of(at.rates)
         peak = jnp.maximum(s.peak, size)
         if self.moving:
             at, peak = self.swept(s.active & (size < 0.2 * peak), at, size, peak)
         new = self.judged(s, change, step * ahead, step, stuck, useful)
-        new = new._replace(at=at, direction=direction, image=image, r2=self.residual(at), peak=peak)
+        r2 = self.residual(at)
+        held = (s.steps > 0) & self.held(s.r2, r2, peak)
+        # the step that nothing came of shows by its image whether a longer one would
+        active = new.active | held & (useful | ~s.held) & (s.grown < PATIENCE) if self.moving else new.active
+        new = new._replace(at=at, direction=direction, image=image, r2=r2, peak=peak)
+        new = new._replace(active=active & s.active & ~runs_away, least=jnp.minimum(s.least, step), held=held)
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)
+
+    def held(self, before: Array, after: Array, peak: Array) -> Array:
+        """Whether a step has taken little off the rows' residual, of which more than rounding is left: they contradict
+        each other, or hardly move."""
+        if not self.moving:
+            return jnp.zeros(self.lanes, bool)
+        left = largest_of(after)
+        rounding = 8 * jnp.finfo(self.dtype).eps * jnp.maximum(peak, self.wanted)
+        return (left > 0.1 * largest_of(before)) & (left > rounding)
 
     def swept(self, drifted, at: _At, size, peak):
         """`at` with the accelerations of the bodies swept anew in the lanes of `drifted`."""
@@ -180,18 +205,22 @@ class _Iteration:
         are rounded by, in every plain step. One more step, of which little else is left, tells how much it is.
 
         In double precision where rows do disagree the accelerations lose their part of it too: multipliers of
-        minimum norm belong to those."""
+        minimum norm belong to those. What the rounding of large multipliers has left is taken off last."""
         if not self.moving:
             return at, at.lam
-
-        def back():
-            return advance(at, self.change(at, r2)[0], -at.steps)
-
+        back = lambda: advance(at, self.change(at, r2)[0], -at.steps)  # noqa: E731
         if self.dtype != jnp.float64:
             return at, back().lam
+
+        def settled():
+            step = self.change(at, r2)[0]
+            less = advance(at, step, -at.steps)
+            rest = self.residual(less) - step.lam / self.system.weights  # what rows do not contradict
+            return advance(less, self.change(less, rest)[0], 1)
+
         size = jnp.maximum(jnp.maximum(largest_of(at.rates), self.wanted), 1)
         disagree = largest_of(r2) > 1e4 * jnp.finfo(self.dtype).eps * size
-        chosen = lambda: jax.tree.map(lambda x, y: jnp.where(disagree, x, y), back(), at)  # noqa: E731
+        chosen = lambda: jax.tree.map(lambda x, y: jnp.where(disagree, x, y), settled(), at)  # noqa: E731
         at = jax.lax.cond(disagree.any(), chosen, lambda: at)
         return at, at.lam
 
@@ -217,4 +246,4 @@ def iterate(system: System, start: Start, lam: Array | None, stop: Stop, soft: b
             rest = stop._replace(max_steps=stop.max_steps - 1)
             state = loop(going, lambda s: iteration.step(s, False), state, rest)
     at, some = iteration.cleared(iteration.finished(state), state.r2)
-    return Found(at.rates, at.lam, state.steps, some, at.bodies, system, state.active)
+    return Found(at.rates, at.lam, state.steps, some, at.bodies, at.lam, system, state.active)

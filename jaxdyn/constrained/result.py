@@ -82,7 +82,7 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, inputs) 
     code = jnp.where(conflict > CONFLICT * size, kept("inconsistent_constraints"), code)
     code = jnp.where(_off_unit(problem), kept("non_unit_quaternion"), code)
     known = _finite(inputs)
-    finite = _finite((found.acceleration, _some(found)))
+    finite = _finite((found.acceleration, _balance(found)))
     code = jnp.where(known & finite, code, kept("not_finite"))
     if solver.hard and problem.rows is not None:
         code = jnp.where(known & ~finite, kept("dependent_rows"), code)
@@ -113,8 +113,8 @@ class _Checked(NamedTuple):
     size: Array
 
 
-def _some(found: Found) -> Array:
-    return found.multipliers if found.some is None else found.some
+def _balance(found: Found) -> Array:
+    return found.multipliers if found.balance is None else found.balance
 
 
 def _bodies(problem, start, found):
@@ -131,13 +131,13 @@ def _checked(problem: Problem, start: Start, found: Found, soft: bool) -> _Check
     size = jnp.maximum(largest_of(rates), 1)
     start = start._replace(tau=widen(start.tau, lanes))
     bodies = _bodies(problem, start, found)
-    tau, force = left_over(problem, start, rates, bodies, _some(found))
+    tau, force = left_over(problem, start, rates, bodies, _balance(found))
     if problem.rows is None:
         change, *_ = system.solve(tau, force, None)
         return _Checked(largest_of(widen(change, lanes)), zero, size)
     r2 = widen(rows_left_over(problem, start, bodies), lanes)
     if soft:
-        r2 = r2 - _some(found) / system.weights
+        r2 = r2 - _balance(found) / system.weights
     change, _, _, image = system.solve(tau, force, r2)
     change, image = widen(change, lanes), widen(image, lanes)
     longer = jnp.clip(ratio_of(inner(r2, image), inner(image, image)), 1, farthest(problem, system.weights))

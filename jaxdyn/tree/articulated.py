@@ -87,12 +87,13 @@ def eliminate(kind, tied, before, root, inertia, H, par, q, armature, pose, ties
 
     Returns (U, 1/D), V and R for the solves, by column; then what is added: to the parent's inertia, to the neighbours'
     inertias, to ties by pair of neighbours, to ties of neighbours with the parent, to K of the parent by constraint,
-    to K of the neighbours by constraint, to L by pair of constraints.
+    to K of the neighbours by constraint, to L by pair of constraints, and to its diagonal by constraint.
     """
     rows, H = Riding(K), co.added(co.rigid(*inertia), H)
     U, V, H, ties, near, pairs = eliminate_columns(kind, par, q, armature, H, ties, rows)
     parent, to_parent, at_parent = _to_parent(tied, before, root, pose, H, ties, rows.K)
-    return (U, V, rows.factor), parent, near, pairs, to_parent, at_parent, rows.on_neighbours, rows.coupling
+    on = rows.on_neighbours, rows.coupling, rows.diagonal
+    return (U, V, rows.factor), parent, near, pairs, to_parent, at_parent, *on
 
 
 def _to_parent(tied, before, root, pose, H, ties, K):

@@ -76,7 +76,7 @@ class Elimination:
         rows = [self.penalty(c, sorted(plan.bodies(c), key=when.__getitem__)) for c in penalised]
         rows += [self.joint(x) if isinstance(x, Joint) else self.multipliers(x) for x in order]
         sizes = {name: c.size for name, c in self.cells.items()}
-        self.factor = Table(rows, sizes | {"H": topology.nb, "U": topology.nv})
+        self.factor = Table(rows, sizes | {"H": topology.nb, "U": topology.nv, "whole": plan.rows})
         ups = [self.push(x) if isinstance(x, Joint) else self.forwards(x) for x in order]
         self.up = Table(ups, {"u": topology.nv, "force": topology.nb, "b": plan.rows, "w": sizes["Linv"]})
         downs = [self.pull(x) if isinstance(x, Joint) else self.backwards(x) for x in reversed(order)]
@@ -143,6 +143,7 @@ class Elimination:
             () if x.root else tuple(self.K(c, p) for c in x.riders),
             tuple(self.K(c, j) for c in x.riders for j in near),
             tuple(self.L(c, d) for c, d in pairs),
+            tuple(self.plan.row("whole", c) for c in x.riders),
         )
         step = Step(articulated.eliminate, (kind, x.tied, x.before, x.root))
         return self.wrote(Row(step, reads, writes))
@@ -169,6 +170,7 @@ class Elimination:
             ),
             tuple(blocks.values()),
             tuple(self.plan.row("compliance", c) for c in x.riders),
+            tuple(self.plan.row("whole", c) for c in x.riders),
         )
         writes = (
             self.parts(x),
@@ -176,6 +178,7 @@ class Elimination:
             self.ties(x.bodies),
             tuple(tuple(self.K(d, b) for d in x.others) for b in x.bodies),
             tuple(self.L(c, d) for k, c in enumerate(x.others) for d in x.others[k:]),
+            tuple(self.plan.row("whole", c) for c in x.others),
         )
         static = self.hard, self.counts(x.riders), self.counts(x.others), tuple(blocks), turned
         return self.wrote(Row(Step(multipliers.eliminate, static), reads, writes))

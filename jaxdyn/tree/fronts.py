@@ -96,11 +96,6 @@ class Pattern:
         return self.width * i + j if j < self.width else self.width * (self.width + self.rows)
 
 
-def _damped(d, R):
-    """1 / D of a row, whose pivot −L − R cannot come nearer to zero than −R."""
-    return 1 / (jnp.minimum(d, 0) - R)
-
-
 def _square(entries, carried, k, d):
     """The matrix of a run's variables and its front's, from the lower triangle of the first k columns."""
     n = k + d
@@ -115,33 +110,30 @@ def _square(entries, carried, k, d):
     return A if carried is None else A + carried.reshape(n, n, carried.shape[-1])
 
 
-def _eliminate(k, d, of_rows, hard, places, size, entries, carried, whole, R):
+def _eliminate(k, d, of_rows, hard, rows, places, size, entries, carried, whole, R):
     """Eliminate the k variables of a run. Returns 1 / D and the columns below the diagonal over D, one after the other,
-    and what the parent gets of the matrix and of `whole`, the size of what rows have been given by velocities."""
+    and what the parent gets of the matrix and of `whole`, the size of what rows have been given by velocities, all of
+    one sign."""
     A = _square(jnp.broadcast_arrays(*entries), carried, k, d)
-    if hard and whole is None:
-        whole = jnp.zeros((k + d, A.shape[-1]), A.dtype)
+    whole = jnp.zeros((k + d, A.shape[-1]), A.dtype) if whole is None else whole
 
     def pivot(c, diagonal, below):
         nonlocal whole
         if not of_rows:
             return 1 / diagonal
-        if not hard:
-            return _damped(diagonal, R[c])
         whole = panels.followed(whole, below[-1]) if c else whole
-        return -panels.hard(-diagonal, whole[0], R[c])
+        return -(panels.hard if hard else panels.damped)(-diagonal, whole[0], R[c])
 
     A, inverse, below, columns = panels.eliminate(A, k, pivot)
     flat = jnp.concatenate(below) if k + d > 1 else None
     if not size:
         return (jnp.stack(inverse), flat), None, None
-    if hard and of_rows:
-        whole = panels.followed(whole, below[-1])
-    elif hard:
-        for l, column in zip(below, columns, strict=True):
-            whole = whole[1:] + jnp.abs(l * column)
+    if rows:
+        whole = panels.followed(whole, below[-1]) if of_rows else jnp.abs(jnp.stack([A[r, r] for r in range(d)]))
+        whole = panels.spread(whole, places, size, (0,))
+    else:
+        whole = None
     A = panels.spread(A, places, size, (0, 1))
-    whole = panels.spread(whole, places, size, (0,)) if hard else None
     return (jnp.stack(inverse), flat), A.reshape(-1, A.shape[-1]), whole
 
 
@@ -206,12 +198,13 @@ class Elimination:
         reads = (
             tuple(Ref("flat", self.pattern(i, j)) for i, j in entries),
             self.part(k, "A") if self.carried[k] else None,
-            self.part(k, "whole") if self.carried[k] and hard else None,
+            self.part(k, "whole") if self.carried[k] and of_rows else None,
             of_rows_at,
         )
         up = None if x.parent is None else self.part(x.parent, "A")
-        whole = self.part(x.parent, "whole") if hard and x.parent is not None else None
-        static = len(x.own), len(x.front), of_rows, hard, x.places, x.size
+        rows = self.pattern.rows > 0
+        whole = self.part(x.parent, "whole") if rows and x.parent is not None else None
+        static = len(x.own), len(x.front), of_rows, hard, rows, x.places, x.size
         return Row(Step(_eliminate, static), reads, ((self.part(k, "D"), self.part(k, "l")), up, whole))
 
     def forward(self, k: int, x: Front) -> Row:

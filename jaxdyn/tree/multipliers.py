@@ -41,29 +41,27 @@ def _matrix(blocks, turned, counts, kept):
     return jnp.concatenate([jnp.concatenate(row, 1) for row in full])
 
 
-def eliminate(hard, counts, kept, pairs, turned, K, L, R):
+def eliminate(hard, counts, kept, pairs, turned, K, L, R, whole):
     """Eliminate the rows of riders of `counts` rows; `kept` are those of the others.
 
     `pairs` are the places of the blocks `L`, of which those in `turned` are the other way round; `K` are per body and
     rider the coefficients, None where a rider does not act; `R` the compliance by rider (`hard`: what pivots must
-    exceed).
+    exceed), `whole` what bodies have given to the diagonal of L.
 
     Returns (1 / L_rr, columns below the diagonal, coefficients when eliminated by body), then what is added: to the
-    inertia by body, to ties by pair of bodies, to the others' coefficients by body and constraint, to the others' L.
+    inertia by body, to ties by pair of bodies, to the others' coefficients by body and constraint, to the others' L and to `whole`.
     """
     e, o = sum(counts), sum(kept)
     A = _matrix(dict(zip(pairs, L, strict=True)), turned, counts, kept)
-    R = _joined(R, counts)
-    error = jnp.stack([A[a, a] for a in range(e)])
+    R, error = _joined(R, counts), _joined((*whole, *[None] * len(kept)), (*counts, *kept))
 
     def pivot(a, d, below):
         nonlocal error
-        if not hard:
-            return 1 / (jnp.maximum(d, 0) + R[a])  # does not exceed 1 / R
-        error = panels.followed(error, below[-1][: e - a]) if a else error
-        return panels.hard(d, error[0], R[a])
+        error = panels.followed(error, below[-1]) if a else error
+        return (panels.hard if hard else panels.damped)(d, error[0], R[a])
 
     left, inverse, below, _ = panels.eliminate(A, e, pivot)
+    error = panels.followed(error, below[-1]) if kept else error[1:]
     taken, rest = [], []
     for at_body in K:
         sides = [[None if x is None else x[k] for x in at_body] for k in (0, 1)]
@@ -83,7 +81,7 @@ def eliminate(hard, counts, kept, pairs, turned, K, L, R):
         for part in [jnp.swapaxes(x, 0, 1) for x in co.apart(jnp.swapaxes(row, 0, 1), kept)][c:]
     )
     flat_below = jnp.concatenate(below) if e + o > 1 else None
-    return (jnp.stack(inverse), flat_below, tuple(taken)), own, ties, tuple(rest), blocks
+    return (jnp.stack(inverse), flat_below, tuple(taken)), own, ties, tuple(rest), blocks, co.apart(error, kept)
 
 
 def _columns(below, e, o, like):

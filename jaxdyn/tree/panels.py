@@ -11,7 +11,16 @@ from ..spatial.small import summed
 
 def hard(pivot, error, least):
     """1 / D of a row without compliance; NaN where rounding is all that is left of it: the rows are dependent."""
-    return 1 / jnp.where(pivot > 64 * jnp.finfo(pivot.dtype).eps * error + least, pivot, jnp.nan)
+    return 1 / jnp.where(pivot > _rounding(error) + least, pivot, jnp.nan)
+
+
+def damped(pivot, error, R):
+    """1 / D of a row with compliance R, or as much as exceeds the rounding of the pivot: it never is beyond 1 / R."""
+    return 1 / (jnp.maximum(pivot, 0) + jnp.maximum(R, _rounding(error)))
+
+
+def _rounding(error):
+    return 64 * jnp.finfo(error.dtype).eps * error
 
 
 def followed(error, l):

@@ -55,6 +55,13 @@ class Riding:
         return tuple(x.reshape(-1, x.shape[-1]) for (x,) in self._L.values())
 
 
+    @property
+    def diagonal(self) -> tuple:
+        """What is added to the diagonal of L, by constraint."""
+        blocks = [self._L[k, k][0] for k in range(len(self.K)) if (k, k) in self._L]
+        return tuple(jnp.stack([x[r, r] for r in range(x.shape[0])]) for x in blocks)
+
+
 class _Factor:
     def __init__(self, counts, R):
         self.counts, self.R = counts, R
