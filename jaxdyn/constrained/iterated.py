@@ -16,7 +16,6 @@ from .iteration import Stop
 from .multipliers import multipliers as multipliers_of
 from .proximal import iterate
 
-
 #: most steps that are unrolled
 UNROLLED = 30
 

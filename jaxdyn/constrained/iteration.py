@@ -38,15 +38,15 @@ def conjugate(slow, direction, image, last_direction, last_image, residual, far,
     far to go along it to make the residual smallest. Plain steps (as they are, and 1) where convergence is
     fast, where what the direction can take away drowns in rounding, and where the way would be longer than
     `far`: there the rows are as good as redundant. Conflicting parts of the residual do not matter, since no
-    image has a part along them. Steps of `shorter` to `least` stay plain. `sizes` are those of the numbers that image and residual are differences of. The
-    last result tells where the step is longer than a plain one."""
+    image has a part along them. Steps of `shorter` to `least` stay plain. `sizes` are those of the numbers that image
+    and residual are differences of. The last result tells where the step is longer, or shorter, than a plain one."""
     back = jnp.where(slow, -ratio_of(inner(image, last_image), inner(last_image, last_image)), 0)
     turned, turned_image = advance(direction, last_direction, back), advance(image, last_image, back)
     along, square = inner(residual, turned_image), inner(turned_image, turned_image)
     size = ratio_of(along, square)
     rounding = sizes[0] * jnp.sqrt(inner(residual, residual)) + sizes[1] * jnp.sqrt(square)
     useful = slow & (size > least) & (size < far) | (size < shorter)
-    useful &= (along > 30 * jnp.finfo(along.dtype).eps * rounding)
+    useful &= along > 30 * jnp.finfo(along.dtype).eps * rounding
     choose = lambda new, old: jnp.where(useful, new, old)  # noqa: E731
     return (
         jax.tree.map(choose, turned, direction),

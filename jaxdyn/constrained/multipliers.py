@@ -14,9 +14,9 @@ from .iteration import Stop, advance, conjugate, largest_of, loop
 def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) -> Array:
     """The minimum-norm λ (m, lanes) with Jᵀλ = M a + h − τ.
 
-    With y = (M + μ JᵀJ)⁻¹ (M a + h − τ − Jᵀλ), λ += μ J y from zero, μ the least weight: every iterate lies in the range of J. Those of
-    `iterate` do not where rows are redundant, and carry μ times the rounding of J a. What
-    the last step leaves is the rounding of λ in single precision.
+    With y = (M + μ JᵀJ)⁻¹ (M a + h − τ − Jᵀλ), λ += μ J y from zero, μ the least weight: every iterate lies in the
+    range of J. Those of `iterate` do not where rows are redundant, and carry μ times the rounding of J a. What the last
+    step leaves is the rounding of λ in single precision.
     """
     problem = system.problem
     rows, lanes, dtype = problem.rows, rates.shape[-1], rates.dtype

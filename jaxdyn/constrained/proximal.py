@@ -44,8 +44,8 @@ class _At(NamedTuple):
 class _State(NamedTuple):
     """Carried through the iterations: where they are; the last direction in which they moved and J times it; r2; per
     lane, the largest accelerations since bodies were swept, the last step and the least, whether the last was made
-    longer, the largest one, whether to go on, how often in a row the step did not shrink, how often it was the same, whether the rows' residual
-    held, and the number of steps."""
+    longer, the largest one, whether to go on, how often in a row the step did not shrink, how often it was the same,
+    whether the rows' residual held, and the number of steps."""
 
     at: _At
     direction: _At

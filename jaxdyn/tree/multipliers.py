@@ -49,7 +49,8 @@ def eliminate(hard, counts, kept, pairs, turned, K, L, R, whole):
     exceed), `whole` what bodies have given to the diagonal of L.
 
     Returns (1 / L_rr, columns below the diagonal, coefficients when eliminated by body), then what is added: to the
-    inertia by body, to ties by pair of bodies, to the others' coefficients by body and constraint, to the others' L and to `whole`.
+    inertia by body, to ties by pair of bodies, to the others' coefficients by body and constraint, to the others' L
+    and to their `whole`.
     """
     e, o = sum(counts), sum(kept)
     A = _matrix(dict(zip(pairs, L, strict=True)), turned, counts, kept)

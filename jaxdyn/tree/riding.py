@@ -54,7 +54,6 @@ class Riding:
         """What is added to L, by pair of constraints."""
         return tuple(x.reshape(-1, x.shape[-1]) for (x,) in self._L.values())
 
-
     @property
     def diagonal(self) -> tuple:
         """What is added to the diagonal of L, by constraint."""
