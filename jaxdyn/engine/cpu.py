@@ -7,8 +7,9 @@ from collections.abc import Callable
 from . import pieces, runtime
 from .called import InLanes, Kind, Shared, Tables
 from .driver import Driver
-from .layout import Layout, Piece
+from .layout import Calls, Layout, Moves, Piece
 from .live import Schedule
+from .moves import moved
 from .ops import Call, Op, Type
 
 #: name of the function that XLA calls
@@ -40,11 +41,17 @@ def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[s
     arena = _rounded(layout.size * lanes)
     vectors = max(1, min(VECTORS, STAGE // places.stage))
     group = min(vectors, GROUP)
-    if layout.runs:
+    if layout.runs or layout.moves:
         group = max(1, min(group, ARENA // arena))
     own, same = InLanes(s, layout, places), Shared(places)
     steps = Tables("step", lanes, s.masks)
-    driver = Driver(layout, lanes, group, places.stage, arena, lambda calls: steps.run(calls, own, same))
+
+    def table(node: Calls | Moves) -> str:
+        if isinstance(node, Calls):
+            return steps.run(node.calls, own, same)
+        return steps.moves(moved(s, layout, places, node, own, same))
+
+    driver = Driver(layout, lanes, group, places.stage, arena, table)
     driver.nodes(layout.nodes, None)
     declared: set[str] = set()
     shared = Tables("shared", 1, s.masks)
