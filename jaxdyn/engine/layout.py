@@ -329,6 +329,8 @@ class Layout:
         """Give slots to what is kept. Results of one call that are needed as long as each other are neighbours."""
         starts: dict[int, dict] = {}
         ends: dict[int, list] = {}
+        types = self.s.program.type
+        size_of = {key: _BYTES[types[key]] if isinstance(key, int) else self.bytes_of(key) for key in last}
         for key, end in last.items():
             if key in self.direct:
                 continue
@@ -340,14 +342,14 @@ class Layout:
             for offset, size in ends.pop(at - 1, ()):
                 space.free(offset, size)
             for (end, _), keys in starts.get(at, {}).items():
-                keys.sort(key=lambda key: -self.bytes_of(key))
-                widest = self.bytes_of(keys[0])
-                size = sum(map(self.bytes_of, keys))
+                keys.sort(key=size_of.__getitem__, reverse=True)
+                widest = size_of[keys[0]]
+                size = sum([size_of[key] for key in keys])
                 offset = space.take(size, widest)
                 ends.setdefault(end, []).append((offset, size))
                 for key in keys:
                     self.slot[key] = offset
-                    offset += self.bytes_of(key)
+                    offset += size_of[key]
         self.size = space.size
 
     def _until(self, begin: int, use: int) -> int:

@@ -63,8 +63,9 @@ def _gather(s: Schedule) -> None:
     for v in s.uniform:
         if s.op[v] == Op.call:
             call = s.program.calls[s.a[v]]
-            phase[v] = max((phase[x] for x in s.given(call)), default=0) | 1
-            found[call] = phase[v]
+            if call not in found:
+                found[call] = max([phase[x] for x in s.given(call)], default=0) | 1
+            phase[v] = found[call]
         else:
             last = max((phase[x] for x in s.operands(v)), default=0)
             found[v] = phase[v] = last + (last & 1)

@@ -59,8 +59,9 @@ class _Outline(Copy):
     def _uses(self) -> list[int]:
         """By value, how many operations read it."""
         found = [0] * len(self.s.op)
+        op = self.s.op
         for v, alive in enumerate(self.live):
-            if alive:
+            if alive and op[v] != Op.call:
                 for x in self.s.operands(v):
                     found[x] += 1
         return found
@@ -83,8 +84,11 @@ class _Outline(Copy):
                 same.append(old.inputs[s.a[v]][2])
                 level.append(0)
             elif o == Op.call:
+                key = o, s.a[v]
+                if key not in begins:
+                    begins[key] = 1 + max([level[x] for x in self.needs(v) if x >= 0], default=0)
                 same.append(outside and old.calls[s.a[v]].template.uniform)
-                level.append(self._after(v))
+                level.append(begins[key])
             elif o in LEAVES:
                 same.append(False)
                 level.append(begins.setdefault((o, s.a[v]), highest + 1))
@@ -106,12 +110,6 @@ class _Outline(Copy):
         if terms[v] > TERMS:
             found, terms[v] = max(found, *(level[x] + 1 for x in sums)), 1
         return found
-
-    def _after(self, v: int) -> int:
-        call = self.old.calls[self.s.a[v]]
-        if v > call.first and self.live[v - 1]:
-            return self.level[v - 1]
-        return 1 + max((self.level[x] for x in self.needs(v) if x >= 0), default=0)
 
     def _read_outside(self) -> set[int]:
         """Values that something else than operations reads that are looked at."""
