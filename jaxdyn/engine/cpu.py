@@ -11,6 +11,7 @@ from .layout import Calls, Layout, Moves, Piece
 from .live import Schedule
 from .moves import moved
 from .ops import Call, Op, Type
+from .program import Program
 
 #: name of the function that XLA calls
 HANDLER = "jaxdyn_handler"
@@ -32,6 +33,12 @@ def lanes_of(s: Schedule, vector_bytes: int) -> int:
     """Lanes of a vector: as many of the widest float that goes in or out as its bytes hold."""
     types = [t for _, t, _ in s.program.inputs] + s.program.output_types
     return max(1, vector_bytes // (8 if Type.float64 in types else 4))
+
+
+def numbers(program: Program) -> tuple[int, ...]:
+    """The bytes of numbers that go in and out, in order."""
+    types = [t for _, t, shared in program.inputs if not shared] + program.output_types
+    return tuple(sorted({t.bytes for t in types}))
 
 
 def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[str]:
@@ -57,7 +64,7 @@ def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[s
     shared = Tables("shared", 1, s.masks)
     prologue = _prologue(s, places, declared, lambda calls: shared.run(calls, same, same))
     described = _descriptor(s, places, bool(prologue), vectors, group * arena)
-    main = [*prologue, driver.text(), described, runtime.handler(HANDLER, vector_bytes)]
+    main = [*prologue, driver.text(), described, runtime.handler(HANDLER, vector_bytes, numbers(s.program))]
 
     def piece(own: Piece):
         def text(linkage: str, needs: set[str]) -> str:

@@ -127,7 +127,7 @@ def forget() -> None:
 def made(program: Program) -> host.Made:
     """The loaded kernel of a program, registered with XLA."""
     aim = host.target()
-    runtime.provide(aim.vector_bytes)
+    runtime.provide(aim.vector_bytes, cpu.numbers(program))
     modules = lambda: cpu.modules(schedule(program), aim.vector_bytes, not aim.fused)  # noqa: E731
     return host.program("lanes", program.key(), modules, cpu.HANDLER)
 
