@@ -243,8 +243,8 @@ _chains = functools.cache(_chain)
 
 
 def iterated(n, choice, x):
-    """A chain in a loop, whose lanes end apart: what stands around the sweep has a part for every link, numbers that all
-    links read, sums over links, a permutation of what the loop carries, and values that begin as constants."""
+    """A chain in a loop, whose lanes end apart. What stands around the sweep has a part for every link, numbers that
+    all links read, sums over links, a permutation of what the loop carries, and values that begin as constants."""
 
     def body(at):
         k, y, z, one, other = at

@@ -7,9 +7,10 @@ from collections.abc import Callable
 from . import pieces, runtime
 from .called import InLanes, Kind, Shared, Tables
 from .driver import Driver
-from .layout import Calls, Layout, Moves, Piece
+from .layout import Layout
 from .live import Schedule
 from .moves import moved
+from .nodes import Calls, Moves, Piece
 from .ops import Call, Op, Type
 from .program import Program
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from .layout import Calls, Choice, Layout, Moves, Piece
+from .layout import Layout
+from .nodes import Calls, Choice, Moves, Piece
 
 
 class Driver:

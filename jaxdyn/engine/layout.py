@@ -6,11 +6,11 @@ is cut into pieces of `longest` statements, since compilers take more than propo
 *detour*, for the rare lane with a huge angle for instance, stays within its piece.
 """
 
-import dataclasses
 import itertools
 
 from .intervals import Intervals
 from .live import LEAVES, Schedule
+from .nodes import Advance, Begin, Calls, Choice, Choose, Moves, Outcome, Piece, Spread, While
 from .ops import Branches, Call, Loop, Op, Type
 from .order import Guard, Store
 
@@ -19,90 +19,6 @@ DETOUR = 100
 #: values of a loop or branches that are set by a table, at least
 MANY = 64
 _BYTES = [t.bytes for t in Type]
-
-
-@dataclasses.dataclass(frozen=True)
-class Begin:
-    """Give the loop's values in these places their initial ones."""
-
-    loop: Loop
-    places: list[int]
-
-
-@dataclasses.dataclass(frozen=True)
-class Advance:
-    """Give the loop's values in these places their next ones, in lanes that go on."""
-
-    loop: Loop
-    places: list[int]
-
-
-@dataclasses.dataclass(frozen=True)
-class Choose:
-    """Find the lanes of every branch."""
-
-    branches: Branches
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """Give the branches' values in these places those of branch `which`, in its lanes."""
-
-    branches: Branches
-    which: int
-    places: list[int]
-
-
-@dataclasses.dataclass(frozen=True)
-class Spread:
-    """Keep what all lanes share as if every lane had its own."""
-
-    values: list[int]
-
-
-@dataclasses.dataclass
-class Piece:
-    """Statements without control flow; `index` counts pieces in order, `at` them and calls."""
-
-    index: int
-    statements: list
-    at: int
-
-
-@dataclasses.dataclass
-class Calls:
-    """Calls that follow each other, the first of them at `at`."""
-
-    calls: list[Call]
-    at: int
-
-
-@dataclasses.dataclass
-class Moves:
-    """Values that are put into the slots of `keys`, or where `Store`s among these say, in the lanes of `mask` if it is
-    not None."""
-
-    values: list[int]
-    keys: list
-    mask: tuple | None
-    at: int
-
-
-@dataclasses.dataclass
-class While:
-    """Pieces of a loop: `head` ends with its `Guard`."""
-
-    loop: Loop
-    head: list
-    body: list
-
-
-@dataclasses.dataclass
-class Choice:
-    """Pieces of branches, one list a branch."""
-
-    branches: Branches
-    cases: list[list]
 
 
 class Layout:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from .ops import Call, Loop, Op, Type
 from .program import Program
 
-LEAVES = (Op.input, Op.carry, Op.result, Op.call)
+LEAVES = frozenset((Op.input, Op.carry, Op.result, Op.call))
 
 
 @dataclasses.dataclass
@@ -46,7 +46,7 @@ class Schedule:
         """Operands of an operation that are values, without constants."""
         if self.op[v] in LEAVES:
             return ()
-        return tuple(x for x in (self.a[v], self.b[v], self.c[v]) if x >= 0)
+        return tuple([x for x in (self.a[v], self.b[v], self.c[v]) if x >= 0])
 
 
 def fused(program: Program) -> tuple[Schedule, list[bool]]:

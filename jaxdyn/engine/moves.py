@@ -8,8 +8,9 @@ import functools
 import itertools
 from collections.abc import Mapping
 
-from .layout import Layout, Moves
+from .layout import Layout
 from .live import Schedule
+from .nodes import Moves
 from .ops import Op, Type
 from .order import Store
 from .pieces import Places

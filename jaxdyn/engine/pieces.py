@@ -6,9 +6,10 @@ one number each, and the *arena* with what crosses between pieces.
 
 import dataclasses
 
-from .layout import Advance, Begin, Choose, Layout, Outcome, Piece, Spread
+from .layout import Layout
 from .live import Schedule
 from .llvm import NAMES, Code
+from .nodes import Advance, Begin, Choose, Outcome, Piece, Spread
 from .ops import Branches, Op, Type
 from .order import Guard, Store
 

@@ -2,8 +2,8 @@
 the same sizes.
 
 A program is an object file with a kernel, perhaps a prologue, a descriptor and a handler that passes XLA's call frame
-and the descriptor to `jaxdyn_run_<vector bytes>`, followed by the bytes of its numbers where these are not all. `descriptor` and `handler` write the last two; `provide` makes the
-function known to LLVM, so that the program's object finds it when it is loaded.
+and the descriptor to a function of the run-time (`name_of`). `descriptor` and `handler` write the last two; `provide`
+makes that function known to LLVM, so that the program's object finds it when it is loaded.
 
 - ``prologue(ptr inputs, ptr uniform)`` runs once a call. ``inputs[k]`` points to the k-th operand's numbers.
 - ``kernel(ptr stage, ptr uniform, ptr arena, i64 vectors)`` runs once a block of lanes, of so many vectors. The stage
@@ -116,7 +116,7 @@ def provide(vector_bytes: int, numbers: tuple[int, ...] = NUMBERS) -> str:
         for given, address in library().items():
             llvm.add_symbol(given, address)
         key = repr((vector_bytes, numbers, triple, version())).encode()
-        llvm.add_symbol(name, host.made(key, lambda: [source(vector_bytes, numbers, triple)], name).address)
+        llvm.add_symbol(name, host.made(key, lambda: [source(vector_bytes, triple, numbers)], name).address)
         _provided.add(name)
     return name
 
@@ -136,7 +136,7 @@ def library() -> dict[str, int]:
     }
 
 
-def source(vector_bytes: int, numbers: tuple[int, ...], triple: str) -> str:
+def source(vector_bytes: int, triple: str, numbers: tuple[int, ...] = NUMBERS) -> str:
     """Returns `runtime.ll` filled in for sizes of vectors and numbers, and a target."""
     processor = {"x86_64": "x86", "amd64": "x86", "aarch64": "aarch64", "arm64": "aarch64"}
     here = processor.get(triple.split("-")[0], "other")
