@@ -25,6 +25,7 @@ from .mjcf_forces import add_actuators, note_forces
 from .mjcf_rows import add_equalities
 from .mjcf_tree import Tree
 from .pose import Mass, Pose, about, from_quaternion
+from .skeleton import hang
 from .xml import Document, Notes, fail, located
 
 FREE, BALL, SLIDE, HINGE = range(4)
@@ -159,14 +160,13 @@ def _add(
     if m.body_mocapid[body] >= 0:
         notes.add(root, "mocap bodies, which stand still: {}.", repr(name))
     if body == base:
-        located(root, spec.add_body, name, "world", Free("root_joint"), inertia=own.inertia())
+        hang(spec, notes, root, root, name, "world", Free("root_joint"), mass=own)
         return
     if joints and m.jnt_type[joints[0]] == FREE and floating is not False:
-        located(root, spec.add_body, name, "world", _joint(m, tree, joints[0], notes, root), inertia=own.inertia())
+        hang(spec, notes, root, root, name, "world", _joint(m, tree, joints[0], notes, root), mass=own)
         return
     if not joints or m.jnt_type[joints[0]] == FREE:
-        place = pose.transform()
-        located(root, spec.add_body, name, holder, Fixed(f"{name}_fixed"), placement=place, inertia=own.inertia())
+        hang(spec, notes, root, root, name, holder, Fixed(f"{name}_fixed"), pose, own)
         return
     anchor = np.zeros(3)
     for k, j in enumerate(joints):
@@ -182,7 +182,7 @@ def _add(
         mass = own.seen_from(Pose(np.eye(3), -anchor)) if last else Mass()
         called = name if last else tree.link_of(body, j)
         joint = _joint(m, tree, j, notes, root)
-        located(root, spec.add_body, called, holder, joint, placement=place.transform(), inertia=mass.inertia())
+        hang(spec, notes, root, root, called, holder, joint, place, mass)
         pose, holder = Pose(), called
     tree.offsets[body] = Pose(np.eye(3), -anchor)
 

@@ -19,6 +19,8 @@ class Tree:
     offsets: list[Pose]
     armature: np.ndarray
     damping: np.ndarray
+    #: the joints' indices by their names
+    index: dict[str, int]
 
     @staticmethod
     def of(m: Any) -> "Tree":
@@ -41,7 +43,8 @@ class Tree:
                     name = f"{body}_{name}"
             named.add(name)
             joints.append(name)
-        tree = Tree(m, bodies, joints, [Pose() for _ in bodies], np.zeros(m.nv), np.zeros(m.nv))
+        tree = Tree(m, bodies, joints, [Pose() for _ in bodies], np.zeros(m.nv), np.zeros(m.nv), {})
+        tree.index = {name: j for j, name in enumerate(joints)}
         for k in range(tree.actuators):
             if tree.turns_joint(k):
                 v, square = int(m.jnt_dofadr[m.actuator_trnid[k][0]]), float(m.actuator_gear[k][0]) ** 2

@@ -21,6 +21,9 @@ SDF says little about motors. Joints with an effort limit above zero get actuato
 joints of the tree with one velocity, no spring and no mimic get one.
 """
 
+from collections.abc import Callable
+from typing import NamedTuple
+
 import numpy as np
 
 from ..model.joints import Fixed, Free, Joint
@@ -60,9 +63,14 @@ def load(document: Document, floating: bool | None = None, name: str | None = No
         for part, reverse in span.tree:
             _grow(spec, notes, robot, part, reverse, frames)
         _name_frames(spec, robot, frames)
-        above = {p.parent if reverse else p.child: (p, p.child if reverse else p.parent) for p, reverse in span.tree}
+        routes = Routes.of(span.tree)
+        touching: dict[str, list[Part]] = {}
+        for part in robot.joints:
+            touching.setdefault(part.parent, []).append(part)
+            touching.setdefault(part.child, []).append(part)
+        rigid = _rigid(spec)
         for part in span.cut:
-            _cut(spec, notes, robot, part, frames, driven, _loop(part, above))
+            _cut(spec, notes, part, frames, driven, rigid, lambda p=part: hinge_nearly_locks(p, routes.loop(p), touching))
         follow = _couple(spec, robot, span.tree)
         _drive(spec, [p for p, _ in span.tree], driven, follow)
         warn_of_missing(document)
@@ -103,32 +111,45 @@ def _name_frames(spec: ModelSpec, robot: Robot, frames: dict[str, Pose]) -> None
         located(element, spec.add_frame, name, link, (frames[link].inverse() @ pose).transform())
 
 
-def _loop(part: Part, above: dict[str, tuple[Part, str]]) -> list[Part]:
-    """Return the joints of the tree between the two links of a joint that is cut."""
-    routes: list[dict[str, Part]] = []
-    for link in (part.parent, part.child):
-        route: dict[str, Part] = {}
-        while link in above:
-            joint, link = above[link]
-            route[joint.name] = joint
-        routes.append(route)
-    return [joint for k in (0, 1) for name, joint in routes[k].items() if name not in routes[1 - k]]
+class Routes(NamedTuple):
+    """The tree from its links up: by link, the joint above it, the link above that, and the number of joints above."""
+
+    above: dict[str, tuple[Part, str]]
+    depth: dict[str, int]
+
+    @staticmethod
+    def of(tree: list[tuple[Part, bool]]) -> "Routes":
+        above = {p.parent if reverse else p.child: (p, p.child if reverse else p.parent) for p, reverse in tree}
+        depth: dict[str, int] = {}
+        for link, (_, upper) in above.items():  # parents come first
+            depth[link] = depth.get(upper, 0) + 1
+        return Routes(above, depth)
+
+    def loop(self, part: Part) -> list[Part]:
+        """Return the joints of the tree between the two links of a joint that is cut."""
+        ends, routes = [part.parent, part.child], ([], [])
+        while ends[0] != ends[1]:
+            k = int(self.depth.get(ends[1], 0) > self.depth.get(ends[0], 0))
+            joint, ends[k] = self.above[ends[k]]
+            routes[k].append(joint)
+        return [*routes[0], *routes[1]]
 
 
 def _cut(
     spec: ModelSpec,
     notes: Notes,
-    robot: Robot,
     part: Part,
     frames: dict[str, Pose],
     driven: set[str],
-    loop: list[Part],
+    rigid: dict[str, str],
+    locks: Callable[[], bool],
 ) -> None:
-    """Add the constraint in the place of a joint that the tree cuts."""
+    """Add the constraint in the place of a joint that the tree cuts. `rigid` is from `_rigid`; `locks` tells whether
+    the axis of a hinge would lock its loop."""
     if part.kind not in CUTS:
         fail(part.element, f"the joint closes a loop and a {part.kind} joint has no constraint; cut another one.")
     build = CUTS[part.kind]
-    if build is Hinge and hinge_nearly_locks(part, loop, robot.joints):
+    if build is Hinge and locks():
         text = "revolute joints of rods whose axes lean and would lock their loops, closed by their points alone: {}."
         notes.add(part.element, text, repr(part.name))
         build = Point
@@ -136,7 +157,7 @@ def _cut(
     a, b = ((frames[e].inverse() @ part.pose).transform() for e in ends)
     options = {"axis": part.axes[0].direction} if build in (Hinge, Slider) else {}
     constraint = located(part.element, build, *ends, placement_a=a, placement_b=b, name=part.name, **options)
-    if part.kind == "fixed" and _rigid(spec, ends):
+    if part.kind == "fixed" and rigid[ends[0]] == rigid[ends[1]]:
         notes.add(part.element, "fixed joints between links that are fixed to each other already: {}.", repr(part.name))
         return
     spec.add_constraint(constraint)
@@ -147,33 +168,34 @@ def _cut(
         notes.add(part.element, "joints that close loops and cannot be driven: {}.", repr(part.name))
 
 
-def _rigid(spec: ModelSpec, ends: tuple[str, str]) -> bool:
-    """Return whether fixed joints alone connect two links."""
-
-    def host(name: str) -> str:
-        while name != "world" and isinstance(spec.bodies[name].joint, Fixed):
-            name = spec.bodies[name].parent
-        return name
-
-    return host(ends[0]) == host(ends[1])
+def _rigid(spec: ModelSpec) -> dict[str, str]:
+    """Return, by link, the link that moves it: links on fixed joints move with what they hang on."""
+    host = {"world": "world"}
+    for name, body in spec.bodies.items():
+        host[name] = host[body.parent] if isinstance(body.joint, Fixed) else name
+    return host
 
 
 def _couple(spec: ModelSpec, robot: Robot, tree: list[tuple[Part, bool]]) -> set[str]:
     """Add gearboxes and mimics as `Coupling`s. Return the joints that follow others."""
     follow: set[str] = set()
     by_name = {p.name: p for p, _ in tree}
+    between: dict[frozenset[str], Part] = {}
+    for part in by_name.values():
+        if part.is_single:
+            between.setdefault(frozenset((part.parent, part.child)), part)
     for gear in robot.gears:
         terms = {}
         for end, axis, factor in ((gear.parent, gear.axes[0], gear.ratio), (gear.child, gear.axes[1], 1.0)):
-            found = [p for p in by_name.values() if {p.parent, p.child} == {gear.reference, end} and p.is_single]
-            if not found:
+            found = between.get(frozenset((gear.reference, end)))
+            if found is None:
                 fail(gear.element, f"no joint with one coordinate connects {gear.reference!r} and {end!r}.")
-            turn = found[0].pose.R @ found[0].axes[0].direction
+            turn = found.pose.R @ found.axes[0].direction
             along = float(turn @ (gear.pose.R @ axis.direction)) / float(np.linalg.norm(turn) * axis.length)
             if abs(abs(along) - 1) > 1e-2:
-                fail(gear.element, f"its axis is not that of joint {found[0].name!r}.")
-            sign = np.sign(along) * (1.0 if found[0].parent == gear.reference else -1.0)
-            terms[found[0].name] = terms.get(found[0].name, 0.0) + sign * factor
+                fail(gear.element, f"its axis is not that of joint {found.name!r}.")
+            sign = np.sign(along) * (1.0 if found.parent == gear.reference else -1.0)
+            terms[found.name] = terms.get(found.name, 0.0) + sign * factor
         if len(terms) != 2:
             fail(gear.element, "it couples a joint with itself.")
         follow.add(list(terms)[1])

@@ -23,10 +23,10 @@ from ..model.spec import ModelSpec
 from .meshes import warn_of_missing
 from .origin import origin
 from .pose import Mass, moments
-from .skeleton import Connection, Link, collect, grow
+from .skeleton import Connection, Link, collect, grow, ring_in
 from .transmissions import add_actuators
 from .urdf_plus import add_closures
-from .xml import Document, Element, Notes, attribute, brief, fail, located, needed, number, numbers, only, vector, warn
+from .xml import Document, Element, Notes, arrows, attribute, brief, fail, located, needed, number, numbers, only, vector, warn
 
 TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 
@@ -117,13 +117,9 @@ def mimics_of(joints: dict[str, Connection]) -> dict[str, tuple[Element, str]]:
         element = only(joint.element, "mimic")
         if element is not None:
             found[joint.name] = (element, attribute(element, "joint"))
-    for name, (element, other) in found.items():
-        trail = [name]
-        while other in found and other not in trail:
-            trail.append(other)
-            other = found[other][1]
-        if other == name:
-            fail(element, f"the joints mimic each other in a ring: {' -> '.join([*trail, name])}.")
+    ring = ring_in({name: other for name, (_, other) in found.items()})
+    if ring:
+        fail(found[ring[0]][0], f"the joints mimic each other in a ring: {arrows(ring)}.")
     return found
 
 

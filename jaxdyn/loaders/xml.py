@@ -3,7 +3,7 @@
 import math
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -33,6 +33,14 @@ def brief(text: Any, length: int = 60) -> str:
     """Return a value as an error message shows it, cut if it is long."""
     shown = repr(text)
     return shown if len(shown) <= length else shown[: length - 3] + "..."
+
+
+def arrows(names: Sequence[str], most: int = 8) -> str:
+    """Return names as a message shows a ring or chain of them, cut if it is long."""
+    shown = [name[:60] for name in names]
+    if len(names) > most:
+        shown[most // 2 : -(most // 2)] = [f"... ({len(names) - most} more)"]
+    return " -> ".join(shown)
 
 
 def where(element: Element) -> str:
