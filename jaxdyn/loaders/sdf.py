@@ -21,7 +21,6 @@ SDF says little about motors. Joints with an effort limit above zero get actuato
 joints of the tree with one velocity, no spring and no mimic get one.
 """
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -32,10 +31,11 @@ from ..model.pairs import Hinge, Point, Slider, Weld
 from ..model.spec import ModelSpec
 from .meshes import warn_of_missing
 from .mobility import hinge_nearly_locks
+from .names import note_names
 from .pose import Pose
 from .sdf_parts import Part, Robot, flatten
 from .skeleton import hang
-from .spanning import spanning_tree
+from .spanning import Routes, spanning_tree
 from .xml import Document, Notes, fail, located
 
 CUTS = {"ball": Point, "revolute": Hinge, "continuous": Hinge, "prismatic": Slider, "fixed": Weld}
@@ -43,9 +43,9 @@ CUTS = {"ball": Point, "revolute": Hinge, "continuous": Hinge, "prismatic": Slid
 
 def load(document: Document, floating: bool | None = None, name: str | None = None) -> ModelSpec:
     """Return the `ModelSpec` of an SDF."""
-    robot = flatten(document)
-    spec = ModelSpec(name or robot.name, gravity=robot.gravity)
     with Notes() as notes:
+        robot = flatten(document, notes)
+        spec = located(document.root, ModelSpec, name or robot.name, gravity=robot.gravity)
         driven = {p.name for p in robot.joints if p.effort > 0 or p.name in robot.plugged}
 
         def rank(part: Part) -> int:
@@ -63,16 +63,17 @@ def load(document: Document, floating: bool | None = None, name: str | None = No
         for part, reverse in span.tree:
             _grow(spec, notes, robot, part, reverse, frames)
         _name_frames(spec, robot, frames)
-        routes = Routes.of(span.tree)
+        routes = Routes((p.parent, p.child, p) if reverse else (p.child, p.parent, p) for p, reverse in span.tree)
         touching: dict[str, list[Part]] = {}
         for part in robot.joints:
             touching.setdefault(part.parent, []).append(part)
             touching.setdefault(part.child, []).append(part)
-        rigid = _rigid(spec)
+        graph = Graph(routes, touching, _rigid(spec))
         for part in span.cut:
-            _cut(spec, notes, part, frames, driven, rigid, lambda p=part: hinge_nearly_locks(p, routes.loop(p), touching))
+            _cut(spec, notes, part, frames, driven, graph)
         follow = _couple(spec, robot, span.tree)
         _drive(spec, [p for p, _ in span.tree], driven, follow)
+        note_names(notes, document.root, "SDF")
         warn_of_missing(document)
     return spec
 
@@ -111,28 +112,18 @@ def _name_frames(spec: ModelSpec, robot: Robot, frames: dict[str, Pose]) -> None
         located(element, spec.add_frame, name, link, (frames[link].inverse() @ pose).transform())
 
 
-class Routes(NamedTuple):
-    """The tree from its links up: by link, the joint above it, the link above that, and the number of joints above."""
+class Graph(NamedTuple):
+    """What joints that the tree cuts ask of the others: the ways in the tree, the joints of every link, and the link
+    that moves each link."""
 
-    above: dict[str, tuple[Part, str]]
-    depth: dict[str, int]
+    routes: Routes[Part]
+    touching: dict[str, list[Part]]
+    rigid: dict[str, str]
 
-    @staticmethod
-    def of(tree: list[tuple[Part, bool]]) -> "Routes":
-        above = {p.parent if reverse else p.child: (p, p.child if reverse else p.parent) for p, reverse in tree}
-        depth: dict[str, int] = {}
-        for link, (_, upper) in above.items():  # parents come first
-            depth[link] = depth.get(upper, 0) + 1
-        return Routes(above, depth)
-
-    def loop(self, part: Part) -> list[Part]:
-        """Return the joints of the tree between the two links of a joint that is cut."""
-        ends, routes = [part.parent, part.child], ([], [])
-        while ends[0] != ends[1]:
-            k = int(self.depth.get(ends[1], 0) > self.depth.get(ends[0], 0))
-            joint, ends[k] = self.above[ends[k]]
-            routes[k].append(joint)
-        return [*routes[0], *routes[1]]
+    def nearly_locks(self, part: Part) -> bool:
+        """Return whether the axis of a hinge nearly locks the loop that it closes."""
+        one, other = self.routes.between(part.parent, part.child)
+        return hinge_nearly_locks(part, [*one, *other], self.touching)
 
 
 def _cut(
@@ -141,15 +132,13 @@ def _cut(
     part: Part,
     frames: dict[str, Pose],
     driven: set[str],
-    rigid: dict[str, str],
-    locks: Callable[[], bool],
+    graph: Graph,
 ) -> None:
-    """Add the constraint in the place of a joint that the tree cuts. `rigid` is from `_rigid`; `locks` tells whether
-    the axis of a hinge would lock its loop."""
+    """Add the constraint in the place of a joint that the tree cuts."""
     if part.kind not in CUTS:
         fail(part.element, f"the joint closes a loop and a {part.kind} joint has no constraint; cut another one.")
     build = CUTS[part.kind]
-    if build is Hinge and locks():
+    if build is Hinge and graph.nearly_locks(part):
         text = "revolute joints of rods whose axes lean and would lock their loops, closed by their points alone: {}."
         notes.add(part.element, text, repr(part.name))
         build = Point
@@ -157,7 +146,7 @@ def _cut(
     a, b = ((frames[e].inverse() @ part.pose).transform() for e in ends)
     options = {"axis": part.axes[0].direction} if build in (Hinge, Slider) else {}
     constraint = located(part.element, build, *ends, placement_a=a, placement_b=b, name=part.name, **options)
-    if part.kind == "fixed" and rigid[ends[0]] == rigid[ends[1]]:
+    if part.kind == "fixed" and graph.rigid[ends[0]] == graph.rigid[ends[1]]:
         notes.add(part.element, "fixed joints between links that are fixed to each other already: {}.", repr(part.name))
         return
     spec.add_constraint(constraint)

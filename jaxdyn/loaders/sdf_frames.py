@@ -87,10 +87,8 @@ class Scope:
             here, frame = (scope.prefix, plain), scope.frames[plain]
             if here in trail:
                 names = [n for _, n in trail]
-                fail(
-                    frame.element,
-                    f"the poses rest on each other in a ring: {arrows([*names[names.index(plain) :], plain])}.",
-                )
+                ring = arrows([repr(n) for n in (*names[names.index(plain) :], plain)])
+                fail(frame.element, f"the poses rest on each other in a ring: {ring}.")
             trail[here] = frame
             scope, plain = scope.find(frame.element, frame.base)
         pose = scope.pose if plain == "__model__" else cast(Pose, scope.frames[plain].placed)

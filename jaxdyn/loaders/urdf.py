@@ -21,12 +21,13 @@ from ..model.joints import Fixed, Free, Joint, Planar, Prismatic, Revolute
 from ..model.many import Coupling
 from ..model.spec import ModelSpec
 from .meshes import warn_of_missing
-from .origin import origin
+from .names import note_names
+from .origin import direction_of, origin
 from .pose import Mass, moments
 from .skeleton import Connection, Link, collect, grow, ring_in
 from .transmissions import add_actuators
 from .urdf_plus import add_closures
-from .xml import Document, Element, Notes, arrows, attribute, brief, fail, located, needed, number, numbers, only, vector, warn
+from .xml import Document, Element, Notes, arrows, attribute, brief, fail, located, needed, number, numbers, only, warn
 
 TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 
@@ -52,10 +53,7 @@ def joint_of(element: Element, name: str) -> Joint:
     if kind == "floating":
         return Free(name)
     axis = only(element, "axis")
-    direction = (1.0, 0.0, 0.0) if axis is None else tuple(vector(axis, "xyz", (1, 0, 0)))
-    if axis is not None and not any(direction):
-        fail(axis, "the axis is zero.")
-    options: dict = {"axis": direction}
+    options: dict = {"axis": (1.0, 0.0, 0.0) if axis is None else tuple(direction_of(axis))}
     dynamics, limit = only(element, "dynamics"), only(element, "limit")
     if dynamics is not None:
         options |= {k: number(dynamics, k, 0.0) for k in ("damping", "friction")}
@@ -66,9 +64,9 @@ def joint_of(element: Element, name: str) -> Joint:
         # URDF's default for both ends is 0, which nobody means: a joint with neither end is unlimited
         ends = [limit.get(k) for k in ("lower", "upper")]
         if kind != "continuous" and ends != [None, None]:
-            options["limits"] = (number(limit, "lower", 0.0), number(limit, "upper", 0.0))
+            options["limits"] = tuple(number(limit, end, 0.0, endless=True) for end in ("lower", "upper"))
         if limit.get("effort") is not None:
-            options["effort"] = number(limit, "effort")
+            options["effort"] = number(limit, "effort", endless=True)
     return {"revolute": Revolute, "continuous": Revolute, "prismatic": Prismatic, "planar": Planar}[kind](
         name, **options
     )
@@ -170,5 +168,6 @@ def load(
         passive = add_mimics(spec, joints, notes) | add_closures(spec, robot, links, joints)
         if drive:
             add_actuators(spec, notes, robot, chain, passive)
+        note_names(notes, robot, "URDF")
         warn_of_missing(document)
     return spec

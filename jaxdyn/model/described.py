@@ -117,8 +117,8 @@ def checked_joint(call: str, joint: Joint, body: str) -> Joint:
     lower, upper = (
         _per_velocity(call, f"{what} limit", x, kind.nv) for what, x in zip(("lower", "upper"), ends, strict=True)
     )
-    if np.isnan(lower).any() or np.isnan(upper).any():
-        raise ValueError(f"{call}: the limits {lower}, {upper} are not numbers.")
+    if not ((lower < np.inf).all() and (upper > -np.inf).all()):
+        raise ValueError(f"{call}: the limits {lower}, {upper} are no numbers, or endless on the wrong side.")
     if (lower > upper).any():
         raise ValueError(f"{call}: the lower limit {lower} is above the upper limit {upper}.")
     return dataclasses.replace(joint, rest=rest, limits=(lower, upper), **changes)

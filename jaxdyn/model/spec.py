@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -199,6 +200,7 @@ class ModelSpec:
         seen: set[str] = set()
         for k, constraint in enumerate(self.constraints):
             try:
+                _check_finite(constraint)
                 constraint.layout(topology)
             except ValueError as error:
                 raise ValueError(f"{call}: constraint {constraint.name or k!r}: {error}") from None
@@ -241,3 +243,10 @@ class ModelSpec:
         for name in self.frames:
             frames[name] = place(name)
         return moving, frames
+
+
+def _check_finite(constraint) -> None:
+    """Raise `ValueError` if a number of a constraint is not finite."""
+    for leaf in jax.tree.leaves(constraint):
+        if eqx.is_inexact_array(leaf) and not isinstance(leaf, jax.core.Tracer) and not np.isfinite(leaf).all():
+            raise ValueError("it holds numbers that are not finite.")

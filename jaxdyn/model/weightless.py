@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -27,7 +28,7 @@ def weightless(topology: Topology, bodies: Sequence[Body]) -> Iterator[str]:
     points = [k for k in _points(topology, bodies) if below[k] and not armed[k]]
     if points:
         yield (
-            f"links that have mass but no rotational inertia, which their joints need at q = 0: "
+            f"links that have mass but no rotational inertia about an axis of their joints, at q = 0: "
             f"{_listed([bodies[k].name for k in points])}; the mass matrix is singular there unless "
             "constraints help."
         )
@@ -39,8 +40,9 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _points(topology: Topology, bodies: Sequence[Body]) -> list[int]:
-    """Return the point masses whose joints move nothing that has inertia in some direction, at q = 0."""
-    found = [k for k, b in enumerate(bodies) if b.mass > 0 and not np.any(b.rotational)]
+    """Return the point masses and thin rods whose joints move nothing that has inertia in some direction, at q = 0."""
+    moments = np.linalg.eigvalsh(np.array([b.rotational for b in bodies]).reshape(-1, 3, 3))
+    found = [k for k, m in enumerate(moments) if bodies[k].mass > 0 and m[0] <= ROUNDING * m[-1]]
     if not found:
         return []
     carried = topology.with_all_below([_spatial(b) for b in bodies], lambda a, c, k: a + _moved(bodies[k], c))
@@ -49,10 +51,15 @@ def _points(topology: Topology, bodies: Sequence[Body]) -> list[int]:
         own = [k for k in found if topology.kinds[k] == kind]
         lanes = len(own)
         par = JointParameters(
-            *(jnp.asarray(np.array([getattr(bodies[k].joint, a) for k in own], float).T) for a in JointParameters._fields)
+            *(
+                jnp.asarray(np.array([getattr(bodies[k].joint, a) for k in own], float).T)
+                for a in JointParameters._fields
+            )
         )
         q = jnp.asarray(np.repeat(kind.neutral()[:, None], lanes, 1))
-        columns = [np.concatenate([_full(c.linear, lanes), _full(c.angular, lanes)]) for c in kind.columns(par, q)]
+        with jax.numpy_rank_promotion("allow"):  # as in the engine: (lanes,) meets (3, lanes)
+            moves = kind.columns(par, q)
+        columns = [np.concatenate([_full(c.linear, lanes), _full(c.angular, lanes)]) for c in moves]
         for lane, k in enumerate(own):
             S = np.stack([c[:, lane] for c in columns], 1)
             values = np.linalg.eigvalsh(S.T @ carried[k] @ S + np.diag(np.asarray(bodies[k].joint.armature)))
