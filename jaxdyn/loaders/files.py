@@ -13,19 +13,21 @@ def is_there(path: Path) -> bool:
         return False
 
 
-def check_regular(path: Path, shown: str = "") -> None:
-    """Raise `ValueError` for what is no regular file: a pipe or a device could hang, or have no end."""
+def check_regular(path: Path, told_by: str = "") -> None:
+    """Raise `ValueError` for what is no regular file: a pipe or a device could hang, or have no end. `told_by` names
+    the file that names this one."""
+    call = f"`load`: {told_by}: " if told_by else "`load`: "
     try:
         mode = os.stat(path).st_mode
     except (FileNotFoundError, NotADirectoryError):
-        raise FileNotFoundError(f"`load`: there is no file {shown or _shown(path)}.") from None
+        raise FileNotFoundError(f"{call}there is no file {_shown(path)}.") from None
     except (OSError, ValueError) as error:
         told = getattr(error, "strerror", None) or error
-        raise ValueError(f"`load`: {shown or _shown(path)} cannot be read: {told}.") from None
+        raise ValueError(f"{call}{_shown(path)} cannot be read: {told}.") from None
     if not stat.S_ISREG(mode):
         kinds = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
         what = kinds.get(stat.S_IFMT(mode), "a device")
-        raise ValueError(f"`load`: {shown or _shown(path)} is {what}, not a file.")
+        raise ValueError(f"{call}{_shown(path)} is {what}, not a file.")
 
 
 def read_bytes(path: Path) -> bytes:

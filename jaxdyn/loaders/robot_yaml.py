@@ -23,7 +23,7 @@ from ..model.pairs import Point, Weld
 from ..model.spec import ModelSpec
 from ..tree.topology import unknown
 from . import urdf
-from .files import read_bytes
+from .files import check_regular, read_bytes
 from .skeleton import Connection
 from .xml import brief, cut, nearest, read
 
@@ -127,7 +127,9 @@ def urdf_beside(path: Path, data: dict) -> Path:
     if "urdf" in data:
         if not isinstance(data["urdf"], str):
             raise ValueError(f"`load`: {path.name}: `urdf` is not a file name.")
-        return path.parent / data["urdf"]
+        named = path.parent / data["urdf"]
+        check_regular(named, f"{path.name}: `urdf`")
+        return named
     beside = path.parent / "robot.urdf"
     found = [beside] if beside.is_file() else sorted(path.parent.glob("*.urdf"))
     if len(found) != 1:
@@ -160,7 +162,8 @@ def load(path: Path, floating: bool | None = None, name: str | None = None) -> M
         if moving[motor].kind.nv != 1:
             raise ValueError(f"`load`: {path.name}: `name_mot`: joint {motor!r} has more than one velocity.")
         spec.add_actuator(motor)
-    close(path, data, spec, {j.get("name"): j.find("child").get("link") for j in document.root.findall("joint")})
+    moved = {j.get("name").strip(): j.find("child").get("link").strip() for j in document.root.findall("joint")}
+    close(path, data, spec, moved)
     return spec
 
 

@@ -46,6 +46,7 @@ def _points(topology: Topology, bodies: Sequence[Body]) -> list[int]:
     if not found:
         return []
     carried = topology.with_all_below([_spatial(b) for b in bodies], lambda a, c, k: a + _moved(bodies[k], c))
+    found = [k for k in found if _is_thin(carried[k])]
     out = []
     for kind in dict.fromkeys(topology.kinds[k] for k in found):
         own = [k for k in found if topology.kinds[k] == kind]
@@ -73,6 +74,13 @@ def _spatial(body: Body) -> np.ndarray:
     c = _skew(body.mass * body.center)
     turning = body.rotational - c @ _skew(body.center)
     return np.block([[body.mass * np.eye(3), -c], [c, turning]])
+
+
+def _is_thin(inertia: np.ndarray) -> bool:
+    """Return whether a spatial inertia (6, 6) is that of a point or of a line: no joint loses rank on any other."""
+    mass, first = inertia[0, 0], inertia[3:, :3]
+    central = inertia[3:, 3:] + first @ first / mass
+    return bool(np.linalg.eigvalsh(central)[0] <= ROUNDING * np.trace(inertia[3:, 3:]))
 
 
 def _moved(body: Body, inertia: np.ndarray) -> np.ndarray:
