@@ -318,3 +318,22 @@ def test_files_that_are_no_files(tmp_path):
         file.write_text(f"<mujoco>{inner}</mujoco>")
         with pytest.raises(ValueError, match=words):
             load(file)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        '<worldbody><replicate count="1000"><replicate count="1000"><body><joint/><geom size=".1"/></body></replicate>'
+        "</replicate></worldbody>",
+        '<asset><hfield name="h" nrow="100000" ncol="100000" size="1 1 1 1"/></asset>',
+        '<worldbody><body><flexcomp name="f" type="grid" count="1000 1000 1000"/></body></worldbody>',
+    ],
+)
+def test_files_that_grow_without_bound(inner):
+    with pytest.raises(ValueError, match="asks for .* of them"):
+        load(f"<mujoco>{inner}</mujoco>")
+
+
+def test_copies_of_bodies():
+    body = '<replicate count="3" offset="1 0 0"><body><joint/><geom size=".1"/></body></replicate>'
+    assert quiet(f"<mujoco><worldbody>{body}</worldbody></mujoco>").nv == 3

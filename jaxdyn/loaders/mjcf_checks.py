@@ -13,6 +13,8 @@ from .xml import Document, Element, brief, cut, fail
 FOLDERS = ("assetdir", "meshdir", "texturedir")
 
 
+#: copies of a body, and cells of a field of heights, that a file may ask for
+COPIES, CELLS = 20_000, 10_000_000
 #: attributes that hold names, or what no engine reads
 WORDS = ("name", "class", "childclass", "model", "user")
 
@@ -24,6 +26,7 @@ def check(document: Document) -> None:
     while waiting:
         root = waiting.pop()
         _check_numbers(root)
+        _check_counts(root)
         folders = [folder, *(folder / e.get(k) for e in root.iter("compiler") for k in FOLDERS if e.get(k))]
         for element in root.iter(etree.Element):
             for key, told in element.attrib.items():
@@ -46,11 +49,27 @@ def _check_numbers(root: Element) -> None:
                 fail(element, f"`{key}` holds {brief(told)}, which is not a finite number.")
 
 
-def _is_nan(word: str) -> bool:
+def _check_counts(root: Element) -> None:
+    """Raise `ValueError` for a file of some lines that asks for more bodies or numbers than memory holds."""
+    for element in root.iter("replicate", "composite", "flexcomp", "hfield"):
+        keys, most = (("nrow", "ncol"), CELLS) if element.tag == "hfield" else (("count",), COPIES)
+        asked = 1.0
+        for e in (element, *element.iterancestors("replicate")):
+            for word in " ".join(e.get(k, "") for k in keys).split():
+                asked *= max(1.0, _number(word))
+        if asked > most:
+            fail(element, f"`{' * '.join(keys)}` asks for {asked:.3g} of them; at most {most} are read.")
+
+
+def _number(word: str) -> float:
     try:
-        return math.isnan(float(word))
+        return float(word)
     except ValueError:
-        return False
+        return 1.0  # MuJoCo tells what is wrong with it
+
+
+def _is_nan(word: str) -> bool:
+    return math.isnan(_number(word))
 
 
 def _checked(element: Element, path: Path) -> None:

@@ -192,7 +192,9 @@ def fill(robot: Robot, notes: Notes, scope: Scope, version: tuple[int, ...], sta
     for name, frame in scope.frames.items():
         element = frame.element
         if element.tag == "link":
-            robot.links[scope.prefix + name] = Body(element, scope.place(element, name), mass_of(element), static)
+            robot.links[scope.prefix + name] = Body(
+                element, scope.place(element, name), mass_of(element, notes), static
+            )
         elif element.tag == "frame":
             link = scope.link(element, name)
             robot.frames[scope.prefix + name] = (element, link, scope.place(element, name))
@@ -221,11 +223,12 @@ def note_unread(notes: Notes, part: Part) -> None:
         notes.add(element, "joints whose <axis2> means nothing for their type: {}.", repr(part.name))
 
 
-def mass_of(link: Element) -> Mass:
+def mass_of(link: Element, notes: Notes) -> Mass:
     """Return the mass properties of a link in its frame; by default one kilogram and a unit inertia."""
     inertial = only(link, "inertial")
     if inertial is None:
-        warn(link, "there is no <inertial>; SDF gives the link 1 kg and an inertia of 1 kg m².")
+        text = "links without <inertial>, to which SDF gives 1 kg and an inertia of 1 kg m²: {}."
+        notes.add(link, text, repr(link.get("name")))
         return Mass(1.0, np.zeros(3), np.eye(3))
     if truth(inertial, inertial.get("auto"), "auto"):
         fail(inertial, '`auto="true"` computes the inertia from shapes, which is not done here; state the numbers.')

@@ -43,7 +43,7 @@ def mass_of(link: Element) -> Mass:
     return Mass(value, np.zeros(3), rotational).seen_from(origin(only(inertial, "origin")))
 
 
-def joint_of(element: Element, name: str) -> Joint:
+def joint_of(element: Element, name: str, notes: Notes) -> Joint:
     """Return the joint of a `<joint>` with its axis, limits, damping and friction."""
     kind = attribute(element, "type")
     if kind not in TYPES:
@@ -59,7 +59,7 @@ def joint_of(element: Element, name: str) -> Joint:
         options |= {k: number(dynamics, k, 0.0) for k in ("damping", "friction")}
     if limit is None:
         if kind in ("revolute", "prismatic"):
-            warn(element, f"a {kind} joint has a <limit>; it is taken as unlimited.")
+            notes.add(element, "revolute and prismatic joints without a <limit>, taken as unlimited: {}.", repr(name))
     else:
         # URDF's default for both ends is 0, which nobody means: a joint with neither end is unlimited
         ends = [limit.get(k) for k in ("lower", "upper")]
@@ -77,13 +77,15 @@ def links_of(robot: Element) -> dict[str, Link]:
     return collect(Link(attribute(e, "name"), e, mass_of(e)) for e in robot.findall("link"))
 
 
-def joints_of(robot: Element) -> dict[str, Connection]:
+def joints_of(robot: Element, notes: Notes) -> dict[str, Connection]:
     """Return the joints of a robot, by name."""
 
     def one(element: Element) -> Connection:
         name = attribute(element, "name")
         ends = [attribute(needed(element, tag), "link") for tag in ("parent", "child")]
-        return Connection(name, element, ends[0], ends[1], origin(only(element, "origin")), joint_of(element, name))
+        return Connection(
+            name, element, ends[0], ends[1], origin(only(element, "origin")), joint_of(element, name, notes)
+        )
 
     return collect(one(e) for e in robot.findall("joint"))
 
@@ -160,7 +162,7 @@ def load(
     robot = document.root
     spec = ModelSpec(name or robot.get("name") or document.origin.removesuffix(".urdf"))
     with Notes() as notes:
-        links, joints = links_of(robot), joints_of(robot)
+        links, joints = links_of(robot), joints_of(robot, notes)
         add_springs(robot, joints, notes)
         if retype is not None:
             retype(joints)

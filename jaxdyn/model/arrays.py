@@ -8,9 +8,12 @@ import numpy as np
 
 from ..spatial.transform import Transform
 from ..tree.topology import Topology
-from .described import Body
+from .described import LARGEST, Body
 from .joints import Joint
 from .model import Bodies, Joints
+
+#: numbers above which a matrix is filled where it stays, because a copy would double the memory
+MANY = 10_000_000
 
 
 def _floats(x) -> jax.Array:
@@ -24,8 +27,22 @@ def transforms(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> Transform:
     return Transform(_floats(r), _floats(np.array([p for _, p in pairs]).reshape(-1, 3)))
 
 
-def bodies_of(rows: Sequence[Body]) -> Bodies:
+def check_sizes(call: str, what: str, names: Sequence[str], values: Sequence) -> None:
+    """Raise `ValueError` naming the body or frame one of whose numbers became infinite in float32 by merging."""
+    if not names:
+        return
+    fits = (np.abs(np.array(values, float).reshape(len(names), -1)) <= LARGEST).all(1)
+    if not fits.all():
+        raise ValueError(f"{call}: the {what} {names[int(fits.argmin())][:60]!r} is beyond the range of float32.")
+
+
+def bodies_of(call: str, rows: Sequence[Body]) -> Bodies:
     """Return the mass properties and placements of moving bodies."""
+    names = [b.name for b in rows]
+    check_sizes(call, "placement of body", names, [b.translation for b in rows])
+    check_sizes(call, "mass of body", names, [b.mass for b in rows])
+    check_sizes(call, "centre of mass of body", names, [b.center for b in rows])
+    check_sizes(call, "rotational inertia of body", names, [b.rotational for b in rows])
     return Bodies(
         mass=_floats([b.mass for b in rows]),
         center_of_mass=_floats(np.array([b.center for b in rows]).reshape(-1, 3)),
@@ -56,7 +73,7 @@ def joints_of(joints: Sequence[Joint]) -> Joints:
 
 def actuation_of(call: str, topology: Topology, actuators: Mapping[str, Mapping[str, np.ndarray]]) -> jax.Array:
     """Return the generalised forces (nv, nu) of the actuators, which are given by their gears at joints."""
-    out = np.zeros((topology.nv, len(actuators)), jnp.result_type(float))
+    rows, columns, values = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
     for k, (name, gears) in enumerate(actuators.items()):
         for joint, gear in gears.items():
             try:
@@ -68,5 +85,14 @@ def actuation_of(call: str, topology: Topology, actuators: Mapping[str, Mapping[
                 raise ValueError(
                     f"{call}: actuator {name!r}: `gear` has shape {gear.shape}; joint {joint!r} takes ({nv},)."
                 )
-            out[topology.v_slice(body), k] = gear
+            at = topology.v_slice(body)
+            rows.append(np.arange(at.start, at.stop))
+            columns.append(np.full(nv, k))
+            values.append(np.full(nv, gear))
+    shape = topology.nv, len(actuators)
+    filled = np.concatenate(rows), np.concatenate(columns), np.concatenate(values).astype(jnp.result_type(float))
+    if topology.nv * len(actuators) > MANY:
+        return jax.jit(lambda r, c, x: jnp.zeros(shape, x.dtype).at[r, c].set(x))(*filled)
+    out = np.zeros(shape, filled[2].dtype)
+    out[filled[:2]] = filled[2]
     return jnp.asarray(out)

@@ -36,16 +36,6 @@ class Body:
         rotational = rotational + self.mass * share * (d @ d * _IDENTITY - np.outer(d, d))
         return dataclasses.replace(self, mass=mass, center=self.center + share * d, rotational=rotational)
 
-    def too_large(self) -> str | None:
-        """Return the quantity that is beyond float32, in words; None if there is none."""
-        parts = {
-            "placement": (self.rotation, self.translation),
-            "mass": (self.mass,),
-            "centre of mass": (self.center,),
-            "rotational inertia": (self.rotational,),
-        }
-        return next((what for what, xs in parts.items() if not all(np.all(np.abs(x) <= LARGEST) for x in xs)), None)
-
 
 def concrete(call: str, what: str, value: Any, shape: tuple[int, ...]) -> np.ndarray:
     """Return an argument as an array of finite numbers. Raise if it is traced, of another shape, or too large."""
@@ -97,7 +87,11 @@ def checked_joint(call: str, joint: Joint, body: str) -> Joint:
         if what in vars(joint):
             changes[what] = unit(call, f"joint.{what}", getattr(joint, what))
     for what in ("armature", "damping", "stiffness", "effort", "friction"):
-        value = _per_velocity(call, f"joint.{what}", getattr(joint, what), kind.nv)
+        value = getattr(joint, what)
+        if type(value) is float and 0.0 <= value <= LARGEST:  # as nearly always: no more to check
+            changes[what] = np.full(kind.nv, value)
+            continue
+        value = _per_velocity(call, f"joint.{what}", value, kind.nv)
         if what != "effort":
             check_size(call, f"joint.{what}", value)
         elif np.isnan(value).any():

@@ -13,7 +13,7 @@ import numpy as np
 from ..spatial.inertia import Inertia, problem_of
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, Topology, unknown
-from .arrays import actuation_of, bodies_of, joints_of, transforms
+from .arrays import actuation_of, bodies_of, check_sizes, joints_of, transforms
 from .described import Body, check_size, checked_joint, concrete, rotation_of
 from .joints import Fixed, Joint
 from .model import Model
@@ -165,13 +165,9 @@ class ModelSpec:
         **Raises** `ValueError` naming the constraint, frame or actuator whose body or joint does not exist.
         A robot without moving bodies, and moving bodies that carry no mass at all, are a `ModelWarning`.
         """
-        call = f"`ModelSpec.build` of {self.name!r}"
+        call = f"`ModelSpec.build` of {self.name[:60]!r}"
         moving, frames = self._merged()
-        for name, b in moving.items():
-            if (what := b.too_large()) is not None:
-                raise ValueError(f"{call}: the {what} of body {name!r} is beyond the range of float32.")
-        for name, (_, _, p) in frames.items():
-            check_size(call, f"place of frame {name!r}", p)
+        check_sizes(call, "place of frame", list(frames), [p for _, _, p in frames.values()])
         if not moving:
             warnings.warn(f"{call}: no joint moves, so that there are no dynamics.", ModelWarning, stacklevel=2)
         rows = list(moving.values())
@@ -189,7 +185,7 @@ class ModelSpec:
         for text in weightless(topology, rows):
             warnings.warn(f"{call}: {text}", ModelWarning, stacklevel=2)
         model = Model(
-            bodies=bodies_of(rows),
+            bodies=bodies_of(call, rows),
             joints=joints_of([b.joint for b in rows]),
             frames=transforms((r, p) for _, r, p in frames.values()),
             gravity=jnp.asarray(self.gravity, dtype=jnp.result_type(float)),
