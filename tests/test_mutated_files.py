@@ -26,7 +26,7 @@ SEEDS = range(FIRST, FIRST + COUNT)
 
 def attempt(file, what):
     """Load a file: the model (None if it is refused) and its warnings, after the checks that hold for every file."""
-    start = time.perf_counter()
+    start = time.process_time()
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
         try:
@@ -36,7 +36,7 @@ def attempt(file, what):
             assert text.startswith("`load`: "), f"{what}: {text}"
             assert file.name in text or "robot.urdf" in text, f"{what}: {text}"
             assert len(text) < 900, f"{what}: {text}"
-    assert time.perf_counter() - start < 5, what
+    assert time.process_time() - start < 5, what
     assert all(issubclass(w.category, jd.ModelWarning) for w in told), f"{what}: {[str(w.message) for w in told]}"
     if model is not None:
         endless = ("lower", "upper", "effort")
