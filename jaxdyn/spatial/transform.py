@@ -15,7 +15,15 @@ def as_floats(x) -> Array:
         return x
     if isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.floating):
         return jnp.asarray(x)
-    return jnp.asarray(x, dtype=jnp.result_type(float))
+    dtype = jnp.result_type(float)
+    if not isinstance(x, jax.Array):  # a conversion in NumPy costs a tenth of one in JAX
+        try:
+            plain = np.asarray(x)
+        except (TypeError, ValueError):  # traced numbers, or no array
+            return jnp.asarray(x, dtype=dtype)
+        if plain.dtype.kind in "iuf":
+            return jnp.asarray(plain.astype(dtype))
+    return jnp.asarray(x, dtype=dtype)
 
 
 class Transform(eqx.Module):
