@@ -131,7 +131,7 @@ class SaddleSolve(Core):
 def _found(solver, problem, start, guess, least) -> Found:
     """What the solver finds, filled up."""
     found = Found(*solver.solve(problem, start, guess, least))
-    if found.system is None:
+    if found.system is None or not found.system.judges:
         found = found._replace(system=damped(problem))
     if found.some is None or guess is not None:  # what a guess has outside the range of J stays in `some`
         found = found._replace(some=found.multipliers)
@@ -172,7 +172,7 @@ def outputs(solver, model, constraints, q, v, tau, external, warm, used=None) ->
     read = (True,) * 7 if used is None else used
     found = _found(solver, problem, start, guess, any(read[k] for k in (1, 4, 5)) or guess is not None)
     none = jnp.zeros_like(found.steps)
-    end = ended(solver, problem, start, found, given) if read[3] else none
+    end = ended(solver, problem, start, found, v, given) if read[3] else none
     largest = left(problem, start, found) if read[4] or read[5] else (none.astype(q.dtype),) * 2
     return [found.acceleration, found.multipliers, found.steps, end, *largest, found.some]
 

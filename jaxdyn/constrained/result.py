@@ -40,6 +40,7 @@ class Result(eqx.Enumeration):
     )
     not_finite = "The accelerations are not finite: an input was NaN or infinite, or the mass matrix is singular."
     non_unit_quaternion = "A quaternion of the configuration is not of unit length."
+    diverged = "A velocity of more than 1e6 rad/s or m/s: no robot moves so fast, the simulation has blown up."
     inaccurate = (
         "Rounding errors leave the accelerations less accurate than 1e-6 (float64) or 1e-3 (float32): masses, lengths "
         "or rows differ by too many orders of magnitude. Use double precision, or better units."
@@ -63,16 +64,20 @@ MEMBERS = (
     "dependent_rows",
     "not_finite",
     "non_unit_quaternion",
+    "diverged",
     "inaccurate",
 )
 #: errors that are not worth a word, relative to the accelerations, to those without constraints, or to 1
 GOOD = {4: 1e-3, 8: 1e-6}
+#: velocities that no robot has
+FASTEST = 1e6
 #: rows of real files that are redundant disagree by rounding; what is more than this counts as contradiction
 CONFLICT = 1e-3
 
 
-def ended(solver: Solver, problem: Problem, start: Start, found: Found, inputs) -> Array:
-    """The `Result` of every lane, as its place among the members; `inputs` are arrays that must be finite."""
+def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array, inputs) -> Array:
+    """The `Result` of every lane at velocities `v`, as its place among the members; `inputs` are arrays that must be
+    finite."""
     error, conflict = _checked(problem, start, found, solver.soft)
     kept, good = MEMBERS.index, GOOD[problem.q.dtype.itemsize]
     size = jnp.maximum(largest_of(found.acceleration), 1)
@@ -84,6 +89,7 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, inputs) 
     if found.unfinished is not None:
         code = jnp.where((code > 0) & found.unfinished, kept("max_steps_reached"), code)
     code = jnp.where(conflict > CONFLICT * size, kept("inconsistent_constraints"), code)
+    code = jnp.where(largest_of(v) > FASTEST, kept("diverged"), code)
     code = jnp.where(_off_unit(problem), kept("non_unit_quaternion"), code)
     known = _finite(inputs)
     finite = _finite((found.acceleration, _balance(found)))

@@ -47,9 +47,9 @@ def projected(model: Model, state: State, constraints, solver: Solver) -> State:
 
 
 def advance(
-    model, state, tau, dt, integrator, constraints, solver, project, external, warm=None
-) -> tuple[State, Solution]:
-    """Return the next state, and the solution of forward dynamics at the start of the step."""
+    model, state, tau, dt, integrator, constraints, solver, project, external, warm=None, told=True
+) -> tuple[State, Solution | None]:
+    """Return the next state, and the solution of forward dynamics at the start of the step if it is to be `told`."""
     first = []
 
     def acceleration(at, inertia=None, force=None):
@@ -68,8 +68,9 @@ def advance(
         now = first[0]
     else:  # solutions inside an integrator's own loop cannot leave it
         after = integrator.step(model, acceleration, state, dt)
-        acceleration(state)
-        now = first[-1]
+        if told:
+            acceleration(state)
+        now = first[-1] if told else None
     return (projected(model, after, constraints, solver) if project else after), now
 
 
@@ -93,7 +94,7 @@ def step(
     """
     model, state, tau, constraints, external = _prepared("step", model, state, tau, constraints, external, integrator)
     dt = checked_time_step("step", dt, state.q.dtype)
-    return advance(model, state, tau, dt, integrator, constraints, solver, project, external)[0]
+    return advance(model, state, tau, dt, integrator, constraints, solver, project, external, told=False)[0]
 
 
 def _prepared(name, model, state, tau, constraints, external, integrator):

@@ -2,7 +2,7 @@
 every proximal iteration."""
 
 import abc
-from typing import Any
+from typing import Any, ClassVar
 
 import equinox as eqx
 from jaxtyping import Array
@@ -12,6 +12,9 @@ from .problem import Problem
 
 class System(eqx.Module):
     """A factorised damped system. `weights` are μ of the rows, (m, lanes)."""
+
+    #: whether it sees all that rounding leaves of light bodies, and so may judge solutions
+    judges: ClassVar[bool] = False
 
     problem: eqx.AbstractVar[Problem]
     weights: eqx.AbstractVar[Array]

@@ -1,6 +1,8 @@
 """The factor of a damped system in bodies: multipliers of a constraint are eliminated first, which leaves M + Jᵀ μ J,
 or ride up the tree with its rows; see `jaxdyn.tree.elimination`."""
 
+from typing import ClassVar
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -17,6 +19,8 @@ from .weights import vanishing
 class BodyFactor(System):
     """Eliminated body by body. `riding` are the constraints whose rows ride up the tree (ProxBBO, PV); the others tie
     bodies by penalties, M + Jᵀ μ J (LCABA)."""
+
+    judges: ClassVar[bool] = True
 
     problem: Problem
     factor: Factor | EarlyFactor
