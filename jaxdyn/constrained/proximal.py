@@ -145,7 +145,8 @@ class _Iteration:
         if not stop.accelerated and stop.tol == 0 or stop.unrolled or stop.max_steps == 1:
             at = advance(s.at, direction, ahead)
             return s._replace(at=at, r2=self.residual(at), steps=s.steps + 1)
-        runs_away = step > FARTHER * s.least
+        noise = self.stop.tol * s.scale
+        runs_away = (step > FARTHER * jnp.maximum(s.least, noise)) if stop.tol else jnp.zeros(self.lanes, bool)
         at = jax.tree.map(lambda new, old: jnp.where(runs_away, old, new), advance(s.at, direction, ahead), s.at)
         size = largest_of(at.rates)
         peak = jnp.maximum(s.peak, size)

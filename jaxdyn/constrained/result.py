@@ -81,14 +81,15 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array
     error, conflict = _checked(problem, start, found, solver.soft)
     kept, good = MEMBERS.index, GOOD[problem.q.dtype.itemsize]
     size = jnp.maximum(largest_of(found.acceleration), 1)
+    at_odds = conflict > CONFLICT * size
     if problem.rows is not None:  # forces may move more than the constraints let them: seldom worth a look
-        doubtful = (error > good * size) | (conflict > CONFLICT * size)
+        doubtful = (error > good * size) | at_odds
         moved = lambda: jnp.where(doubtful, jnp.maximum(largest_of(free(problem, start)), size), size)  # noqa: E731
         size = jax.lax.cond(doubtful.any(), moved, lambda: size)
     code = jnp.where(error <= good * size, kept("successful"), kept("inaccurate"))
     if found.unfinished is not None:
         code = jnp.where((code > 0) & found.unfinished, kept("max_steps_reached"), code)
-    code = jnp.where(conflict > CONFLICT * size, kept("inconsistent_constraints"), code)
+    code = jnp.where(at_odds & (conflict > good * size), kept("inconsistent_constraints"), code)
     code = jnp.where(largest_of(v) > FASTEST, kept("diverged"), code)
     code = jnp.where(_off_unit(problem), kept("non_unit_quaternion"), code)
     known = _finite(inputs)
