@@ -3,8 +3,8 @@
 Operations of a lane, operations that are compiled, values alive at once, and for XLA's path the operations of the
 traced code. They hold on every machine.
 
-What is exceeded means slower programs or starts for everyone. `python tests/test_budgets.py` writes the numbers anew,
-into `budgets.json`: do so where they fall, or for something worth their growth, and say which in the changelog.
+What is exceeded means slower programs or starts for everyone. `JAX_ENABLE_X64=1 python tests/test_budgets.py` writes
+the numbers anew, into `budgets.json`: do so where they fall, or for something worth their growth, and say which in the changelog.
 """
 
 import json
@@ -81,5 +81,5 @@ def test_budget(case):
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_enable_x64", True)
+    assert jax.config.read("jax_enable_x64"), "robots are built in double precision: set JAX_ENABLE_X64=1"
     FILE.write_text(json.dumps({case: numbers(case) for case in [*CASES, *MORE]}, indent=1) + "\n")
