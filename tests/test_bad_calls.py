@@ -139,7 +139,7 @@ BAD = {
         ValueError,
         r"'bodies.mass'.*\(1,\).*\(2,\)",
     ),
-    "mass_is_nan": (lambda: ROD.replace({"bodies.mass": [np.nan]}), ValueError, r"'bodies.mass' is not finite"),
+    "mass_is_nan": (lambda: ROD.replace({"bodies.mass": [np.nan]}), ValueError, r"`bodies.mass` is not finite"),
     "acceleration_shape": (
         lambda: jd.inverse_dynamics(ROD, REST, [0.0, 0.0]),
         ValueError,

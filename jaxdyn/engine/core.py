@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive
 
+from .kept import PROGRAMS
+
 lanes_p = Primitive("jaxdyn")
 lanes_p.multiple_results = True
 
@@ -214,7 +216,7 @@ def run(core: Core, used, args):
     return [widen(o, lanes) for o in outs]
 
 
-@functools.lru_cache(maxsize=256)
+@functools.lru_cache(maxsize=PROGRAMS)
 def traces(core: Core, used, avals: tuple):
     """See `Core.traced`."""
     args = [jax.ShapeDtypeStruct((*shape, 1), dtype) for shape, dtype in avals]

@@ -13,6 +13,7 @@ from . import cpu, cuda, host, runtime
 from .calls import Target, call
 from .core import traces
 from .inline import called, steps, straight
+from .kept import PROGRAMS
 from .live import trim
 from .ops import TooLarge, Unsupported
 from .order import schedule
@@ -89,7 +90,7 @@ def program_of(core, used, avals, shared) -> Program:
     return scalarise(core.traced(used, avals), shared, known, LIMIT)
 
 
-@functools.lru_cache(maxsize=1024)
+@functools.lru_cache(maxsize=PROGRAMS)
 def _target(core, used, avals, shared, platform, mode) -> Target | None:
     outputs = tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
     if not any(np.prod(shape) for shape, _ in outputs):

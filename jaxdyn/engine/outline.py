@@ -9,6 +9,7 @@ stay.
 from collections import defaultdict
 
 from .inline import Copy
+from .kept import PARTS, Kept
 from .live import LEAVES
 from .ops import NONE, Op, Type
 from .program import Program
@@ -17,7 +18,7 @@ from .templates import Template
 #: operations of one kind that are worth a template, most operations of a cluster, most clusters of a call
 WORTH, LARGEST, TOGETHER = 64, 40, 12
 
-_templates: dict[tuple, Template] = {}
+_templates = Kept(PARTS)
 
 
 def outlined(program: Program) -> Program:
@@ -159,9 +160,7 @@ class _Outline(Copy):
         shape, given = self._shape(whole)
         uniform = self.same[v]
         key = shape, uniform
-        if key not in _templates:
-            _templates[key] = self._template(whole, given, uniform)
-        template = _templates[key]
+        template = _templates.get(key, lambda: self._template(whole, given, uniform))
         results = [x for x in whole if x in self.read]
         self.add(template, [self.to[x] for x in given], results, 0, 0)
 

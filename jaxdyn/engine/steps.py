@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 
+from .kept import PARTS
+
 
 class Ref(NamedTuple):
     """Cell `start` of field `name`, or `count` cells from there on, side by side along a first axis."""
@@ -83,7 +85,7 @@ def cells(start: int, count: int | None) -> range:
     return range(start, start + (1 if count is None else count))
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=PARTS)
 def traced(step: Step, tree, avals: tuple, lanes: int):
     """The jaxpr of a step on flat values of these shapes and dtypes, and the structure of what it returns. What it
     returns has `lanes` lanes."""
@@ -99,7 +101,7 @@ def traced(step: Step, tree, avals: tuple, lanes: int):
     return closed, found
 
 
-@functools.lru_cache(maxsize=4096)
+@functools.lru_cache(maxsize=PARTS)
 def summed(closed, to: tuple[int, ...]):
     """The jaxpr of a step that writes to a cell several times: results that go `to` the same place added up."""
 

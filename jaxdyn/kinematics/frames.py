@@ -12,7 +12,7 @@ from ..model.checks import check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
 from ..model.pairs import FrameConstraint
 from ..model.state import State
-from ..spatial.transform import Transform
+from ..spatial.transform import Transform, pose
 from ..tree.topology import WORLD
 from .forward import kinematics
 
@@ -33,13 +33,13 @@ def forward_kinematics(model: Model, q: ArrayLike) -> Transform:
     """Poses of all bodies in the world at q (nq,), stacked: rotation (nb, 3, 3), translation (nb, 3)."""
     check_model("forward_kinematics", model)
     q = check_vector("forward_kinematics", "q", q, (model.nq,))
-    return Transform(*laned(_poses)(*common_dtype(model, q)))
+    return pose(*laned(_poses)(*common_dtype(model, q)))
 
 
 def _placement(model: Model, index: int | None) -> Transform:
     if index is None:
         dtype = model.gravity.dtype
-        return Transform(jnp.eye(3, dtype=dtype), jnp.zeros(3, dtype))
+        return pose(jnp.eye(3, dtype=dtype), jnp.zeros(3, dtype))
     return model.frames[index]
 
 

@@ -10,10 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..spatial.inertia import Inertia, problem_of
+from ..spatial.instances import check_instance
+from ..spatial.numbers import constants, finite, is_rotation
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, Topology, unknown
+from .constraints import Constraint, check_names
 from .joints import Fixed, Joint
 from .model import Bodies, Joints, Model
+from .values import check_field, checked_joint
 
 
 class ModelWarning(UserWarning):
@@ -32,23 +36,14 @@ class _Body:
     rotational: np.ndarray
 
 
-def _concrete(call: str, what: str, value, shape) -> np.ndarray:
-    if isinstance(value, jax.core.Tracer):
-        raise TypeError(f"{call}: `{what}` is traced; build models outside of `jit` and use `Model.replace` inside.")
-    out = np.asarray(value, float)
-    if out.shape != shape:
-        raise ValueError(f"{call}: `{what}` has shape {out.shape}, not {shape}.")
-    if not np.isfinite(out).all():
-        raise ValueError(f"{call}: `{what}` is not finite: {out.tolist()}.")
-    return out
-
-
-def _rotation(call: str, what: str, value) -> np.ndarray:
-    r = _concrete(call, what, value, (3, 3))
-    if np.abs(r @ r.T - np.eye(3)).max() > 1e-4 or np.linalg.det(r) < 0:
-        raise ValueError(f"{call}: `{what}` is not a rotation matrix: {r.tolist()}.")
+def _placed(call: str, placement: Transform | None) -> tuple[np.ndarray, np.ndarray]:
+    """Rotation and translation of a placement, by default none."""
+    if placement is None:
+        return np.eye(3), np.zeros(3)
+    check_instance(call, "placement", placement, Transform)
+    r = constants(call, "placement.rotation", placement.rotation, (3, 3), is_rotation)
     u, _, vt = np.linalg.svd(r)  # rounding of single precision or of printed digits
-    return u @ vt
+    return u @ vt, constants(call, "placement.translation", placement.translation, (3,), finite)
 
 
 class ModelSpec:
@@ -65,7 +60,7 @@ class ModelSpec:
 
     def __init__(self, name: str = "robot", gravity=(0, 0, -9.81)):
         self.name = str(name)
-        self.gravity = _concrete("`ModelSpec`", "gravity", gravity, (3,))
+        self.gravity = constants("`ModelSpec`", "gravity", gravity, (3,), finite)
         self.bodies: dict[str, _Body] = {}
         self.frames: dict[str, tuple[str, np.ndarray, np.ndarray]] = {}
         self.actuators: dict[str, dict[str, np.ndarray]] = {}
@@ -106,29 +101,23 @@ class ModelSpec:
             raise ValueError(f"{call}: `parent`: " + unknown("body or frame", parent, known) + " Add parents first.")
         if isinstance(joint, type) and issubclass(joint, Joint):
             joint = joint()
-        if not isinstance(joint, Joint):
-            raise TypeError(f"{call}: `joint` is {joint!r}, not a joint such as `jd.joints.Revolute()`.")
-        placement = Transform(np.eye(3), np.zeros(3)) if placement is None else placement
+        check_instance(call, "joint", joint, Joint, " Use one such as `jd.joints.Revolute()`.")
         inertia = Inertia() if inertia is None else inertia
-        if not isinstance(placement, Transform):
-            raise TypeError(f"{call}: `placement` is {type(placement).__name__}, not a `Transform`.")
-        if not isinstance(inertia, Inertia):
-            raise TypeError(f"{call}: `inertia` is {type(inertia).__name__}, not an `Inertia`.")
-        joint = _checked_joint(call, joint, name)
+        check_instance(call, "inertia", inertia, Inertia)
+        joint = checked_joint(call, joint, name)
         for other in self.bodies.values():
             if other.joint.name == joint.name and not isinstance(joint, Fixed) and not isinstance(other.joint, Fixed):
                 raise ValueError(f"{call}: the joint name {joint.name!r} is already taken.")
-        rotation = _rotation(call, "placement.rotation", placement.rotation)
-        translation = _concrete(call, "placement.translation", placement.translation, (3,))
+        rotation, translation = _placed(call, placement)
         if not isinstance(inertia.mass, jax.core.Tracer):
             problem = problem_of(inertia.mass, inertia.center_of_mass, inertia.rotational)
             if problem is not None and problem[1]:
                 raise ValueError(f"{call}: body {name!r} {problem[0]}.")
             if problem is not None:
                 warnings.warn(f"{call}: body {name!r} {problem[0]}; used as it is.", ModelWarning, stacklevel=2)
-        mass = float(_concrete(call, "inertia.mass", inertia.mass, ()))
-        center = _concrete(call, "inertia.center_of_mass", inertia.center_of_mass, (3,))
-        rotational = _concrete(call, "inertia.rotational", inertia.rotational, (3, 3))
+        mass = float(constants(call, "inertia.mass", inertia.mass, ()))
+        center = constants(call, "inertia.center_of_mass", inertia.center_of_mass, (3,))
+        rotational = constants(call, "inertia.rotational", inertia.rotational, (3, 3))
         self.bodies[name] = _Body(
             name, parent, joint, rotation, translation, mass, center, (rotational + rotational.T) / 2
         )
@@ -140,17 +129,13 @@ class ModelSpec:
         self._new_name(call, name)
         if body != "world" and body not in self.bodies and body not in self.frames:
             raise ValueError(f"{call}: " + unknown("body or frame", body, ("world", *self.bodies, *self.frames)))
-        placement = Transform(np.eye(3), np.zeros(3)) if placement is None else placement
-        rotation = _rotation(call, "placement.rotation", placement.rotation)
-        self.frames[name] = (body, rotation, _concrete(call, "placement.translation", placement.translation, (3,)))
+        self.frames[name] = (body, *_placed(call, placement))
         return self
 
     def add_constraint(self, constraint) -> "ModelSpec":
         """Add a constraint (`Weld`, `Point`, `Coupling`, ...) that `forward_dynamics` imposes by default."""
-        if not hasattr(constraint, "layout"):
-            raise TypeError(
-                f"`ModelSpec.add_constraint`: {constraint!r} is not a constraint such as `jd.constraints.Point(...)`."
-            )
+        hint = " Use one such as `jd.constraints.Point(...)`."
+        check_instance("`ModelSpec.add_constraint`", "constraint", constraint, Constraint, hint)
         self.constraints.append(constraint)
         return self
 
@@ -168,10 +153,7 @@ class ModelSpec:
             raise ValueError(f"{call}: it drives no joint.")
         if name in self.actuators:
             raise ValueError(f"{call}: the name is already taken by an actuator.")
-        self.actuators[name] = {str(j): np.asarray(g, float) for j, g in gears.items()}
-        for j, g in self.actuators[name].items():
-            if not np.isfinite(g).all():
-                raise ValueError(f"{call}: the gear of {j!r} is not finite: {g}.")
+        self.actuators[name] = {str(j): constants(call, f"gear of {j!r}", g, None, finite) for j, g in gears.items()}
         return self
 
     def build(self) -> Model:
@@ -229,55 +211,9 @@ class ModelSpec:
             constraints=tuple(self.constraints),
             topology=topology,
         )
-        seen: set[str] = set()
-        for k, constraint in enumerate(self.constraints):
-            try:
-                constraint.layout(topology)
-            except ValueError as error:
-                raise ValueError(f"{call}: constraint {constraint.name or k!r}: {error}") from None
-            if constraint.name is not None and constraint.name in seen:
-                raise ValueError(f"{call}: two constraints are named {constraint.name!r}.")
-            seen.add(constraint.name)
+        _check_size(call, model)
+        _check_constraints(call, self.constraints, topology)
         return model
-
-
-def _checked_joint(call: str, joint: Joint, body: str) -> Joint:
-    kind, name = joint.kind, joint.name or body
-    changes: dict = {"name": name}
-    for what in ("axis", "axis2"):
-        axis = _concrete(call, f"joint.{what}", getattr(joint, what), (3,))
-        length = np.linalg.norm(axis)
-        if length < 1e-12:
-            raise ValueError(f"{call}: `joint.{what}` is zero.")
-        if what in [f.name for f in dataclasses.fields(joint)]:
-            changes[what] = axis / length
-    for what in ("armature", "damping", "stiffness", "effort", "friction"):
-        value = np.asarray(getattr(joint, what), float)
-        if value.shape not in ((), (kind.nv,)):
-            raise ValueError(f"{call}: `joint.{what}` has shape {value.shape}; give a scalar or ({kind.nv},).")
-        if np.isnan(value).any() or (what != "effort" and not np.isfinite(value).all()):
-            raise ValueError(f"{call}: `joint.{what}` is not finite: {value}.")
-        if what in ("armature", "effort", "friction") and (value < 0).any():
-            raise ValueError(f"{call}: `joint.{what}` is negative: {value}.")
-        changes[what] = np.broadcast_to(value, (kind.nv,)).copy()
-    _concrete(call, "joint.pitch", joint.pitch, ())
-    rest = kind.neutral() if joint.rest is None else np.asarray(joint.rest, float)
-    if rest.shape not in ((), (kind.nq,)) or (rest.shape == () and kind.nq != kind.nv):
-        raise ValueError(f"{call}: `joint.rest` has shape {rest.shape}, not ({kind.nq},).")
-    if not np.isfinite(rest).all():
-        raise ValueError(f"{call}: `joint.rest` is not finite: {rest}.")
-    rest = np.broadcast_to(rest, (kind.nq,)).copy()
-    if kind.nq != kind.nv and abs(np.linalg.norm(rest[-4:]) - 1) > 1e-6:
-        raise ValueError(f"{call}: the quaternion of `joint.rest` is not of unit length: {rest[-4:]}.")
-    lower, upper = (-np.inf, np.inf) if joint.limits is None else joint.limits
-    lower, upper = np.asarray(lower, float), np.asarray(upper, float)
-    for what, value in (("lower", lower), ("upper", upper)):
-        if value.shape not in ((), (kind.nv,)) or np.isnan(value).any():
-            raise ValueError(f"{call}: the {what} limit {value} is not a number, nor ({kind.nv},) of them.")
-    lower, upper = np.broadcast_to(lower, (kind.nv,)).copy(), np.broadcast_to(upper, (kind.nv,)).copy()
-    if (lower > upper).any():
-        raise ValueError(f"{call}: the lower limit {lower} is above the upper limit {upper}.")
-    return dataclasses.replace(joint, rest=rest, limits=(lower, upper), **changes)
 
 
 def _merged(host: _Body, body: _Body, r: np.ndarray, p: np.ndarray) -> _Body:
@@ -302,6 +238,25 @@ def _warn_of_massless(call: str, topology: Topology, moving: dict[str, _Body]) -
             ModelWarning,
             stacklevel=3,
         )
+
+
+def _check_size(call: str, model: Model) -> None:
+    """Sums of what fits a precision may not."""
+    for part in ("bodies", "joints"):
+        for field in dataclasses.fields(getattr(model, part)):
+            if field.name != "placement":
+                check_field(call, f"{part}.{field.name}", getattr(getattr(model, part), field.name), model.topology)
+    for path in ("bodies.placement.translation", "frames.translation", "gravity", "actuation"):
+        check_field(call, path, model.at(path), model.topology)
+
+
+def _check_constraints(call: str, constraints: list[Constraint], topology: Topology) -> None:
+    for k, constraint in enumerate(constraints):
+        try:
+            constraint.layout(topology)
+        except ValueError as error:
+            raise ValueError(f"{call}: constraint {constraint.name or k!r}: {error}") from None
+    check_names(call, constraints)
 
 
 def _floats(x):

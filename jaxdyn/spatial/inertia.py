@@ -1,11 +1,14 @@
 """`Inertia` of a rigid body, checks of its numbers, and log-Cholesky coordinates for identification."""
 
+from functools import partial
+
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from .transform import Transform, as_floats
+from .numbers import check, constants, finite, floats, not_negative, numbers_of, shown
+from .transform import Transform
 
 
 class Inertia(eqx.Module):
@@ -13,6 +16,9 @@ class Inertia(eqx.Module):
 
     **Fields:** `mass` () in kg; `center_of_mass` (3,) in m, from the body's origin, in body axes;
     `rotational` (3, 3) in kg m², about the centre of mass, in body axes.
+
+    **Raises** `ValueError` for wrong shapes, and for numbers that are not finite (unless they are traced). Whether a
+    body can have them is told where it gets them, by `ModelSpec.add_body`.
     """
 
     mass: Float[Array, ""]
@@ -25,20 +31,15 @@ class Inertia(eqx.Module):
         center_of_mass: ArrayLike = (0.0, 0.0, 0.0),
         rotational: ArrayLike = ((0.0, 0.0, 0.0), (0.0, 0.0, 0.0), (0.0, 0.0, 0.0)),
     ):
-        self.mass = as_floats(mass)
-        self.center_of_mass = as_floats(center_of_mass)
-        self.rotational = as_floats(rotational)
-
-    def __check_init__(self):
-        for name, shape in (("mass", ()), ("center_of_mass", (3,)), ("rotational", (3, 3))):
-            got = np.shape(getattr(self, name))
-            if got != shape:
-                raise ValueError(f"`Inertia`: `{name}` has shape {got}, not {shape}.")
+        self.mass = floats("`Inertia`", "mass", mass, (), finite)
+        self.center_of_mass = floats("`Inertia`", "center_of_mass", center_of_mass, (3,), finite)
+        self.rotational = floats("`Inertia`", "rotational", rotational, (3, 3), finite)
 
     @staticmethod
     def box(mass: float, size: ArrayLike) -> "Inertia":
         """Return the inertia of a homogeneous box with edge lengths `size` (3,), centred at the body's origin."""
-        x, y, z = np.asarray(size, float)
+        mass = constants("`Inertia.box`", "mass", mass, (), finite, not_negative)
+        x, y, z = constants("`Inertia.box`", "size", size, (3,), finite, not_negative)
         return Inertia(mass, np.zeros(3), mass / 12 * np.diag([y * y + z * z, x * x + z * z, x * x + y * y]))
 
     def transformed(self, placement: Transform) -> "Inertia":
@@ -56,6 +57,18 @@ class Inertia(eqx.Module):
         return Inertia(mass, self.center_of_mass + share * d, rotational)
 
 
+def is_rotational(x: np.ndarray, tol: float = 1e-5) -> str | None:
+    """Return what is wrong with rotational inertias (..., 3, 3), in words; the triangle inequality is left out."""
+    turned = np.swapaxes(x, -1, -2)
+    scale = tol * np.abs(x).max((-1, -2), initial=0.0)
+    if (np.abs(x - turned).max((-1, -2), initial=0.0) > scale).any():
+        return "is not symmetric"
+    least = np.linalg.eigvalsh((x + turned) / 2)[..., 0]
+    if (least < -scale).any():
+        return f"has the negative principal moment {least.min():g}"
+    return None
+
+
 def problem_of(mass, center_of_mass, rotational, tol: float = 1e-6) -> tuple[str, bool] | None:
     """Return what is wrong with a body's numbers, in words, and whether it is fatal; None if nothing is wrong.
 
@@ -68,12 +81,10 @@ def problem_of(mass, center_of_mass, rotational, tol: float = 1e-6) -> tuple[str
         return "has an inertia that is not finite", True
     if mass < 0:
         return f"has the negative mass {mass:g}", True
-    scale = np.abs(i).max()
-    if np.abs(i - i.T).max() > tol * scale:
-        return "has a rotational inertia that is not symmetric", True
+    problem = is_rotational(i, tol)
+    if problem is not None:
+        return f"has a rotational inertia that {problem}", True
     moments = np.linalg.eigvalsh((i + i.T) / 2)
-    if moments[0] < -tol * scale:
-        return f"has a rotational inertia with the negative principal moment {moments[0]:g}", True
     if moments[2] > (moments[0] + moments[1]) * (1 + tol) + 1e-15:
         return (
             f"has principal moments {moments[0]:.3g}, {moments[1]:.3g}, {moments[2]:.3g} that violate the "
@@ -89,7 +100,8 @@ def inertia_from_log_cholesky(theta: ArrayLike) -> Inertia:
     theta (10,) is ``(alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3)``; every real vector gives a positive
     mass and a positive definite pseudo-inertia ``U Uᵀ``, so gradient steps never leave the physical inertias.
     """
-    a, d1, d2, d3, s12, s23, s13, t1, t2, t3 = jnp.asarray(theta)
+    call = "`inertia_from_log_cholesky`"
+    a, d1, d2, d3, s12, s23, s13, t1, t2, t3 = floats(call, "theta", theta, (10,), finite)
     e1, e2, e3 = jnp.exp(d1), jnp.exp(d2), jnp.exp(d3)
     zero, one = jnp.zeros_like(a), jnp.ones_like(a)
     upper = jnp.exp(a) * jnp.stack(
@@ -104,15 +116,40 @@ def inertia_from_log_cholesky(theta: ArrayLike) -> Inertia:
     mass, first = pseudo[3, 3], pseudo[:3, 3]
     c = first / mass
     second = pseudo[:3, :3] - mass * jnp.outer(c, c)
-    return Inertia(mass, c, jnp.trace(second) * jnp.eye(3) - second)
+    rotational = jnp.trace(second) * jnp.eye(3) - second
+    check(call, "theta", jnp.concatenate([mass[None], c, rotational.ravel()]), _within_range)
+    return Inertia(mass, c, rotational)
+
+
+def _within_range(x: np.ndarray) -> str | None:
+    ok = np.isfinite(x).all() and x[0] > 0
+    return None if ok else f"gives an inertia that overflows or vanishes: {shown(x)}"
+
+
+def _definite(inertia: Inertia, factor: np.ndarray) -> str | None:
+    if np.isfinite(factor).all() and (np.diag(factor) > 0).all():
+        return None
+    mass, rotational = numbers_of(inertia.mass), numbers_of(inertia.rotational)
+    moments = np.linalg.eigvalsh(rotational) if np.isfinite(rotational).all() else rotational
+    return (
+        f"has mass {mass:g} and principal moments {shown(moments)}, so that its pseudo-inertia is not positive "
+        "definite: give mass, and moments above zero, each less than the sum of the others"
+    )
 
 
 def log_cholesky_from_inertia(inertia: Inertia) -> Float[Array, "10"]:
-    """Return the parameters (10,) that `inertia_from_log_cholesky` takes. The inertia must be positive definite."""
+    """Return the parameters (10,) that `inertia_from_log_cholesky` takes.
+
+    **Raises** `ValueError` unless the pseudo-inertia is positive definite: mass, and principal moments above zero of
+    which each is less than the sum of the others. (Where the inertia is traced, the result is NaN instead.)
+    """
+    if not isinstance(inertia, Inertia):
+        raise TypeError(f"`log_cholesky_from_inertia`: `inertia` is {type(inertia).__name__}, not an `Inertia`.")
     m, c, i = inertia.mass, inertia.center_of_mass, inertia.rotational
     second = 0.5 * jnp.trace(i) * jnp.eye(3) - i + m * jnp.outer(c, c)
     pseudo = jnp.block([[second, (m * c)[:, None]], [(m * c)[None], m[None, None]]])
     flipped = jnp.linalg.cholesky(pseudo[::-1, ::-1])
+    check("`log_cholesky_from_inertia`", "inertia", flipped, partial(_definite, inertia))
     upper = flipped[::-1, ::-1]
     u = upper / upper[3, 3]
     return jnp.stack(
