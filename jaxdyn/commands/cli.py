@@ -221,28 +221,7 @@ def parser() -> argparse.ArgumentParser:
         "jaxdyn simulate cassie.sdf --batch 256 --seconds 2 --out traj.npz --plot traj.png",
         "jaxdyn simulate four_bar --integrator midpoint --project --out traj.npz",
     )
-    command.add_argument("--batch", type=positive(int), default=1, metavar="N", help="how many rollouts (default: 1)")
-    command.add_argument("--seconds", type=positive(float), default=1.0, metavar="T", help="how long (default: 1)")
-    command.add_argument("--dt", type=positive(float), default=1e-3, help="time step in seconds (default: 0.001)")
-    command.add_argument(
-        "--speed",
-        type=FINITE,
-        default=0.5,
-        help="size of the random start velocities (default: 0.5)",
-    )
-    command.add_argument("--seed", type=SEED, default=0, help="of the start velocities (default: 0)")
-    command.add_argument(
-        "--every",
-        type=positive(int),
-        metavar="K",
-        help="save each K-th step (default: 10 if that divides, or 1)",
-    )
-    command.add_argument(
-        "--integrator", choices=("euler", "rk4", "midpoint", "gauss"), default="euler", help="default: euler"
-    )
-    command.add_argument("--project", action="store_true", help="close the loops to rounding after every step")
-    command.add_argument("--out", metavar="FILE.npz", help="where the trajectories go: t, q, v")
-    command.add_argument("--plot", metavar="FILE.png", help="where a picture goes")
+    _simulate_options(command)
     command = add(
         "bench",
         "CPU time per evaluation on one core, next to the peers that are installed (pin, MJX)",
@@ -275,6 +254,31 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--out", default="traj.npz", metavar="FILE.npz", help="default: traj.npz")
     command.add_argument("--plot", default="traj.png", metavar="FILE.png", help="default: traj.png")
     return top
+
+
+def _simulate_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--batch", type=positive(int), default=1, metavar="N", help="how many rollouts (default: 1)")
+    command.add_argument("--seconds", type=positive(float), default=1.0, metavar="T", help="how long (default: 1)")
+    command.add_argument("--dt", type=positive(float), default=1e-3, help="time step in seconds (default: 0.001)")
+    command.add_argument(
+        "--speed",
+        type=FINITE,
+        default=0.5,
+        help="size of the random start velocities (default: 0.5)",
+    )
+    command.add_argument("--seed", type=SEED, default=0, help="of the start velocities (default: 0)")
+    command.add_argument(
+        "--every",
+        type=positive(int),
+        metavar="K",
+        help="save each K-th step (default: 10 if that divides, or 1)",
+    )
+    command.add_argument(
+        "--integrator", choices=("euler", "rk4", "midpoint", "gauss"), default="euler", help="default: euler"
+    )
+    command.add_argument("--project", action="store_true", help="close the loops to rounding after every step")
+    command.add_argument("--out", metavar="FILE.npz", help="where the trajectories go: t, q, v")
+    command.add_argument("--plot", metavar="FILE.png", help="where a picture goes")
 
 
 def _examples(*lines: str, tail: str = "") -> str:
