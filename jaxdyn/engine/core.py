@@ -7,7 +7,6 @@ rule binds becomes one program.
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -15,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive
 
-from .kept import PROGRAMS
+from .kept import programs
 
 lanes_p = Primitive("jaxdyn")
 lanes_p.multiple_results = True
@@ -216,7 +215,7 @@ def run(core: Core, used, args):
     return [widen(o, lanes) for o in outs]
 
 
-@functools.lru_cache(maxsize=PROGRAMS)
+@programs
 def traces(core: Core, used, avals: tuple):
     """See `Core.traced`."""
     args = [jax.ShapeDtypeStruct((*shape, 1), dtype) for shape, dtype in avals]

@@ -1,5 +1,6 @@
 """How much the engine keeps of robots that may be gone. Code that was loaded stays; all else is kept within bounds."""
 
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -11,6 +12,21 @@ PROGRAMS = 64
 PARTS = 2048
 
 T = TypeVar("T")
+
+_programs: list = []
+
+
+def programs(make: Callable):
+    """Keep the last results of a function of hashable things that makes programs of XLA's, or what becomes one."""
+    kept = functools.lru_cache(maxsize=PROGRAMS)(make)
+    _programs.append(kept)
+    return kept
+
+
+def forget() -> None:
+    """Drop the programs and traces that are kept; code that was loaded stays."""
+    for kept in _programs:
+        kept.cache_clear()
 
 
 class Kept:

@@ -11,9 +11,9 @@ from jax.interpreters import mlir
 
 from . import cpu, cuda, host, runtime
 from .calls import Target, call
-from .core import traces
 from .inline import called, steps, straight
-from .kept import PROGRAMS
+from .kept import forget as forget_kept
+from .kept import programs
 from .live import trim
 from .ops import TooLarge, Unsupported
 from .order import schedule
@@ -90,7 +90,7 @@ def program_of(core, used, avals, shared) -> Program:
     return scalarise(core.traced(used, avals), shared, known, LIMIT)
 
 
-@functools.lru_cache(maxsize=PROGRAMS)
+@programs
 def _target(core, used, avals, shared, platform, mode) -> Target | None:
     outputs = tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
     if not any(np.prod(shape) for shape, _ in outputs):
@@ -106,8 +106,7 @@ def _target(core, used, avals, shared, platform, mode) -> Target | None:
 
 def forget() -> None:
     """Drop what is kept of cores that were traced; kernels stay, and programs that call them."""
-    _target.cache_clear()
-    traces.cache_clear()
+    forget_kept()
 
 
 def made(program: Program) -> host.Made:

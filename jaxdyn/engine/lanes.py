@@ -18,7 +18,7 @@ from jax.interpreters import partial_eval as pe
 
 from . import kernels, patterns
 from .core import Core, Function, lanes_p, run
-from .kept import PARTS, PROGRAMS
+from .kept import PARTS, programs
 
 #: lanes worked on at once on a CPU, by bytes of the widest float
 TILE = {4: 256, 8: 128}
@@ -57,7 +57,7 @@ def key_of(avals) -> tuple:
     return tuple((a.shape[:-1], a.dtype) for a in avals)
 
 
-@functools.lru_cache(maxsize=PROGRAMS)
+@programs
 def _compiled(core: Core, used):
     # through the primitive's lowering, so that eager calls are tiled as jitted ones are
     return jax.jit(lambda *args: lanes_p.bind(*args, core=core, used=used))
@@ -75,7 +75,7 @@ def _abstract(*avals, core, used):
     return [jax.core.ShapedArray((*shape, lanes), dtype) for shape, dtype in found]
 
 
-@functools.lru_cache(maxsize=PROGRAMS)
+@programs
 def _jitted(run, core: Core, used):
     """One jitted function a core, so that a program that binds it often holds its code once."""
     return jax.jit(lambda *args: run(core, used, args))
@@ -191,7 +191,7 @@ def _single(core: Core, *leaves) -> list:
     return [o[..., 0] for o in lanes_p.bind(*[x[..., None] for x in leaves], core=core, used=None)]
 
 
-@functools.lru_cache(maxsize=PROGRAMS)
+@programs
 def _eager(core: Core):
     """One program of a call outside of `jit`: lanes put on and taken off one by one are a program for each shape."""
     return jax.jit(functools.partial(_single, core))

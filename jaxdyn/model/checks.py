@@ -54,13 +54,22 @@ def check_state(call: str, model: Model, state: Any) -> State:
     return State(q, check_vector(call, "state.v", state.v, (model.nv,)))
 
 
+def check_frame(call: str, model: Model, frame: Any) -> tuple[int, int | None]:
+    """Return the body and the number of a frame, see `Topology.locate`. Raise for unknown names."""
+    check_instance(f"`{call}`", "frame", frame, str)
+    try:
+        return model.topology.locate(frame)
+    except ValueError as error:
+        raise ValueError(f"`{call}`: `frame`: {error}") from None
+
+
 def check_constraints(call: str, model: Model, constraints: Any) -> tuple[Constraint, ...]:
     """Return the constraints as a tuple; None stands for those of the model. Raise for unknown bodies and joints."""
     if constraints is None:
         return model.constraints
-    if isinstance(constraints, Constraint):
+    if hasattr(constraints, "layout"):
         raise TypeError(f"`{call}`: `constraints` is a single {type(constraints).__name__}; put it in a tuple.")
-    if not isinstance(constraints, Sequence):
+    if not isinstance(constraints, Sequence) or isinstance(constraints, str | bytes):
         raise TypeError(f"`{call}`: `constraints` is {type(constraints).__name__}, not a tuple of constraints.")
     for k, c in enumerate(constraints):
         check_instance(f"`{call}`", f"constraints[{k}]", c, Constraint, " Use one such as `jd.constraints.Point(...)`.")

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from ..spatial.instances import check_instance
 from ..spatial.numbers import direction, finite, floats, not_negative
 from ..tree.topology import Topology
 
@@ -135,10 +136,7 @@ def checked_options(call: str, name, target, stabilization, rows: int):
         stabilization = Baumgarte(0.0, 0.0)
     elif isinstance(stabilization, str) and stabilization == "default":
         stabilization = Baumgarte()
-    if not isinstance(stabilization, Baumgarte):
-        raise TypeError(
-            f"{call}: `stabilization` is {stabilization!r}, neither `jd.constraints.Baumgarte(...)` nor None."
-        )
+    check_instance(call, "stabilization", stabilization, Baumgarte, " Use `jd.constraints.Baumgarte(...)` or None.")
     return name, target, stabilization
 
 

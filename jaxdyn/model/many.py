@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from ..spatial.instances import check_names
 from ..spatial.numbers import finite, floats
 from ..spatial.small import cross, mv
 from ..spatial.transform import Transform
@@ -39,7 +40,7 @@ class Coupling(Constraint):
         target: ArrayLike | None = None,
         stabilization: Baumgarte | None | str = "default",
     ):
-        self.joints = (joints,) if isinstance(joints, str) else tuple(joints)
+        self.joints = check_names("`Coupling`", "joints", joints)
         call = f"`Coupling({list(self.joints)})`"
         if not self.joints or len(set(self.joints)) != len(self.joints):
             raise ValueError(f"{call}: name at least one joint, and none twice.")
@@ -145,7 +146,7 @@ class General(Constraint):
         target: ArrayLike | None = None,
         stabilization: Baumgarte | None | str = "default",
     ):
-        self.bodies = (bodies,) if isinstance(bodies, str) else tuple(bodies)
+        self.bodies = check_names("`General`", "bodies", bodies)
         call = f"`General({list(self.bodies)})`"
         if not callable(fn):
             raise TypeError(f"{call}: `fn` is {fn!r}, not a function.")

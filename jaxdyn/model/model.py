@@ -11,6 +11,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..engine import kernels
+from ..spatial.instances import check_instance
 from ..spatial.numbers import floats
 from ..spatial.transform import Transform
 from ..tree.topology import Topology, unknown
@@ -112,11 +113,18 @@ class Model(eqx.Module):
 
     def q_slice(self, joint: str) -> slice:
         """Return the slice of q that holds the joint's configuration. Raise `ValueError` for an unknown joint."""
-        return self.topology.q_slice(self.topology.joint(joint))
+        return self.topology.q_slice(self._joint("`Model.q_slice`", joint))
 
     def v_slice(self, joint: str) -> slice:
         """Return the slice of v that holds the joint's velocity. Raise `ValueError` for an unknown joint."""
-        return self.topology.v_slice(self.topology.joint(joint))
+        return self.topology.v_slice(self._joint("`Model.v_slice`", joint))
+
+    def _joint(self, call: str, joint: str) -> int:
+        check_instance(call, "joint", joint, str)
+        try:
+            return self.topology.joint(joint)
+        except ValueError as error:
+            raise ValueError(f"{call}: `joint`: {error}") from None
 
     @property
     def compiler(self) -> str:

@@ -7,6 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from .instances import check_instance
 from .numbers import check, constants, finite, floats, not_negative, numbers_of, shown
 from .transform import Transform
 
@@ -44,11 +45,13 @@ class Inertia(eqx.Module):
 
     def transformed(self, placement: Transform) -> "Inertia":
         """Return the inertia of the same body in a frame A; `placement` is the pose of the body in A."""
+        check_instance("`Inertia.transformed`", "placement", placement, Transform)
         r = placement.rotation
         return Inertia(self.mass, placement.apply(self.center_of_mass), r @ self.rotational @ r.T)
 
     def __add__(self, other: "Inertia") -> "Inertia":
         """Return the inertia of two bodies welded together, both given in the same frame."""
+        check_instance("`Inertia + other`", "other", other, Inertia)
         mass = self.mass + other.mass
         share = jnp.where(mass == 0, 0.5, other.mass / jnp.where(mass == 0, 1.0, mass))
         d = other.center_of_mass - self.center_of_mass
@@ -143,8 +146,7 @@ def log_cholesky_from_inertia(inertia: Inertia) -> Float[Array, "10"]:
     **Raises** `ValueError` unless the pseudo-inertia is positive definite: mass, and principal moments above zero of
     which each is less than the sum of the others. (Where the inertia is traced, the result is NaN instead.)
     """
-    if not isinstance(inertia, Inertia):
-        raise TypeError(f"`log_cholesky_from_inertia`: `inertia` is {type(inertia).__name__}, not an `Inertia`.")
+    check_instance("`log_cholesky_from_inertia`", "inertia", inertia, Inertia)
     m, c, i = inertia.mass, inertia.center_of_mass, inertia.rotational
     second = 0.5 * jnp.trace(i) * jnp.eye(3) - i + m * jnp.outer(c, c)
     pseudo = jnp.block([[second, (m * c)[:, None]], [(m * c)[None], m[None, None]]])

@@ -7,13 +7,21 @@ def check_instance(call: str, name: str, value: Any, kind: type, hint: str = "")
     """Raise `TypeError` unless `value` is a `kind`. A package that was imported twice has two classes of each name."""
     if isinstance(value, kind):
         return
-    same = lambda c: (c.__module__, c.__qualname__) == (kind.__module__, kind.__qualname__)  # noqa: E731
-    if any(map(same, type(value).__mro__)):
-        raise TypeError(
-            f"{call}: `{name}` is a `{type(value).__name__}` of another import of jaxdyn, which is loaded twice in "
-            "this process: make it anew, or start Python again."
-        )
+    for c in value.__mro__ if isinstance(value, type) else type(value).__mro__:
+        if c is not kind and (c.__module__, c.__qualname__) == (kind.__module__, kind.__qualname__):
+            raise TypeError(
+                f"{call}: `{name}` comes from another import of jaxdyn, whose `{kind.__name__}` is not the one in use: "
+                "make it anew, or start Python again and import jaxdyn once."
+            )
     raise TypeError(f"{call}: `{name}` is {described(value)}, not a `{kind.__name__}`.{hint}")
+
+
+def check_names(call: str, name: str, value: Any) -> tuple[str, ...]:
+    """Return a name, or a list or tuple of them, as a tuple. Raise `TypeError` for anything else."""
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+        raise TypeError(f"{call}: `{name}` is {described(value)}, neither a name nor a list of names.")
+    return tuple(names)
 
 
 def described(value: Any) -> str:

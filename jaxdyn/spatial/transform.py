@@ -4,6 +4,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from .instances import check_instance
 from .numbers import check, direction, finite, floats, is_rotation
 from .rotation import matrix_from_quaternion, quaternion_from_matrix
 
@@ -61,8 +62,7 @@ class Transform(eqx.Module):
 
     def __matmul__(self, other: "Transform") -> "Transform":
         """Return the pose of C in A, where `other` is the pose of C in B."""
-        if not isinstance(other, Transform):
-            return NotImplemented
+        check_instance("`Transform @ other`", "other", other, Transform, " Use `.apply` for points.")
         r = jnp.einsum("...ij,...jk->...ik", self.rotation, other.rotation)
         return pose(r, self.apply(other.translation))
 
