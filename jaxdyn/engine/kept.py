@@ -13,20 +13,30 @@ PARTS = 2048
 
 T = TypeVar("T")
 
-_programs: list = []
+#: everything that is kept within bounds, to be forgotten at once
+_all: list = []
 
 
 def programs(make: Callable):
     """Keep the last results of a function of hashable things that makes programs of XLA's, or what becomes one."""
-    kept = functools.lru_cache(maxsize=PROGRAMS)(make)
-    _programs.append(kept)
+    return _bounded(make, PROGRAMS)
+
+
+def parts(make: Callable):
+    """Keep the last results of a function of hashable things that makes parts of programs."""
+    return _bounded(make, PARTS)
+
+
+def _bounded(make: Callable, most: int):
+    kept = functools.lru_cache(maxsize=most)(make)
+    _all.append(kept.cache_clear)
     return kept
 
 
 def forget() -> None:
-    """Drop the programs and traces that are kept; code that was loaded stays."""
-    for kept in _programs:
-        kept.cache_clear()
+    """Drop all that is kept of robots; code that was loaded stays."""
+    for clear in _all:
+        clear()
 
 
 class Kept:
@@ -36,6 +46,7 @@ class Kept:
         self.most = most
         self._things: OrderedDict = OrderedDict()
         self._lock = threading.Lock()
+        _all.append(self.clear)
 
     def __len__(self) -> int:
         return len(self._things)

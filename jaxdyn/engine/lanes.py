@@ -18,7 +18,7 @@ from jax.interpreters import partial_eval as pe
 
 from . import kernels, patterns
 from .core import Core, Function, lanes_p, run
-from .kept import PARTS, programs
+from .kept import parts, programs
 
 #: lanes worked on at once on a CPU, by bytes of the widest float
 TILE = {4: 256, 8: 128}
@@ -227,7 +227,7 @@ def laned(fn: Callable, *static: Any) -> Callable:
     return single
 
 
-@functools.lru_cache(maxsize=PARTS)
+@parts
 def _structure(fn, static, tree, avals: tuple):
     """Tree structure of the result, for operands of this structure with these shapes and dtypes."""
 

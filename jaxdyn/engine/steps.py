@@ -7,7 +7,6 @@ everything about a recursion, however long, before anything is traced, and each 
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -15,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 
-from .kept import PARTS
+from .kept import parts
 
 
 class Ref(NamedTuple):
@@ -85,7 +84,7 @@ def cells(start: int, count: int | None) -> range:
     return range(start, start + (1 if count is None else count))
 
 
-@functools.lru_cache(maxsize=PARTS)
+@parts
 def traced(step: Step, tree, avals: tuple, lanes: int):
     """The jaxpr of a step on flat values of these shapes and dtypes, and the structure of what it returns. What it
     returns has `lanes` lanes."""
@@ -101,7 +100,7 @@ def traced(step: Step, tree, avals: tuple, lanes: int):
     return closed, found
 
 
-@functools.lru_cache(maxsize=PARTS)
+@parts
 def summed(closed, to: tuple[int, ...]):
     """The jaxpr of a step that writes to a cell several times: results that go `to` the same place added up."""
 

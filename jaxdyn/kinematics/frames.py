@@ -97,6 +97,7 @@ def jacobian(
     """
     check_model("jacobian", model)
     q = check_vector("jacobian", "q", q, (model.nq,))
+    check_instance("`jacobian`", "reference", reference, str, " Use 'local' or 'world_aligned'.")
     if reference not in ("local", "world_aligned"):
         raise ValueError(f"`jacobian`: `reference` is {reference!r}; choose 'local' or 'world_aligned'.")
     check_frame("jacobian", model, frame)

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from .instances import check_instance
-from .numbers import check, constants, finite, floats, not_negative, numbers_of, shown
+from .numbers import check, constants, finite, floats, not_negative, shown
 from .transform import Transform
 
 
@@ -39,7 +39,7 @@ class Inertia(eqx.Module):
     @staticmethod
     def box(mass: float, size: ArrayLike) -> "Inertia":
         """Return the inertia of a homogeneous box with edge lengths `size` (3,), centred at the body's origin."""
-        mass = constants("`Inertia.box`", "mass", mass, (), finite, not_negative)
+        mass = float(constants("`Inertia.box`", "mass", mass, (), finite, not_negative))
         x, y, z = constants("`Inertia.box`", "size", size, (3,), finite, not_negative)
         return Inertia(mass, np.zeros(3), mass / 12 * np.diag([y * y + z * z, x * x + z * z, x * x + y * y]))
 
@@ -132,7 +132,7 @@ def _within_range(x: np.ndarray) -> str | None:
 def _definite(inertia: Inertia, factor: np.ndarray) -> str | None:
     if np.isfinite(factor).all() and (np.diag(factor) > 0).all():
         return None
-    mass, rotational = numbers_of(inertia.mass), numbers_of(inertia.rotational)
+    mass, rotational = np.asarray(inertia.mass, float), np.asarray(inertia.rotational, float)
     moments = np.linalg.eigvalsh(rotational) if np.isfinite(rotational).all() else rotational
     return (
         f"has mass {mass:g} and principal moments {shown(moments)}, so that its pseudo-inertia is not positive "
