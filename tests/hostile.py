@@ -243,7 +243,7 @@ TAKEN = {
     "placement": ("transform",),
     "placement_a": ("transform",),
     "value": ("batch",),  # of models
-}
+} | {f"joint_{k}": ("short",) for k in ("armature", "damping", "stiffness", "friction", "rest")}  # one a velocity
 
 
 def draws(seed: int, count: int) -> Iterator[tuple[str, str, str, str]]:
