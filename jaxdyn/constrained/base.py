@@ -9,8 +9,8 @@ import equinox as eqx
 from jaxtyping import Array
 
 from ..model.constraints import Constraint
-from ..systems.base import System
 from ..spatial.instances import check_instance
+from ..systems.base import System
 from ..systems.problem import Problem, Start
 from ..tree.plan import Order, elimination
 from ..tree.rows import Plan

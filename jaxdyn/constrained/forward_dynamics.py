@@ -13,6 +13,7 @@ from ..model.checks import check_constraints, check_model, check_state, check_ve
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
+from ..spatial.instances import check_instance
 from .auto import Auto
 from .base import Solver, check_solver
 from .implicit import ForwardDynamics, outputs

@@ -1,7 +1,6 @@
 """What solvers share that correct accelerations with a damped factor: how often, from where, and what they return."""
 
 import abc
-import dataclasses
 from collections.abc import Callable
 from numbers import Real
 from typing import ClassVar
