@@ -11,13 +11,13 @@ import numpy as np
 
 from ..spatial.inertia import Inertia, problem_of
 from ..spatial.instances import check_instance
-from ..spatial.numbers import constants, finite, is_rotation
+from ..spatial.numbers import check, constants, finite, is_rotation
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, Topology, unknown
 from .constraints import Constraint, check_names
 from .joints import Fixed, Joint
 from .model import Bodies, Joints, Model
-from .values import check_field, checked_joint
+from .values import checked_joint
 
 
 class ModelWarning(UserWarning):
@@ -242,12 +242,10 @@ def _warn_of_massless(call: str, topology: Topology, moving: dict[str, _Body]) -
 
 def _check_size(call: str, model: Model) -> None:
     """Sums of what fits a precision may not."""
-    for part in ("bodies", "joints"):
-        for field in dataclasses.fields(getattr(model, part)):
-            if field.name != "placement":
-                check_field(call, f"{part}.{field.name}", getattr(getattr(model, part), field.name), model.topology)
-    for path in ("bodies.placement.translation", "frames.translation", "gravity", "actuation"):
-        check_field(call, path, model.at(path), model.topology)
+    paths = [f"bodies.{w}" for w in ("mass", "center_of_mass", "rotational", "placement.translation")]
+    paths += [f"joints.{w}" for w in ("pitch", "armature", "damping", "stiffness", "rest", "friction")]
+    for path in (*paths, "frames.translation", "gravity", "actuation"):
+        check(call, path, model.at(path), finite)
 
 
 def _check_constraints(call: str, constraints: list[Constraint], topology: Topology) -> None:

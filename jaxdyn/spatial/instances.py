@@ -28,5 +28,7 @@ def described(value: Any) -> str:
     """What kind of thing it is, and which if that is short."""
     if isinstance(value, type):
         return f"the class `{value.__name__}`"
-    text = f"{type(value).__name__} {value!r}" if isinstance(value, str | int | float | bytes) else ""
+    if isinstance(value, int | float):
+        return repr(value)
+    text = f"{type(value).__name__} {value!r}" if isinstance(value, str | bytes) else ""
     return text if text and len(text) <= 50 else type(value).__name__
