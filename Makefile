@@ -28,8 +28,9 @@ help:
 demo: $(VENV)/installed-examples
 	$(BIN)/python -m jaxdyn demo
 
-QUICK := architecture bad_calls batching cache constraints dynamics manifold parse_bad_input parse_mjcf parse_robot_yaml \
-  parse_sdf parse_urdf parse_urdf_plus project runtime simulate transposes
+QUICK := architecture bad_calls batching cache constraints dynamics manifold mutated_files parse_bad_input parse_inertia \
+  parse_mjcf parse_names parse_numbers parse_robot_yaml parse_sdf parse_size parse_urdf parse_urdf_plus project runtime \
+  simulate transposes
 quick: $(VENV)/installed-test
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal -m "not slow" $(QUICK:%=tests/test_%.py)
 

@@ -13,8 +13,8 @@ from scalar_help import needs_kernels
 
 from jaxdyn.engine import host, kernels
 from jaxdyn.engine.called import Kind
+from jaxdyn.engine.intervals import Intervals
 from jaxdyn.engine.lanes import PARAMETERS, laned
-from jaxdyn.engine.layout import Intervals
 from jaxdyn.engine.steps import Ref, Row, Step, Table
 from jaxdyn.engine.sweeps import swept
 
@@ -242,21 +242,51 @@ def along(n, choice, x):
 _chains = functools.cache(_chain)
 
 
-def _size(n: int) -> tuple[int, int]:
-    """Bytes of code, and operations, of a chain."""
+def iterated(n, choice, x):
+    """A chain in a loop, whose lanes end apart. What stands around the sweep has a part for every link, numbers that
+    all links read, sums over links, a permutation of what the loop carries, and values that begin as constants."""
+
+    def body(at):
+        k, y, z, one, other = at
+        out = swept(_chains(n), {"x": y, "g": z})
+        length = jnp.sqrt((out["e"] ** 2).sum(0) + jnp.abs(z).max((0, 1)))
+        new = y + out["e"][:, None] / (1 + length) * x
+        far = length > 2 * jnp.abs(out["h"]).sum((0, 1))
+        return k - 1, jnp.where(far, new, y * 0.5), z - new / (1 + length), other, one
+
+    count = 1 + jnp.floor(jnp.abs(x[0, 0]) * 30)
+    return jax.lax.while_loop(lambda at: (at[0] > 0).any(), body, (count, x, jnp.zeros_like(x), x[:3], -x[:3]))[1:]
+
+
+def _size(fn, n: int) -> int:
+    """Bytes of code of a chain."""
     x = np.random.default_rng(0).normal(size=(8, n, 2))
     before = set(host._made)
-    jax.jit(jax.vmap(laned(along, n, Choice()))).lower(x).compile()
+    jax.jit(jax.vmap(laned(fn, n, Choice()))).lower(x).compile()
     made = [m for k, m in host._made.items() if k not in before]
-    return max(m.size for m in made), n
+    return max(m.size for m in made)
 
 
-def test_code_does_not_grow_with_a_robot(monkeypatch, tmp_path):
+@pytest.mark.parametrize(("fn", "addresses"), [(along, 30), (iterated, 30)])
+def test_code_does_not_grow_with_a_robot(fn, addresses, monkeypatch):
     monkeypatch.setenv("JAXDYN_CACHE_DIR", "")
     kernels.forget()
-    small, large = (_size(n)[0] for n in (100, 400))
+    small, large = (_size(fn, n) for n in (100, 400))
     # 300 links more are as many addresses more
-    assert large - small < 300 * 2 * 60
+    assert large - small < 300 * addresses * 4
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_bits_of_what_stands_around_steps_do_not_depend_on_calls(dtype):
+    kernels.forget()
+    x = np.random.default_rng(0).uniform(-0.1, 0.1, (37, 80, 2)).astype(dtype)
+    found = []
+    for mode in ("straight", "called"):
+        with steps(mode):
+            found.append(jax.jit(jax.vmap(laned(iterated, 80, Choice())))(x))
+    for a, b in zip(*found, strict=True):
+        assert np.isfinite(a).all()
+        np.testing.assert_array_equal(a, b)
 
 
 class Nothing:

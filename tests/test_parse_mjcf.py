@@ -1,6 +1,7 @@
 """MJCF: the same dynamics as MuJoCo's, its equalities as constraints, its actuators."""
 
 import builtins
+import os
 import re
 
 import equinox as eqx
@@ -259,3 +260,80 @@ def test_without_mujoco_the_extra_is_named(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", no_mujoco)
     with pytest.raises(ImportError, match=r"pip install 'jaxdyn\[mjcf\]'"):
         load(TREE.format(""))
+
+
+FLAGS = """<mujoco><option {}><flag {}/></option><worldbody>
+<body name="b"><joint name="j" damping="3" stiffness="5" frictionloss="2" range="-1 1" limited="true"/>
+<geom size=".1"/></body><body name="c"><joint name="k"/><geom size=".1"/></body></worldbody>
+<equality><joint joint1="j" joint2="k"/></equality>
+<actuator><motor name="m" joint="j" group="1"/><motor name="n" joint="k"/></actuator></mujoco>"""
+
+
+def flagged(flag="", option=""):
+    return quiet(FLAGS.format(option, f'{flag}="disable"' if flag else ""))
+
+
+def test_flags_switch_off_what_they_name():
+    """As in MuJoCo: <flag constraint> switches off equalities, limits and friction."""
+    plain = flagged()
+    assert (plain.joints.damping[0], plain.joints.stiffness[0], plain.joints.friction[0]) == (3, 5, 2)
+    assert np.isclose(plain.joints.upper[0], np.deg2rad(1)) and len(plain.constraints) == 1 and plain.nu == 2
+    assert flagged("spring").joints.stiffness[0] == 0 and flagged("spring").joints.damping[0] == 3
+    assert flagged("damper").joints.damping[0] == 0 and flagged("damper").joints.stiffness[0] == 5
+    assert flagged("limit").joints.upper[0] == np.inf and flagged("frictionloss").joints.friction[0] == 0
+    off = flagged("constraint")
+    assert not off.constraints and off.joints.upper[0] == np.inf and off.joints.friction[0] == 0
+
+
+def test_actuators_that_are_switched_off_are_left_out_and_told():
+    with pytest.warns(jd.ModelWarning, match="<flag actuation>.*'m', 'n'"):
+        assert load(FLAGS.format("", 'actuation="disable"')).nu == 0
+    with pytest.warns(jd.ModelWarning, match="actuatorgroupdisable.*'m'"):
+        assert load(FLAGS.format('actuatorgroupdisable="1 4"', "")).actuator_names == ("n",)
+
+
+def test_chains_nest_deeply():
+    """A chain of bodies nests in MJCF, as deep as MuJoCo reads it; other formats and files with entities do not."""
+    deep = "".join(f'<body name="b{k}" pos="0 0 1"><joint/><geom size=".1"/>' for k in range(400)) + "</body>" * 400
+    text = f"<mujoco><worldbody>{deep}</worldbody></mujoco>"
+    assert quiet(text).nv == 400
+    for hidden in (f'<!DOCTYPE mujoco [<!ENTITY x "y">]>{text}', text.replace("mujoco", "robot"), deep + "<"):
+        with pytest.raises(ValueError, match="cannot be read"):
+            load(hidden)
+
+
+def test_files_that_are_no_files(tmp_path):
+    """MuJoCo would wait for a pipe."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "meshes").mkdir()
+    os.mkfifo(tmp_path / "meshes" / "leg.obj")
+    (tmp_path / "inner.xml").write_text('<mujocoinclude><include file="pipe"/></mujocoinclude>')
+    mesh = '<compiler meshdir="meshes"/><asset><mesh name="leg" file="leg.obj"/></asset>'
+    for inner, words in (
+        ('<include file="pipe"/>', "'.*pipe' is a pipe"),
+        ('<include file="inner.xml"/>', r"inner\.xml.*'.*pipe' is a pipe"),
+        (mesh, r"<mesh name='leg'>.*leg\.obj' is a pipe"),
+    ):
+        file = tmp_path / "robot.xml"
+        file.write_text(f"<mujoco>{inner}</mujoco>")
+        with pytest.raises(ValueError, match=words):
+            load(file)
+
+
+@pytest.mark.parametrize(
+    "inner",
+    [
+        '<worldbody><replicate count="1000"><replicate count="1000"><body><joint/><geom size=".1"/></body></replicate>'
+        "</replicate></worldbody>",
+        '<asset><hfield name="h" nrow="100000" ncol="100000" size="1 1 1 1"/></asset>',
+        '<worldbody><body><flexcomp name="f" type="grid" count="1000 1000 1000"/></body></worldbody>',
+    ],
+)
+def test_files_that_grow_without_bound(inner):
+    with pytest.raises(ValueError, match="asks for .* of them"):
+        load(f"<mujoco>{inner}</mujoco>")
+
+
+def test_copies_of_bodies():
+    body = '<replicate count="3" offset="1 0 0"><body><joint/><geom size=".1"/></body></replicate>'
+    assert quiet(f"<mujoco><worldbody>{body}</worldbody></mujoco>").nv == 3

@@ -1,5 +1,7 @@
 """A robot.yaml beside a URDF."""
 
+import os
+
 import numpy as np
 import oracle
 import pytest
@@ -121,6 +123,23 @@ BAD = {
     "names without types": ("joint_name: ['free2']", "1 `joint_name` for 0"),
     "an unknown key": ("closed_loops: []", "closed_loops"),
     "a key twice": ("type: []\ntype: []", "line 2.*'type' occurs twice"),
+    "a key that is nearly right": ("closed_lop: []", "Did you mean closed_loop"),
+    "a key of a list": ("? [a, b]\n: c", "line 1.*a key is no plain word"),
+    "a number as a key": ("1: 2", "robot.yaml: there is no key '1'"),
+    "a date": ("urdf: 2001-99-99", "no file.*2001-99-99"),
+    "a number as a name": ("name_mot: [1]", "robot.yaml: `name_mot`.*'1'"),
+    "a null as a name": ("name_mot: [null]", "robot.yaml: `name_mot`.*'null'"),
+    "a mapping as a name": ("name_mot: [{a: b}]", "robot.yaml: `name_mot` is not a list of names"),
+    "a tag": ("name_mot: !!set {a, b}", "line 1.*tag.*set"),
+    "a tagged number": ("urdf: !!int zz", "line 1.*tag.*int"),
+    "a long number": ("urdf: " + "1" * 5000, "1111"),
+    "a null byte": ('urdf: "a\\0b"', "null"),
+    "a folder": ("urdf: .", "is a folder, not a file"),
+    "a device": ("urdf: /dev/zero", "'/dev/zero' is a device"),
+    "deep nesting": ("urdf: " + "[" * 5000, "nests too deeply"),
+    "two documents": ("type: []\n---\ntype: []", "line .*cannot be read"),
+    "two equal pairs": ("closed_loop: [[end2, end3], [end2, end3]]", "robot.yaml: .*'end2/end3'"),
+    "a pair of one frame": ("closed_loop: [[end2, end2]]", "robot.yaml: .*end2"),
     "no mapping": ("- 1\n- 2", "mapping"),
     "broken YAML": ("closed_loop: [['a'", "line .*cannot be read"),
     "an alias": ("type: &a ['6d']\nname_mot: *a", "line 2.*aliases"),
@@ -132,8 +151,9 @@ BAD = {
 @pytest.mark.parametrize("case", BAD)
 def test_what_is_wrong_is_named(folder, case):
     text, words = BAD[case]
-    with pytest.raises(ValueError, match=f"(?s){words}"):
+    with pytest.raises((ValueError, FileNotFoundError), match=f"(?s)`load`.*{words}") as told:
         quiet(write(folder, text + "\n"))
+    assert len(str(told.value)) < 700
 
 
 def test_a_missing_urdf(tmp_path):
@@ -144,3 +164,36 @@ def test_a_missing_urdf(tmp_path):
     (tmp_path / "empty").mkdir()
     with pytest.raises(FileNotFoundError, match="'empty' holds no robot.yaml"):
         load(tmp_path / "empty")
+
+
+def test_numbers_and_nothing_are_names_as_they_stand(folder):
+    file = folder / "robot.urdf"
+    file.write_text(file.read_text().replace('name="motor"', 'name="1.0"').replace('name="free2"', 'name="no"'))
+    model = load(write(folder, "closed_loop: [['end2', 'end3']]\nname_mot: [1.0, no]\ntype: ~\n"))
+    assert model.actuator_names == ("1.0", "no")
+
+
+def test_bytes_that_are_no_text(folder):
+    file = write(folder, "")
+    file.write_bytes(b"closed_loop: [['\xff', 'end3']]\n")
+    with pytest.raises(ValueError, match=r"robot\.yaml: the YAML cannot be read"):
+        load(file)
+    odd = folder / os.fsdecode(b"\xff.yaml")
+    odd.write_text("closed_lop: []")
+    with pytest.raises(ValueError, match="closed_lop"):
+        load(odd)
+    named = folder / os.fsdecode(b"\xff.urdf")
+    named.write_text("<robot/>")
+    with pytest.raises(ValueError, match="there is no <link>"):
+        load(named)
+
+
+def test_what_is_no_file(folder):
+    for name in ("pipe.yaml", "pipe.urdf"):
+        os.mkfifo(folder / name)
+        with pytest.raises(ValueError, match=f"`load`.*{name}' is a pipe, not a file"):
+            load(folder / name)
+    with pytest.raises(ValueError, match="'/dev/zero' is a device"):
+        load("/dev/zero")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        load("a\0b")

@@ -34,6 +34,7 @@ from runtime_help import (
 )
 
 from jaxdyn.engine import host, native, runtime
+from jaxdyn.engine.lanes import laned
 
 HERE = Path(__file__).resolve().parent
 REASON = host.unavailable()
@@ -306,6 +307,30 @@ def test_provide_compiles_once():
     for size in (2, 48):
         with pytest.raises(ValueError):
             runtime.provide(size)
+
+
+def test_programs_share_copies_for_their_numbers_alone():
+    """Copies for numbers of other sizes would take longer to compile than a small program."""
+
+    def copied(text):
+        return {int(size) for size in re.findall(r"define internal void @copy_(\d+)_", text)}
+
+    triple = host.target().triple
+    assert copied(runtime.source(32, triple)) == set(runtime.NUMBERS)
+    assert copied(runtime.source(32, triple, (1, 4))) == {1, 4}
+    names = [runtime.name_of(32, n) for n in (runtime.NUMBERS, (4,), (1, 4), (8,))]
+    assert len(set(names)) == 4 and names[0] == "jaxdyn_run_32"
+    for size, dtypes in (((4,), [np.float32]), ((8,), [np.float64]), ((1, 4, 8), [np.float32, np.float64])):
+        x = [np.linspace(0, 1, 9).astype(d) for d in dtypes]
+
+        def doubled(*x):
+            out = [2 * a for a in x]
+            return [*out, *(a > 0.5 for a in x if len(x) > 1)]
+
+        found = jax.jit(jax.vmap(laned(doubled)))(*x)
+        for a, b in zip(found, doubled(*x), strict=True):
+            np.testing.assert_array_equal(a, b)
+        assert runtime.name_of(host.target().vector_bytes, size) in runtime._provided
 
 
 def test_it_is_imported_without_llvmlite():

@@ -220,7 +220,7 @@ def test_control_in_small_pieces(monkeypatch, f, longest):
 
     def made(program):
         width = host.target().vector_bytes
-        runtime.provide(width)
+        runtime.provide(width, cpu.numbers(program))
         found = host.made(
             program.key() + b"pieces of %d" % longest,
             lambda: cpu.modules(schedule(program), width, longest),

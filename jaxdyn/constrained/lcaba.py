@@ -29,6 +29,12 @@ def damped(problem):
     return _penalised(LCABA(), problem, automatic_weights(problem))
 
 
+def free(problem, start):
+    """The accelerations (nv, lanes) that nothing constrains."""
+    alone = problem._replace(constraints=(), rows=None)
+    return iterate(damped(alone), start._replace(rows=None), None, Stop(0.0, 1)).acceleration
+
+
 class ABA(Solver):
     """The articulated-body algorithm: forward dynamics of the tree. Takes no constraints."""
 

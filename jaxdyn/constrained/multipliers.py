@@ -14,19 +14,19 @@ from .iteration import Stop, advance, conjugate, largest_of, loop
 def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) -> Array:
     """The minimum-norm λ (m, lanes) with Jᵀλ = M a + h − τ.
 
-    With y = (M + μ JᵀJ)⁻¹ (M a + h − τ − Jᵀλ), λ += μ J y from zero, μ the least weight: every iterate lies in the
+    With y = (M + μ JᵀJ)⁻¹ (M a + h − τ − Jᵀλ), λ += μ J y from zero: every iterate lies in the
     range of J. Those of `iterate` do not where rows are redundant, and carry μ times the rounding of J a. What the last
     step leaves is the rounding of λ in single precision.
     """
     problem = system.problem
     rows, lanes, dtype = problem.rows, rates.shape[-1], rates.dtype
-    far, mu = farthest(problem, system.weights), system.weights.min(0)
+    far, mu = farthest(problem, system.weights), system.weights.max(0)
     tau, force = left_over(problem, start._replace(tau=widen(start.tau, lanes)), rates, bodies, None)
 
     def left_at(lam):
         """y and μ J y."""
-        y, _, _, image = system.solve(-tau, tuple(-x for x in rows.forces(-lam, force)), None)
-        return widen(y, lanes), widen(mu * image, lanes)
+        y, _, taken, _ = system.solve(-tau, tuple(-x for x in rows.forces(-lam, force)), None)
+        return widen(y, lanes), -widen(taken, lanes)
 
     def improve(s):
         at, change, direction, image, last, active = s
@@ -38,7 +38,7 @@ def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) 
         step = largest_of(change)
         sizes = mu * largest_of(moved[1]), jnp.maximum(mu * largest_of(at[1]), largest_of(at[0]))
         turned, turned_image, size, useful = conjugate(
-            step > 0.1 * last, moved, now, direction, image, change, far, sizes, shorter=0.7
+            step > 0.1 * last, moved, now, direction, image, change, far, sizes
         )
         new = (advance(at, turned, size), advance(change, turned_image, -size), turned, turned_image, step)
         new = jax.tree.map(lambda x, y: jnp.where(active, x, y), new, s[:-1])
@@ -50,7 +50,4 @@ def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) 
     still = (zero, jnp.zeros_like(y))
     state = ((zero, y), change, still, zero, jnp.full(lanes, jnp.inf, dtype), jnp.ones(lanes, bool))
     (lam, _), change, *_ = loop(lambda s: s[-1], improve, state, stop)
-    # what rows of unequal weights leave goes to where the factor puts it: the equations of motion come before the norm
-    rest = system.weights / mu
-    unequal = (rest > 1).any(0)
-    return lam + jnp.where(unequal | (dtype == jnp.float64), rest * change, 0)
+    return lam + change if dtype == jnp.float64 else lam

@@ -137,17 +137,15 @@ class _Iteration:
         if self.moving:
             slow = (s.steps > 1) & (step > 0.1 * s.last)
             sizes = step, jnp.maximum(s.peak, self.wanted)
-            # rows that hardly move are told by their residual before steps can show it
-            least = jnp.where(slow, 1, 2).astype(self.dtype)
             direction, image, ahead, useful = conjugate(
-                s.steps > 0, change, image, s.direction, s.image, s.r2, self.far, sizes, least
+                slow, change, image, s.direction, s.image, s.r2, self.far, sizes
             )
             stuck = slow & (step > 0.5 * s.last) & ~useful
         stop = self.stop
         if not stop.accelerated and stop.tol == 0 or stop.unrolled or stop.max_steps == 1:
             at = advance(s.at, direction, ahead)
             return s._replace(at=at, r2=self.residual(at), steps=s.steps + 1)
-        runs_away = ~(step <= FARTHER * s.least)
+        runs_away = step > FARTHER * s.least
         at = jax.tree.map(lambda new, old: jnp.where(runs_away, old, new), advance(s.at, direction, ahead), s.at)
         size = largest_of(at.rates)
         peak = jnp.maximum(s.peak, size)
@@ -156,8 +154,7 @@ class _Iteration:
         new = self.judged(s, change, step * ahead, step, stuck, useful)
         r2 = self.residual(at)
         held = (s.steps > 0) & self.held(s.r2, r2, peak)
-        # the step that nothing came of shows by its image whether a longer one would
-        active = new.active | held & (useful | ~s.held) & (s.grown < PATIENCE) if self.moving else new.active
+        active = new.active | held & ~s.held  # the next step shows by its image whether a longer one helps
         new = new._replace(at=at, direction=direction, image=image, r2=r2, peak=peak)
         new = new._replace(active=active & s.active & ~runs_away, least=jnp.minimum(s.least, step), held=held)
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)

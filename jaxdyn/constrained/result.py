@@ -8,7 +8,6 @@ reads it.
 """
 
 import functools
-from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -20,7 +19,8 @@ from ..kinematics.forward import accelerations
 from ..systems.problem import Problem, Start, left_over, residual, rows_left_over, still
 from ..systems.weights import farthest
 from .base import Found, Solver
-from .iteration import inner, largest_of, ratio_of
+from .iteration import beyond_rounding, inner, largest_of, ratio_of
+from .lcaba import free
 
 
 class Result(eqx.Enumeration):
@@ -65,7 +65,7 @@ MEMBERS = (
     "non_unit_quaternion",
     "inaccurate",
 )
-#: errors of the accelerations, relative to their size or 1, that are not worth a word
+#: errors that are not worth a word, relative to the accelerations, to those without constraints, or to 1
 GOOD = {4: 1e-3, 8: 1e-6}
 #: rows of real files that are redundant disagree by rounding; what is more than this counts as contradiction
 CONFLICT = 1e-3
@@ -73,9 +73,13 @@ CONFLICT = 1e-3
 
 def ended(solver: Solver, problem: Problem, start: Start, found: Found, inputs) -> Array:
     """The `Result` of every lane, as its place among the members; `inputs` are arrays that must be finite."""
-    error, conflict, size = _checked(problem, start, found, solver.soft)
-    kept = MEMBERS.index
-    good = GOOD[problem.q.dtype.itemsize]
+    error, conflict = _checked(problem, start, found, solver.soft)
+    kept, good = MEMBERS.index, GOOD[problem.q.dtype.itemsize]
+    size = jnp.maximum(largest_of(found.acceleration), 1)
+    if problem.rows is not None:  # forces may move more than the constraints let them: seldom worth a look
+        doubtful = (error > good * size) | (conflict > CONFLICT * size)
+        moved = lambda: jnp.where(doubtful, jnp.maximum(largest_of(free(problem, start)), size), size)  # noqa: E731
+        size = jax.lax.cond(doubtful.any(), moved, lambda: size)
     code = jnp.where(error <= good * size, kept("successful"), kept("inaccurate"))
     if found.unfinished is not None:
         code = jnp.where((code > 0) & found.unfinished, kept("max_steps_reached"), code)
@@ -104,15 +108,6 @@ def left(problem: Problem, start: Start, found: Found) -> tuple[Array, Array]:
     return tuple(jnp.abs(r).max(0, initial=0.0) for r in (r1, r2))
 
 
-class _Checked(NamedTuple):
-    """Per lane, the estimated `error` of the accelerations, the largest `conflict` between rows, and the `size` of the
-    accelerations."""
-
-    error: Array
-    conflict: Array
-    size: Array
-
-
 def _balance(found: Found) -> Array:
     return found.multipliers if found.balance is None else found.balance
 
@@ -125,24 +120,27 @@ def _bodies(problem, start, found):
     return jax.tree.map(jnp.add, accelerations(problem.motion, found.acceleration), begun)
 
 
-def _checked(problem: Problem, start: Start, found: Found, soft: bool) -> _Checked:
+def _checked(problem: Problem, start: Start, found: Found, soft: bool) -> tuple[Array, Array]:
+    """Per lane, the estimated error of the accelerations, and the largest conflict between rows."""
     rates, system = found.acceleration, found.system
     lanes, zero = rates.shape[-1], jnp.zeros(rates.shape[-1], rates.dtype)
-    size = jnp.maximum(largest_of(rates), 1)
     start = start._replace(tau=widen(start.tau, lanes))
     bodies = _bodies(problem, start, found)
     tau, force = left_over(problem, start, rates, bodies, _balance(found))
     if problem.rows is None:
         change, *_ = system.solve(tau, force, None)
-        return _Checked(largest_of(widen(change, lanes)), zero, size)
+        return largest_of(widen(change, lanes)), zero
     r2 = widen(rows_left_over(problem, start, bodies), lanes)
     if soft:
         r2 = r2 - _balance(found) / system.weights
     change, _, _, image = system.solve(tau, force, r2)
     change, image = widen(change, lanes), widen(image, lanes)
-    longer = jnp.clip(ratio_of(inner(r2, image), inner(image, image)), 1, farthest(problem, system.weights))
+    along, square = inner(r2, image), inner(image, image)
+    sizes = largest_of(change), jnp.maximum(largest_of(rates), largest_of(start.rows))
+    told = beyond_rounding(along, r2, square, sizes)
+    longer = jnp.clip(jnp.where(told, ratio_of(along, square), 1), 1, farthest(problem, system.weights))
     conflict = zero if soft else largest_of(r2 - longer * image)
-    return _Checked(largest_of(change) * longer, conflict, size)
+    return largest_of(change) * longer, conflict
 
 
 def _finite(tree) -> Array:

@@ -9,6 +9,7 @@ Calls that often follow each other become one function, pair by pair: the second
 gives it.
 """
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
@@ -107,6 +108,19 @@ class Tables:
             values = [operands[k] for k, _ in routine.reads] + [first + k for k in routine.results]
             spaces = "".join([s for s, _ in places])
             rows.append(_Row(((routine, spaces),), values, [at for _, at in places]))
+        return self._made(rows)
+
+    def moves(self, rows: Iterable[tuple[Routine, list[tuple[str, int]]]]) -> str:
+        """The name of the table of these routines, each with the (space, bytes) of all that it reads and gives."""
+        made, value = [], itertools.count()
+        for routine, places in rows:
+            spaces = "".join([s for s, _ in places])
+            # nothing is handed over
+            values = [-next(value) for _ in places]
+            made.append(_Row(((routine, spaces),), values, [at for _, at in places]))
+        return self._made(made)
+
+    def _made(self, rows: list[_Row]) -> str:
         self.made.append(rows)
         return f"@{self.name}.rows{len(self.made) - 1}"
 

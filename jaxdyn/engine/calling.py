@@ -38,12 +38,18 @@ def call(program: Program, template, operands: list[int]) -> int:
     program.limit += count
     if len(program.op) + count > program.limit:
         raise TooLarge(program.most)
-    first = tables[-1][key] = len(program.op)
+    first = tables[-1][key] = append(program, template, operands, where, floor)
+    return first
+
+
+def append(program: Program, template, operands: list[int], region: int, floor: int) -> int:
+    """The first of the results of a new call."""
+    first, count = len(program.op), len(template.types)
     program.op += [Op.call] * count
     program.a += [len(program.calls)] * count
     program.b += range(count)
     program.c += [NONE] * count
     program.type += template.types
-    program.region += [where] * count
-    program.calls.append(Call(len(program.calls), template, operands, first, where, floor))
+    program.region += [region] * count
+    program.calls.append(Call(len(program.calls), template, operands, first, region, floor))
     return first

@@ -7,9 +7,12 @@ from collections.abc import Callable
 from . import pieces, runtime
 from .called import InLanes, Kind, Shared, Tables
 from .driver import Driver
-from .layout import Layout, Piece
+from .layout import Layout
 from .live import Schedule
+from .moves import moved
+from .nodes import Calls, Moves, Piece
 from .ops import Call, Op, Type
+from .program import Program
 
 #: name of the function that XLA calls
 HANDLER = "jaxdyn_handler"
@@ -33,6 +36,12 @@ def lanes_of(s: Schedule, vector_bytes: int) -> int:
     return max(1, vector_bytes // (8 if Type.float64 in types else 4))
 
 
+def numbers(program: Program) -> tuple[int, ...]:
+    """The bytes of numbers that go in and out, in order."""
+    types = [t for _, t, shared in program.inputs if not shared] + program.output_types
+    return tuple(sorted({t.bytes for t in types}))
+
+
 def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[str]:
     """LLVM IR of all modules of the program; `fused_apart` for processors without multiply-adds."""
     lanes = lanes_of(s, vector_bytes)
@@ -40,17 +49,23 @@ def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[s
     arena = _rounded(layout.size * lanes)
     vectors = max(1, min(VECTORS, STAGE // places.stage))
     group = min(vectors, GROUP)
-    if layout.runs:
+    if layout.runs or layout.moves:
         group = max(1, min(group, ARENA // arena))
     own, same = InLanes(s, layout, places), Shared(places)
     steps = Tables("step", lanes, s.masks)
-    driver = Driver(layout, lanes, group, places.stage, arena, lambda calls: steps.run(calls, own, same))
+
+    def table(node: Calls | Moves) -> str:
+        if isinstance(node, Calls):
+            return steps.run(node.calls, own, same)
+        return steps.moves(moved(s, layout, places, node, own, same))
+
+    driver = Driver(layout, lanes, group, places.stage, arena, table)
     driver.nodes(layout.nodes, None)
     declared: set[str] = set()
     shared = Tables("shared", 1, s.masks)
     prologue = _prologue(s, places, declared, lambda calls: shared.run(calls, same, same))
     described = _descriptor(s, places, bool(prologue), vectors, group * arena)
-    main = [*prologue, driver.text(), described, runtime.handler(HANDLER, vector_bytes)]
+    main = [*prologue, driver.text(), described, runtime.handler(HANDLER, vector_bytes, numbers(s.program))]
 
     def piece(own: Piece):
         def text(linkage: str, needs: set[str]) -> str:

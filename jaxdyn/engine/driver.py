@@ -2,7 +2,8 @@
 
 from collections.abc import Callable
 
-from .layout import Calls, Choice, Layout, Piece
+from .layout import Layout
+from .nodes import Calls, Choice, Moves, Piece
 
 
 class Driver:
@@ -11,7 +12,7 @@ class Driver:
 
     def __init__(self, layout: Layout, lanes: int, group: int, stage: int, arena: int, table: Callable):
         self.layout, self.lanes, self.group, self.stage, self.arena = layout, lanes, group, stage, arena
-        #: the name of the table of calls
+        #: the name of the table of `Calls` or `Moves`
         self.table = table
         self.lines: list[str] = []
         self.count = 0
@@ -37,9 +38,9 @@ class Driver:
                 self.lines.append(
                     f"call void @each(ptr @piece{node.index}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)"
                 )
-            elif isinstance(node, Calls):
+            elif isinstance(node, Calls | Moves):
                 self.lines.append(
-                    f"call void @calls(ptr {self.table(node.calls)}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)"
+                    f"call void @calls(ptr {self.table(node)}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)"
                 )
             elif isinstance(node, Choice):
                 for k, case in enumerate(node.cases):
@@ -65,7 +66,7 @@ class Driver:
         values = {"STAGE": self.stage, "ARENA": self.arena, "GROUP": self.group, "MASK": mask, "ALIGN": w, "SOME": some}
         text = DRIVER.replace("@@BODY@@", "\n".join(self.lines)) + ANY
         text += _each("each", "void %what(ptr %stage, ptr %uniform, ptr %arena)")
-        if self.layout.runs:
+        if self.layout.runs or self.layout.moves:
             text += _each("calls", "void @step.each(ptr %stage, ptr %uniform, ptr %arena, ptr %what)")
         for name, value in values.items():
             text = text.replace(f"@@{name}@@", str(value))

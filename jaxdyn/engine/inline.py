@@ -7,6 +7,7 @@ give the bits that calls give.
 import dataclasses
 import os
 
+from .calling import append
 from .live import LEAVES, Schedule, fused
 from .ops import NONE, Call, Loop, Op
 from .program import Program
@@ -112,16 +113,15 @@ class Copy:
         return x if x < 0 else self.to[x]
 
     def call(self, call: Call) -> None:
-        operands = [self.at(x) for x in call.operands]
+        to = self.to
+        operands = [x if x < 0 else to[x] for x in call.operands]
         self.add(call.template, operands, list(call.results), call.region, call.floor)
 
     def add(self, template, operands: list[int], results: list[int], region: int, floor: int) -> None:
         """A call that gives these old values."""
-        new = self.new
-        made = Call(len(new.calls), template, operands, len(new.op), region, floor)
-        for k, (v, t) in enumerate(zip(results, template.types, strict=True)):
-            self.to[v] = new.new(Op.call, t, made.index, k, region=region)
-        new.calls.append(made)
+        first = append(self.new, template, operands, region, floor)
+        for v, made in zip(results, range(first, len(self.new.op)), strict=True):
+            self.to[v] = made
 
 
 class _Inlined(Copy):

@@ -6,95 +6,26 @@ is cut into pieces of `longest` statements, since compilers take more than propo
 *detour*, for the rare lane with a huge angle for instance, stays within its piece.
 """
 
-import bisect
-import dataclasses
 import itertools
 
-from .live import Schedule
+from .intervals import Intervals
+from .live import LEAVES, Schedule
+from .nodes import Advance, Begin, Calls, Choice, Choose, Moves, Outcome, Piece, Spread, While
 from .ops import Branches, Call, Loop, Op, Type
 from .order import Guard, Store
 
 #: statements that a detour has at most
 DETOUR = 100
-#: free stretches of memory that are looked at, where some do not suit for their alignment
-_TRIES = 20
+#: values of a loop or branches that are set by a table, at least
+MANY = 64
 _BYTES = [t.bytes for t in Type]
-
-
-@dataclasses.dataclass(frozen=True)
-class Begin:
-    """Give the loop's values their initial ones."""
-
-    loop: Loop
-
-
-@dataclasses.dataclass(frozen=True)
-class Advance:
-    """Give the loop's values their next ones, in lanes that go on."""
-
-    loop: Loop
-
-
-@dataclasses.dataclass(frozen=True)
-class Choose:
-    """Find the lanes of every branch."""
-
-    branches: Branches
-
-
-@dataclasses.dataclass(frozen=True)
-class Outcome:
-    """Give the branches' values those of branch `which`, in its lanes."""
-
-    branches: Branches
-    which: int
-
-
-@dataclasses.dataclass(frozen=True)
-class Spread:
-    """Keep what all lanes share as if every lane had its own."""
-
-    values: list[int]
-
-
-@dataclasses.dataclass
-class Piece:
-    """Statements without control flow; `index` counts pieces in order, `at` them and calls."""
-
-    index: int
-    statements: list
-    at: int
-
-
-@dataclasses.dataclass
-class Calls:
-    """Calls that follow each other, the first of them at `at`."""
-
-    calls: list[Call]
-    at: int
-
-
-@dataclasses.dataclass
-class While:
-    """Pieces of a loop: `head` ends with its `Guard`."""
-
-    loop: Loop
-    head: list
-    body: list
-
-
-@dataclasses.dataclass
-class Choice:
-    """Pieces of branches, one list a branch."""
-
-    branches: Branches
-    cases: list[list]
 
 
 class Layout:
     """Pieces in order and the slots of what crosses between them.
 
-    **Fields:** `nodes`, `Piece`s, `Calls`, `While`s and `Choice`s in order; `pieces`, all pieces; `runs`, all `Calls`;
+    **Fields:** `nodes`, `Piece`s, `Calls`, `Moves`, `While`s and `Choice`s in order; `pieces`, all pieces; `runs`, all
+    `Calls`; `moves`, all `Moves`;
     `slot`, offsets in units of one lane's bytes by key: a value, ("carry", loop, place), ("mask", owner, branch),
     ("result", branches, place), ("spread", value); `size`, the arena's bytes a lane; `direct`, by result of a call that
     goes to an output, where it is written without a slot.
@@ -104,27 +35,37 @@ class Layout:
         self.s, self.longest = s, longest
         self.pieces: list[Piece] = []
         self.runs: list[Calls] = []
+        self.moves: list[Moves] = []
         self._at = 0
         self._spans: list[tuple[int, int]] = []
         self.direct: dict[int, Store] = {}
-        self.nodes = self._nodes([*([Spread(s.spread)] if s.spread else []), *self._without_direct(s.body[0])])
+        statements, stores = self._without_stores(s.body[0])
+        self.nodes = self._nodes([*([Spread(s.spread)] if s.spread else []), *statements]) + self._moves(stores)
         self.slot: dict = {}
         self.size = 0
         self._place()
 
     # pieces
 
-    def _without_direct(self, statements: list) -> list:
-        """Statements but for stores that calls make themselves."""
-        s, kept = self.s, []
+    def _without_stores(self, statements: list) -> tuple[list, Moves | None]:
+        """Statements but for stores that calls make themselves, and those of what is not made in pieces, if they are
+        many."""
+        s, kept, apart = self.s, [], []
         for st in statements:
             x = st.value if isinstance(st, Store) else -1
             own = x >= 0 and s.op[x] == Op.call and not s.is_uniform[x] and s.program.region[x] == 0
             if own and x not in self.direct:
                 self.direct[x] = st
-            else:
-                kept.append(st)
-        return kept
+                continue
+            kept.append(st)
+            if isinstance(st, Store) and (x < 0 or s.is_uniform[x] or s.op[x] in LEAVES):
+                apart.append(st)
+        if len(apart) < MANY or not s.program.calls:
+            return kept, None
+        found = set(apart)
+        return [st for st in kept if not isinstance(st, Store) or st not in found], Moves(
+            [st.value for st in apart], apart, None, 0
+        )
 
     def _piece(self, statements: list) -> Piece:
         self.pieces.append(Piece(len(self.pieces), statements, self._at))
@@ -136,8 +77,8 @@ class Layout:
         self._at += len(calls)
         return self.runs[-1]
 
-    def _nodes(self, statements: list, last: list | None = None) -> list:
-        """Nodes of a region's statements, ended by `last`."""
+    def _nodes(self, statements: list, last: tuple | None = None) -> list:
+        """Nodes of a region's statements, ended by `last`: a statement, and `Moves` or None."""
         nodes, run = [], []
 
         def flush():
@@ -152,20 +93,41 @@ class Layout:
             if run and isinstance(run[0], Call) != isinstance(st, Call):
                 flush()
             if isinstance(st, Loop):
-                run.append(Begin(st))
+                straight, moves = self._parted("carry", st, st.initial, None)
+                run.append(Begin(st, straight))
                 flush()
-                nodes.append(self._while(st))
+                nodes += [*self._moves(moves), self._while(st)]
             elif isinstance(st, Branches) and not self.detour(st):
                 run.append(Choose(st))
                 flush()
                 nodes.append(self._choice(st))
             else:
                 run.append(st)
-        if last and run and isinstance(run[0], Call):
+        if last is None:
             flush()
-        run += last or []
+            return nodes
+        if run and isinstance(run[0], Call):
+            flush()
+        run.append(last[0])
         flush()
-        return nodes
+        return nodes + self._moves(last[1])
+
+    def _parted(self, name: str, owner: Loop | Branches, values: list[int], mask: tuple | None):
+        """Which of the values of a loop or branches are set by straight code, and the others as `Moves`, if they are
+        many. A loop's value that becomes another one must be read before that is set: such go first."""
+        places, own = self.s.changing[owner.index], set(owner.carries if isinstance(owner, Loop) else ())
+        straight = [k for k in places if values[k] in own]
+        moved = [k for k in places if values[k] not in own]
+        if len(moved) < MANY or not self.s.program.calls:
+            return places, None
+        return straight, Moves([values[k] for k in moved], [(name, owner.index, k) for k in moved], mask, 0)
+
+    def _moves(self, node: Moves | None) -> list[Moves]:
+        if node is None:
+            return []
+        node.at, self._at = self._at, self._at + 1
+        self.moves.append(node)
+        return [node]
 
     def detour(self, branches: Branches) -> bool:
         """Whether they are one short piece of code for some lanes, and nothing for the rest."""
@@ -178,12 +140,16 @@ class Layout:
         first = self._at
         inner = self.s.body[loop.region]
         cut = next(k for k, st in enumerate(inner) if isinstance(st, Guard)) + 1
-        node = While(loop, self._nodes(inner[:cut]), self._nodes(inner[cut:], [Advance(loop)]))
+        straight, moves = self._parted("carry", loop, loop.nexts, ("mask", loop.index, 0))
+        node = While(loop, self._nodes(inner[:cut]), self._nodes(inner[cut:], (Advance(loop, straight), moves)))
         self._spans.append((first, self._at - 1))
         return node
 
     def _choice(self, branches: Branches) -> Choice:
-        cases = [self._nodes(self.s.body[region], [Outcome(branches, k)]) for k, region in enumerate(branches.regions)]
+        cases = []
+        for k, region in enumerate(branches.regions):
+            straight, moves = self._parted("result", branches, branches.outcomes[k], ("mask", branches.index, k))
+            cases.append(self._nodes(self.s.body[region], (Outcome(branches, k, straight), moves)))
         return Choice(branches, cases)
 
     # slots
@@ -205,14 +171,19 @@ class Layout:
         elif isinstance(st, Guard):
             found = (st.loop.condition,)
         elif isinstance(st, Begin):
-            found = [st.loop.initial[k] for k in s.changing[st.loop.index]]
+            found = [st.loop.initial[k] for k in st.places]
         elif isinstance(st, Advance):
-            found = [st.loop.nexts[k] for k in s.changing[st.loop.index]]
+            found = [st.loop.nexts[k] for k in st.places]
         elif isinstance(st, Choose):
             found = st.branches.predicates
         else:
-            found = [st.branches.outcomes[st.which][k] for k in s.changing[st.branches.index]]
-        return [self.key(x) for x in found if x >= 0 and not s.is_uniform[x] and s.op[x] != Op.input]
+            found = [st.branches.outcomes[st.which][k] for k in st.places]
+        return self.keys(found)
+
+    def keys(self, values) -> list:
+        """Keys of values, without those of constants and inputs."""
+        s = self.s
+        return [self.key(x) for x in values if x >= 0 and not s.is_uniform[x] and s.op[x] != Op.input]
 
     def key(self, v: int):
         s = self.s
@@ -226,7 +197,11 @@ class Layout:
         s = self.s
         first: dict = {}
         last: dict = {}
-        for node in sorted((*self.pieces, *self.runs), key=lambda node: node.at):
+        for node in sorted((*self.pieces, *self.runs, *self.moves), key=lambda node: node.at):
+            if isinstance(node, Moves):
+                for key in self.keys(node.values):
+                    last[key] = self._until(first[key], node.at)
+                continue
             if isinstance(node, Calls):
                 self._pass(node, first, last)
                 continue
@@ -270,6 +245,8 @@ class Layout:
         """Give slots to what is kept. Results of one call that are needed as long as each other are neighbours."""
         starts: dict[int, dict] = {}
         ends: dict[int, list] = {}
+        types = self.s.program.type
+        size_of = {key: _BYTES[types[key]] if isinstance(key, int) else self.bytes_of(key) for key in last}
         for key, end in last.items():
             if key in self.direct:
                 continue
@@ -281,14 +258,14 @@ class Layout:
             for offset, size in ends.pop(at - 1, ()):
                 space.free(offset, size)
             for (end, _), keys in starts.get(at, {}).items():
-                keys.sort(key=lambda key: -self.bytes_of(key))
-                widest = self.bytes_of(keys[0])
-                size = sum(map(self.bytes_of, keys))
+                keys.sort(key=size_of.__getitem__, reverse=True)
+                widest = size_of[keys[0]]
+                size = sum([size_of[key] for key in keys])
                 offset = space.take(size, widest)
                 ends.setdefault(end, []).append((offset, size))
                 for key in keys:
                     self.slot[key] = offset
-                    offset += self.bytes_of(key)
+                    offset += size_of[key]
         self.size = space.size
 
     def _until(self, begin: int, use: int) -> int:
@@ -302,7 +279,7 @@ class Layout:
         """The last piece of the loop or branches that begin after piece `at`."""
 
         def last(node) -> int:
-            if isinstance(node, Piece):
+            if isinstance(node, Piece | Moves):
                 return node.at
             if isinstance(node, Calls):
                 return node.at + len(node.calls) - 1
@@ -313,8 +290,8 @@ class Layout:
             for k, node in enumerate(nodes):
                 if isinstance(node, Piece):
                     if node.at == at:
-                        return last(nodes[k + 1])
-                elif not isinstance(node, Calls):
+                        return last(next(x for x in nodes[k + 1 :] if not isinstance(x, Moves)))
+                elif not isinstance(node, Calls | Moves):
                     for inner in [node.head, node.body] if isinstance(node, While) else node.cases:
                         found = find(inner)
                         if found is not None:
@@ -338,50 +315,3 @@ class Layout:
 
     def bytes_of(self, key) -> int:
         return _BYTES[self.type_of(key)]
-
-
-class Intervals:
-    """Stretches of memory that are taken and given back. `size` is the end of the last one that was taken."""
-
-    def __init__(self):
-        self.size = 0
-        #: what is free: (length, start) in order, and the other one by start and by end
-        self._sorted: list[tuple[int, int]] = []
-        self._starts: dict[int, int] = {}
-        self._ends: dict[int, int] = {}
-
-    def take(self, size: int, align: int) -> int:
-        """The offset of a stretch: the smallest free one that is long enough."""
-        for length, start in self._sorted[bisect.bisect(self._sorted, (size, -1)) :][:_TRIES]:
-            at = -(-start // align) * align
-            left = start + length - at - size
-            if left >= 0:
-                self._remove(start, length)
-                self._add(start, at - start)
-                self._add(at + size, left)
-                return at
-        at = -(-self.size // align) * align
-        before, self.size = self.size, at + size
-        self._add(before, at - before)
-        return at
-
-    def free(self, start: int, length: int) -> None:
-        """Give a stretch back; neighbours become one."""
-        after = self._starts.get(start + length)
-        if after is not None:
-            self._remove(start + length, after)
-            length += after
-        before = self._ends.get(start)
-        if before is not None:
-            self._remove(start - before, before)
-            start, length = start - before, length + before
-        self._add(start, length)
-
-    def _add(self, start: int, length: int) -> None:
-        if length:
-            bisect.insort(self._sorted, (length, start))
-            self._starts[start] = self._ends[start + length] = length
-
-    def _remove(self, start: int, length: int) -> None:
-        del self._sorted[bisect.bisect_left(self._sorted, (length, start))]
-        del self._starts[start], self._ends[start + length]

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from .ops import Call, Loop, Op, Type
 from .program import Program
 
-LEAVES = (Op.input, Op.carry, Op.result, Op.call)
+LEAVES = frozenset((Op.input, Op.carry, Op.result, Op.call))
 
 
 @dataclasses.dataclass
@@ -46,14 +46,31 @@ class Schedule:
         """Operands of an operation that are values, without constants."""
         if self.op[v] in LEAVES:
             return ()
-        return tuple(x for x in (self.a[v], self.b[v], self.c[v]) if x >= 0)
+        return tuple([x for x in (self.a[v], self.b[v], self.c[v]) if x >= 0])
 
 
 def fused(program: Program) -> tuple[Schedule, list[bool]]:
     """The program with multiply-adds, yet without an order, and which of its values somebody reads."""
-    resolve = _unchanging(program)
     op, a, b, c = list(program.op), list(program.a), list(program.b), list(program.c)
-    for v, o in enumerate(op):
+    alias = _unchanging(program)
+    if alias:
+        _resolve(program, alias, a, b, c)
+    s = Schedule(program, op, a, b, c)
+    live = _live(s)
+    if not program.fused:
+        _fuse(s, live)
+    return s, live
+
+
+def _resolve(program: Program, alias: dict[int, int], a: list[int], b: list[int], c: list[int]) -> None:
+    """Replace values by what they are the same as, as operands and wherever else they are named."""
+
+    def resolve(x: int) -> int:
+        while x in alias:
+            x = alias[x]
+        return x
+
+    for v, o in enumerate(program.op):
         if o not in LEAVES:
             a[v], b[v], c[v] = resolve(a[v]), resolve(b[v]), resolve(c[v])
     for owner in program.owners:
@@ -67,12 +84,6 @@ def fused(program: Program) -> tuple[Schedule, list[bool]]:
     for call in program.calls:
         call.operands = [resolve(x) for x in call.operands]
     program.outputs = [[resolve(x) for x in o] for o in program.outputs]
-    s = Schedule(program, op, a, b, c)
-    live = _live(s)
-    if not program.fused:
-        _fuse(s, live)
-        live = _live(s)
-    return s, live
 
 
 def trim(program: Program, used: Sequence[bool] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -90,8 +101,8 @@ def trim(program: Program, used: Sequence[bool] | None) -> tuple[tuple[int, ...]
     return read, made
 
 
-def _unchanging(program: Program):
-    """A function that replaces a loop's value by the one it starts from, if no iteration changes it."""
+def _unchanging(program: Program) -> dict[int, int]:
+    """By value of a loop that no iteration changes, the one it starts from."""
     alias: dict[int, int] = {}
     for loop in program.owners:
         if isinstance(loop, Loop):
@@ -100,13 +111,7 @@ def _unchanging(program: Program):
                     alias[carry] = loop.initial[k]
                     if loop.results[k] >= 0:
                         alias[loop.results[k]] = loop.initial[k]
-
-    def resolve(x: int) -> int:
-        while x in alias:
-            x = alias[x]
-        return x
-
-    return resolve
+    return alias
 
 
 def _owned(s: Schedule, v: int) -> list[int]:
@@ -170,6 +175,7 @@ def masks(s: Schedule, live: list[bool]) -> dict[int, bytes]:
 
 
 def _fuse(s: Schedule, live: list[bool]) -> None:
+    """Put products into the sums that alone read them; they live no more."""
     uses = [0] * len(s.op)
     for v, alive in enumerate(live):
         if alive:
@@ -199,5 +205,7 @@ def _fuse(s: Schedule, live: list[bool]) -> None:
         x, y, plus = s.a[v], s.b[v], s.op[v] == Op.add
         if product(y, v):
             s.op[v], s.a[v], s.b[v], s.c[v] = (Op.fma if plus else Op.fnma), s.a[y], s.b[y], x
+            live[y] = False
         elif product(x, v):
             s.op[v], s.a[v], s.b[v], s.c[v] = (Op.fma if plus else Op.fms), s.a[x], s.b[x], y
+            live[x] = False

@@ -63,8 +63,9 @@ def _gather(s: Schedule) -> None:
     for v in s.uniform:
         if s.op[v] == Op.call:
             call = s.program.calls[s.a[v]]
-            phase[v] = max((phase[x] for x in s.given(call)), default=0) | 1
-            found[call] = phase[v]
+            if call not in found:
+                found[call] = max([phase[x] for x in s.given(call)], default=0) | 1
+            phase[v] = found[call]
         else:
             last = max((phase[x] for x in s.operands(v)), default=0)
             found[v] = phase[v] = last + (last & 1)
@@ -80,8 +81,8 @@ class _Order:
         self.begun: set[int] = set()
         self.read: dict[int, None] = {}
         self.spread: dict[int, None] = {}
-        #: by call, what it needs
-        self.needed: dict[int, list[int]] = {}
+        #: by call, and by loop or branches, what they need
+        self.needed: dict[tuple[int, int], list[int]] = {}
         self.captured = self._captures()
         self.depth = [0] * len(s.op)
         for v, alive in enumerate(live):
@@ -168,16 +169,18 @@ class _Order:
     def needs(self, v: int) -> list[int]:
         """What has to be there before, from the same region or outside."""
         s = self.s
-        if s.op[v] == Op.call:
-            index = s.a[v]
-            if index not in self.needed:
-                self.needed[index] = self.called(s.program.calls[index])
-            return self.needed[index]
-        if s.op[v] != Op.result:
+        if s.op[v] not in (Op.call, Op.result):
             return list(s.operands(v))
-        owner, places = s.program.owners[s.a[v]], s.changing[s.a[v]]
+        key = s.op[v], s.a[v]
+        if key not in self.needed:
+            self.needed[key] = self.called(s.program.calls[s.a[v]]) if s.op[v] == Op.call else self.owned(s.a[v])
+        return self.needed[key]
+
+    def owned(self, index: int) -> list[int]:
+        """What a loop or branches need."""
+        owner, places = self.s.program.owners[index], self.s.changing[index]
         first = owner.predicates if isinstance(owner, Branches) else [owner.initial[k] for k in places]
-        return [x for x in (*first, *self.captured[owner.index]) if x >= 0]
+        return list(dict.fromkeys(x for x in (*first, *self.captured[index]) if x >= 0))
 
     def called(self, call: Call) -> list[int]:
         """What a call needs: of another call one result."""
@@ -210,6 +213,9 @@ class _Order:
                 continue
             if s.op[v] in (Op.input, Op.carry) or home[v] != region:
                 continue  # there already
+            if s.op[v] == Op.result and s.a[v] in self.begun:
+                done[v] = True
+                continue
             if not ready:
                 stack.append((v, True))
                 # what takes longest first: the short rest then waits for less time
@@ -222,11 +228,10 @@ class _Order:
             if s.op[v] == Op.call:
                 body.append(s.program.calls[s.a[v]])
             elif s.op[v] == Op.result:
-                if s.a[v] not in self.begun:
-                    self.begun.add(s.a[v])
-                    owner = s.program.owners[s.a[v]]
-                    self.inner(owner)
-                    body.append(owner)
+                self.begun.add(s.a[v])
+                owner = s.program.owners[s.a[v]]
+                self.inner(owner)
+                body.append(owner)
             else:
                 body.append(v)
 
@@ -241,6 +246,7 @@ class _Phases:
         self.phase = phase = [0] * len(s.op)
         self.crossing: dict[int, dict[int, list[int]]] = {}
         seen: set[int] = set()
+        owners: dict[int, int] = {}
         marked: set[int] = set()
         for v, alive in enumerate(live):
             if not alive or s.is_uniform[v]:
@@ -249,12 +255,18 @@ class _Phases:
             if is_call and s.program.calls[s.a[v]].first in seen:
                 continue
             region = program.region[v]
+            if s.op[v] == Op.result:
+                if s.a[v] in owners:
+                    phase[v] = owners[s.a[v]]
+                    continue
             needs = [
                 x for x in order.needs(v) if x >= 0 and not s.is_uniform[x] and program.region[x] == region and x != v
             ]
             last = max((phase[x] for x in needs), default=0)
             here = last | 1 if is_call else last + (last & 1)
             phase[v] = here
+            if s.op[v] == Op.result:
+                owners[s.a[v]] = here
             if is_call:
                 call = program.calls[s.a[v]]
                 seen.add(call.first)

@@ -2,27 +2,31 @@
 
 Between two sweeps stands arithmetic on whole arrays: a sum a joint, say. It is the same few operations again and
 again, and a called program would grow with the robot for it alone. Operations that hang together are a *cluster*;
-clusters that do the same to the results of the same calls are called together. Nothing is computed otherwise, so bits
-stay.
+clusters that do the same to the results of the same calls are called together. A number that many operations read, the
+length of a step for instance, holds none of them together, and long sums are cut into short ones. Nothing is computed
+otherwise, so bits stay.
 """
 
 from collections import defaultdict
 
 from .inline import Copy
 from .kept import PARTS, Kept
-from .live import LEAVES
-from .ops import NONE, Op, Type
+from .live import LEAVES, masks
+from .ops import NONE, Branches, Op, Type
 from .program import Program
 from .templates import Template
 
 #: operations of one kind that are worth a template, most operations of a cluster, most clusters of a call
 WORTH, LARGEST, TOGETHER = 64, 40, 12
+#: most readers of what is in a cluster with them, most terms of a sum in a cluster
+READERS, TERMS = 12, 12
 
 _templates = Kept(PARTS)
 
 
 def outlined(program: Program) -> Program:
-    """The program with its repeated code in calls. Only what stands outside of loops and branches is looked at."""
+    """The program with its repeated code in calls. Only the program itself and those of its loops and branches that
+    have calls are looked at."""
     copy = _Outline(program)
     return copy.made() if copy.bundle else program
 
@@ -33,6 +37,8 @@ class _Outline(Copy):
     def __init__(self, program: Program):
         super().__init__(program)
         self.bundle: dict[int, list[list[int]]] = {}
+        self.regions = {0, *(program.calls[c].region for c in masks(self.s, self.live))}
+        self.uses = self._uses()
         self.level: list[int] = []
         self.same = self._uniform()
         self.read = self._read_outside()
@@ -40,47 +46,74 @@ class _Outline(Copy):
         for members in self._clusters():
             if len(members) <= LARGEST:
                 shape, given = self._shape(members)
-                kinds[shape, tuple(dict.fromkeys(map(self._maker, given)))].append(members)
+                where = self.level[members[0]], program.region[members[0]]
+                kinds[shape, where, tuple(dict.fromkeys(map(self._maker, given)))].append(members)
         count: dict = defaultdict(int)
-        for (shape, _), clusters in kinds.items():
+        for (shape, *_), clusters in kinds.items():
             count[shape] += len(clusters) * len(clusters[0])
-        for (shape, _), clusters in kinds.items():
+        for (shape, *_), clusters in kinds.items():
             if count[shape] >= WORTH:
                 for k in range(0, len(clusters), TOGETHER):
                     together = clusters[k : k + TOGETHER]
                     self.bundle.update((v, together) for members in together for v in members)
 
+    def _uses(self) -> list[int]:
+        """By value, how many operations read it."""
+        found = [0] * len(self.s.op)
+        op = self.s.op
+        for v, alive in enumerate(self.live):
+            if alive and op[v] != Op.call:
+                for x in self.s.operands(v):
+                    found[x] += 1
+        return found
+
     def _uniform(self) -> list[bool]:
         """By value, whether all lanes share it. On the way values get levels: operations of one level that read each
-        other do so without calls and loops between."""
+        other do so without calls and loops between, and are not too many."""
         s, old, same, level = self.s, self.old, [], self.level
         highest = 0
+        begins: dict[tuple[int, int], int] = {}
+        terms = [0] * len(s.op)
         for v, alive in enumerate(self.live):
             o = s.op[v]
-            if not alive or old.region[v]:
+            if not alive:
                 same.append(False)
                 level.append(0)
                 continue
+            outside = not old.region[v]
             if o == Op.input:
                 same.append(old.inputs[s.a[v]][2])
                 level.append(0)
+            elif o == Op.call:
+                key = o, s.a[v]
+                if key not in begins:
+                    begins[key] = 1 + max([level[x] for x in self.needs(v) if x >= 0], default=0)
+                same.append(outside and old.calls[s.a[v]].template.uniform)
+                level.append(begins[key])
             elif o in LEAVES:
-                same.append(o == Op.call and old.calls[s.a[v]].template.uniform)
-                level.append(self._after(v) if o == Op.call else highest + 1)
+                same.append(False)
+                level.append(begins.setdefault((o, s.a[v]), highest + 1))
             else:
-                same.append(all(same[x] for x in s.operands(v)))
-                level.append(max((level[x] for x in s.operands(v)), default=0))
+                same.append(outside and all(same[x] for x in s.operands(v)))
+                level.append(self._behind(v, terms))
             highest = max(highest, level[v])
         return same
 
-    def _after(self, v: int) -> int:
-        call = self.old.calls[self.s.a[v]]
-        if v > call.first and self.live[v - 1]:
-            return self.level[v - 1]
-        return 1 + max((self.level[x] for x in self.needs(v) if x >= 0), default=0)
+    def _behind(self, v: int, terms: list[int]) -> int:
+        """The level of an operation, and its terms if it is a sum or the like."""
+        s, level = self.s, self.level
+        found, sums = 0, []
+        for x in s.operands(v):
+            found = max(found, level[x] + (self.uses[x] > READERS and s.op[x] not in LEAVES))
+            if s.op[x] == s.op[v] and self.uses[x] == 1:
+                sums.append(x)
+        terms[v] = 1 + sum(terms[x] for x in sums)
+        if terms[v] > TERMS:
+            found, terms[v] = max(found, *(level[x] + 1 for x in sums)), 1
+        return found
 
     def _read_outside(self) -> set[int]:
-        """Values that something else than operations outside of loops reads."""
+        """Values that something else than operations reads that are looked at."""
         s, old = self.s, self.old
         found = {x for out in s.program.outputs for x in out}
         for owner in old.owners:
@@ -91,7 +124,7 @@ class _Outline(Copy):
         for call in old.calls:
             found.update(call.operands)
         for v, alive in enumerate(self.live):
-            if alive and old.region[v]:
+            if alive and old.region[v] not in self.regions:
                 found.update(s.operands(v))
         return found
 
@@ -106,12 +139,12 @@ class _Outline(Copy):
             return v
 
         for v, alive in enumerate(self.live):
-            if not alive or old.region[v] or s.op[v] in LEAVES:
+            if not alive or old.region[v] not in self.regions or s.op[v] in LEAVES:
                 continue
             root[v] = v
             for x in s.operands(v):
                 if x in root:
-                    if level[x] == level[v] and same[x] == same[v]:
+                    if level[x] == level[v] and same[x] == same[v] and old.region[x] == old.region[v]:
                         root[find(x)] = find(v)
                     else:
                         self.read.add(x)
@@ -162,7 +195,14 @@ class _Outline(Copy):
         key = shape, uniform
         template = _templates.get(key, lambda: self._template(whole, given, uniform))
         results = [x for x in whole if x in self.read]
-        self.add(template, [self.to[x] for x in given], results, 0, 0)
+        region = self.old.region[v]
+        self.add(template, [self.to[x] for x in given], results, region, self._floor(region))
+
+    def _floor(self, region: int) -> int:
+        """The innermost branch around, the region that a call may not leave."""
+        while region and not isinstance(self.old.regions[region].owner, Branches):
+            region = self.old.regions[region].parent
+        return region
 
     def _template(self, members, given, uniform) -> Template:
         s, old = self.s, self.old

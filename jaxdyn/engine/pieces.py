@@ -6,9 +6,10 @@ one number each, and the *arena* with what crosses between pieces.
 
 import dataclasses
 
-from .layout import Advance, Begin, Choose, Layout, Outcome, Piece, Spread
+from .layout import Layout
 from .live import Schedule
 from .llvm import NAMES, Code
+from .nodes import Advance, Begin, Choose, Outcome, Piece, Spread
 from .ops import Branches, Op, Type
 from .order import Guard, Store
 
@@ -232,16 +233,15 @@ class Lanes(Code):
         return self.line(f"and {self.type(0)} {x}, {self.fetch(around)}")
 
     def control(self, st, around) -> None:
-        changing = self.s.changing
         if isinstance(st, Begin):
-            new = [(("carry", st.loop.index, k), self.use(st.loop.initial[k])) for k in changing[st.loop.index]]
+            new = [(("carry", st.loop.index, k), self.use(st.loop.initial[k])) for k in st.places]
             for key, name in new:
                 self.keep(key, name)
         elif isinstance(st, Guard):
             self.keep(("mask", st.loop.index, 0), self.both(self.use(st.loop.condition), around))
         elif isinstance(st, Advance):
             index = st.loop.index
-            new = [(("carry", index, k), self.use(st.loop.nexts[k])) for k in changing[index]]
+            new = [(("carry", index, k), self.use(st.loop.nexts[k])) for k in st.places]
             self._set(new, self.fetch(("mask", index, 0)))
         elif isinstance(st, Choose):
             left = self.fetch(around) if around else self._ones()
@@ -255,7 +255,7 @@ class Lanes(Code):
             assert isinstance(st, Outcome)
             index = st.branches.index
             outcome = st.branches.outcomes[st.which]
-            new = [(("result", index, k), self.use(outcome[k])) for k in changing[index]]
+            new = [(("result", index, k), self.use(outcome[k])) for k in st.places]
             self._set(new, self.fetch(("mask", index, st.which)))
 
     def _ones(self) -> str:

@@ -1,7 +1,7 @@
 ; What stands between XLA and a compiled program on a CPU: it finds the buffers of a call, cuts their lanes in blocks,
 ; spreads the blocks over XLA's thread pool, copies each block into a stage and back, and calls the program's kernel.
 ;
-; A template, filled in by runtime.py: @VECTOR@ and the like are replaced, and what stands between ";; on PROCESSOR" and
+; A template, filled in by runtime.py: words between two @ are replaced, and what stands between ";; on PROCESSOR" and
 ; ";; end" is written only for that processor.
 ;
 ; Who waits for whom: blocks are handed out by a counter. The caller takes blocks too, and waits for blocks that somebody
@@ -527,7 +527,7 @@ end:
 }
 
 ; Runs a program: what its handler calls with XLA's call frame. Returns null or an error of XLA's.
-define ptr @jaxdyn_run_@VECTOR@(ptr %frame, ptr %d) nounwind {
+define ptr @@RUN@(ptr %frame, ptr %d) nounwind {
 entry:
   %extension.p = getelementptr %XLA_FFI_CallFrame, ptr %frame, i32 0, i32 1
   %extension = load ptr, ptr %extension.p

@@ -1,8 +1,9 @@
-"""What runs a compiled program under XLA on a CPU: `runtime.ll`, compiled once a size of vector.
+"""What runs a compiled program under XLA on a CPU: `runtime.ll`, compiled once for programs with vectors and numbers of
+the same sizes.
 
 A program is an object file with a kernel, perhaps a prologue, a descriptor and a handler that passes XLA's call frame
-and the descriptor to `jaxdyn_run_<vector bytes>`. `descriptor` and `handler` write the last two; `provide` makes the
-function known to LLVM, so that the program's object finds it when it is loaded.
+and the descriptor to a function of the run-time (`name_of`). `descriptor` and `handler` write the last two; `provide`
+makes that function known to LLVM, so that the program's object finds it when it is loaded.
 
 - ``prologue(ptr inputs, ptr uniform)`` runs once a call. ``inputs[k]`` points to the k-th operand's numbers.
 - ``kernel(ptr stage, ptr uniform, ptr arena, i64 vectors)`` runs once a block of lanes, of so many vectors. The stage
@@ -88,9 +89,14 @@ def check(lanes, vectors_per_block, inputs, outputs, stage_bytes) -> None:
         raise ValueError("an output is never shared by the lanes")
 
 
-def handler(name: str, vector_bytes: int) -> str:
+def name_of(vector_bytes: int, numbers: tuple[int, ...]) -> str:
+    """Returns the name of the function that runs programs whose operands have numbers of so many bytes."""
+    return "_".join(["jaxdyn_run", str(vector_bytes), *(map(str, numbers) if numbers != NUMBERS else ())])
+
+
+def handler(name: str, vector_bytes: int, numbers: tuple[int, ...] = NUMBERS) -> str:
     """Returns IR of the function `name` that XLA calls; it runs the program of ``@descriptor``."""
-    run = f"jaxdyn_run_{vector_bytes}"
+    run = name_of(vector_bytes, numbers)
     return (
         f"declare ptr @{run}(ptr, ptr)\n"
         f"define ptr @{name}(ptr %frame) nounwind {{\n"
@@ -99,17 +105,18 @@ def handler(name: str, vector_bytes: int) -> str:
     )
 
 
-def provide(vector_bytes: int) -> str:
-    """Returns the name of the function that handlers call, which objects loaded later will find."""
+def provide(vector_bytes: int, numbers: tuple[int, ...] = NUMBERS) -> str:
+    """Returns the name of the function that handlers call, which objects loaded later will find. `numbers` are the
+    bytes, in order, of those that lanes have: copies for others would take longer to compile than a small program."""
     if vector_bytes < 4 or vector_bytes & (vector_bytes - 1):
         raise ValueError(f"{vector_bytes} bytes are no vector")
-    name = f"jaxdyn_run_{vector_bytes}"
+    name = name_of(vector_bytes, numbers)
     if name not in _provided:
         llvm, triple = native.llvm(), host.target().triple
         for given, address in library().items():
             llvm.add_symbol(given, address)
-        key = repr((vector_bytes, triple, version())).encode()
-        llvm.add_symbol(name, host.made(key, lambda: [source(vector_bytes, triple)], name).address)
+        key = repr((vector_bytes, numbers, triple, version())).encode()
+        llvm.add_symbol(name, host.made(key, lambda: [source(vector_bytes, triple, numbers)], name).address)
         _provided.add(name)
     return name
 
@@ -129,24 +136,25 @@ def library() -> dict[str, int]:
     }
 
 
-def source(vector_bytes: int, triple: str) -> str:
-    """Returns `runtime.ll` filled in for a size of vector and a target."""
+def source(vector_bytes: int, triple: str, numbers: tuple[int, ...] = NUMBERS) -> str:
+    """Returns `runtime.ll` filled in for sizes of vectors and numbers, and a target."""
     processor = {"x86_64": "x86", "amd64": "x86", "aarch64": "aarch64", "arm64": "aarch64"}
     here = processor.get(triple.split("-")[0], "other")
     text = importlib.resources.files(__package__).joinpath("runtime.ll").read_text()
     text = re.sub(
         r"^;; on (\w+)\n(.*?)^;; end\n", lambda m: m[2] if m[1] == here else "", text, flags=re.DOTALL | re.MULTILINE
     )
-    words = {"VECTOR": vector_bytes, "FEW": FEW, "TILES": len(TILES), "LARGEST": len(TILES) - 1}
-    words |= dict(zip(("MAJOR", "MINOR"), version(), strict=True)) | {"COPIES": copies(vector_bytes)}
+    words = {"RUN": name_of(vector_bytes, numbers), "FEW": FEW, "TILES": len(TILES), "LARGEST": len(TILES) - 1}
+    words |= dict(zip(("MAJOR", "MINOR"), version(), strict=True)) | {"COPIES": copies(vector_bytes, numbers)}
     return re.sub(r"@(" + "|".join(words) + ")@", lambda m: str(words[m[1]]), text)
 
 
 # ---- copies between buffers and stage ----
 
 
-def copies(vector_bytes: int) -> str:
-    """Returns IR of the functions that copy a vector of an operand, and of the table of them, ``@copies``.
+def copies(vector_bytes: int, numbers: tuple[int, ...]) -> str:
+    """Returns IR of the functions that copy a vector of an operand with such numbers, and of the table of them,
+    ``@copies``.
 
     It is indexed by the logarithm of a number's bytes; by the rows of a whole vector of few rows, else 0; by the
     logarithm of what the side of a tile may be; by 0 into the stage, 1 out of it.
@@ -154,6 +162,8 @@ def copies(vector_bytes: int) -> str:
     functions: dict[str, str] = {}
 
     def function(size: int, rows: int, side: int, out: bool) -> str:
+        if size not in numbers:
+            return "ptr null"
         # long registers are for floats; smaller tiles are not faster than single numbers
         most, least = min(vector_bytes, TILE_BYTES if size >= 4 else 8 * size), min(16, 4 * size)
         side = max((t for t in TILES if t <= side and least <= t * size <= most), default=1)

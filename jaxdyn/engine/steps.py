@@ -117,6 +117,14 @@ def _is_ref(x) -> bool:
     return isinstance(x, Ref)
 
 
+def _named(x, found: list[Ref]):
+    """What a row reads or writes but for the cells; these are `found`, in order."""
+    if isinstance(x, Ref):
+        found.append(x)
+        return x.name, x.count
+    return None if x is None else tuple([_named(y, found) for y in x])
+
+
 class Table:
     """Rows in order, and how many cells every written field has.
 
@@ -172,21 +180,16 @@ class _Maker:
     def make(self):
         kinds: dict = {}
         rows = []
-        for step, reads, writes in self.table.rows:
-            refs, outer = jax.tree.flatten(reads, is_leaf=_is_ref)
-            trees = [self.fields[r.name][0] for r in refs]
-            arrays = [(k, r) for r in refs for k in self.fields[r.name][1]]
-            avals = tuple(self.aval(k, r.count) for k, r in arrays)
-            inner = jax.tree.unflatten(outer, [jax.tree.unflatten(t, [0] * t.num_leaves) for t in trees])
-            closed, out_tree = traced(step, jax.tree.structure(inner), avals, self.lanes)
-            written = self.written(step, writes, out_tree, closed.out_avals)
-            places = [(k, r.start, r.count) for k, r in written]
-            if len(set(places)) < len(places):
-                closed = summed(closed, tuple(places.index(x) for x in places))
-                written = [w for n, w in enumerate(written) if places.index(places[n]) == n]
-            kind = Kind(closed, tuple((k, r.count) for k, r in arrays), tuple((k, r.count) for k, r in written))
-            index = kinds.setdefault((id(closed), *kind[1:]), (len(kinds), kind))[0]
-            rows.append((index, tuple(r.start for _, r in arrays), tuple(r.start for _, r in written)))
+        #: kinds of rows by all but the cells that they name: what is found out of one holds for thousands
+        known: dict = {}
+        for row in self.table.rows:
+            reads, writes = [], []
+            key = row.step, _named(row.reads, reads), _named(row.writes, writes), len(set(writes)) < len(writes)
+            found = known.get(key)
+            if found is None or key[-1]:
+                found = known[key] = self.kind(row, reads, kinds)
+            index, given, to = found
+            rows.append((index, tuple([reads[k].start for k in given]), tuple([writes[k].start for k in to])))
         n = len(self.inputs)
         number = lambda k: k if k >= 0 else n - 1 - k  # noqa: E731
         renumbered = tuple(
@@ -198,16 +201,33 @@ class _Maker:
         }
         return sweep, named
 
+    def kind(self, row: Row, refs: list[Ref], kinds: dict) -> tuple[int, list[int], list[int]]:
+        """The number of a row's kind, and by operand and by result of it which of the row's cells that is."""
+        outer = jax.tree.structure(row.reads, is_leaf=_is_ref)
+        trees = [self.fields[r.name][0] for r in refs]
+        arrays = [(k, n) for n, r in enumerate(refs) for k in self.fields[r.name][1]]
+        avals = tuple(self.aval(k, refs[n].count) for k, n in arrays)
+        inner = jax.tree.unflatten(outer, [jax.tree.unflatten(t, [0] * t.num_leaves) for t in trees])
+        closed, out_tree = traced(row.step, jax.tree.structure(inner), avals, self.lanes)
+        written = self.written(row.step, row.writes, out_tree, closed.out_avals)
+        places = [(k, r) for k, r, _ in written]
+        if len(set(places)) < len(places):
+            closed = summed(closed, tuple(places.index(x) for x in places))
+            written = [w for n, w in enumerate(written) if places.index(places[n]) == n]
+        kind = Kind(closed, tuple((k, refs[n].count) for k, n in arrays), tuple((k, r.count) for k, r, _ in written))
+        index = kinds.setdefault((id(closed), *kind[1:]), (len(kinds), kind))[0]
+        return index, [n for _, n in arrays], [n for *_, n in written]
+
     def aval(self, k: int, count: int | None):
         a = self.array(k)
         return (a.shape if count is None else (count, *a.shape)), a.dtype
 
-    def written(self, step, writes, out_tree, avals) -> list[tuple[int, Ref]]:
-        """The arrays that a step's results go to, one a leaf."""
+    def written(self, step, writes, out_tree, avals) -> list[tuple[int, Ref, int]]:
+        """The arrays that a step's results go to, one a leaf, with their cells, and which of `writes` these are."""
         value = jax.tree.unflatten(out_tree, list(avals))
         refs, outer = jax.tree.flatten(writes, is_leaf=_is_ref)
         out = []
-        for ref, part in zip(refs, outer.flatten_up_to(value), strict=True):
+        for n, (ref, part) in enumerate(zip(refs, outer.flatten_up_to(value), strict=True)):
             leaves, tree = jax.tree.flatten(part)
             shapes = [(x.shape if ref.count is None else x.shape[1:], x.dtype) for x in leaves]
             if ref.name not in self.fields:
@@ -216,5 +236,5 @@ class _Maker:
             found = [(self.array(k).shape, self.array(k).dtype) for k in arrays]
             if known != tree or found != [(tuple(s), jnp.dtype(d)) for s, d in shapes]:
                 raise AssertionError(f"{step} writes {tree}, {shapes} to the field {ref.name!r} of {known}, {found}")
-            out += [(k, ref) for k in arrays]
+            out += [(k, ref, n) for k in arrays]
         return out

@@ -53,7 +53,7 @@ class Template:
 
     def __init__(self, program: Program, outputs: Sequence[int], uniform: bool):
         self.program, self.outputs, self.uniform = program, list(outputs), uniform
-        self.types = [program.type[v] for v in outputs]
+        self.types = [program.type_of(v) for v in outputs]
         self._deps = _dependencies(program)
         self._reads: dict[bytes, list[int]] = {}
         self._routines: dict[bytes, Routine] = {}
@@ -72,7 +72,7 @@ class Template:
         if found is None:
             bits = 0
             for v, wanted in zip(self.outputs, mask, strict=True):
-                bits |= self._deps[v] if wanted else 0
+                bits |= self._deps[v] if wanted and v >= 0 else 0
             found = self._reads[mask] = [k for k in range(len(self.program.inputs)) if bits >> k & 1]
         return found
 

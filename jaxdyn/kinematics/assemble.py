@@ -18,7 +18,7 @@ from ..model.checks import check_constraints, check_model, check_vector, common_
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.spec import ModelWarning
-from ..spatial.numbers import constants, finite, not_negative
+from ..spatial.numbers import constants, not_negative
 from .forward import kinematics
 from .manifold import differenced, integrated, normalized
 from .rows import evaluate
@@ -135,7 +135,7 @@ def assemble(
         return q
     model, constraints, q = common_dtype(model, constraints, q)
     fine = 1e-12 if q.dtype == jnp.float64 else 1e-6
-    tol = fine if tol is None else float(constants(f"`{call}`", "tol", tol, (), finite, not_negative))
+    tol = fine if tol is None else float(constants(f"`{call}`", "tol", tol, (), not_negative))
     enough = max(tol, 1e6 * fine if fine < 1e-9 else 1e3 * fine)
     closed = _closed(model, constraints, q, tol, enough)
     left = laned(residual)(model, constraints, closed)

@@ -8,7 +8,8 @@ from ..model.model import Model
 from ..model.spec import ModelSpec
 from ..robots.shipped import SHIPPED, missing
 from . import mjcf, robot_yaml, sdf, urdf
-from .xml import Document, brief, fail, parse, read
+from .files import is_there
+from .xml import Document, brief, cut, fail, parse, read
 
 FORMATS = {"robot": urdf.load, "sdf": sdf.load, "mujoco": mjcf.load}
 
@@ -49,7 +50,7 @@ def load(
         return spec.build().with_compiler(compiler)
     except ValueError as error:
         origin = "text" if isinstance(source, str) and "<" in source else Path(source).name
-        raise ValueError(f"`load`: {origin}: {error}") from error
+        raise ValueError(f"`load`: {origin}: {cut(str(error))}") from error
 
 
 def load_spec(source: str | os.PathLike, *, floating: bool | None = None, name: str | None = None) -> ModelSpec:
@@ -59,11 +60,11 @@ def load_spec(source: str | os.PathLike, *, floating: bool | None = None, name: 
     if name is not None and (not isinstance(name, str) or not name):
         raise TypeError(f"`load`: `name` is {brief(name)}, not a name.")
     if isinstance(source, str) and "<" in source:
-        return load_document(parse(source, "text"), floating, name)
+        return load_document(parse(source), floating, name)
     if not isinstance(source, str | os.PathLike):
         raise TypeError(f"`load`: `source` is {type(source).__name__}, not a path or an XML text.")
     path = Path(source)
-    if not str(source).strip() or not path.exists():
+    if not str(source).strip() or not is_there(path):
         if source not in SHIPPED:
             raise FileNotFoundError(f"`load`: {missing(source)}")
         shipped = SHIPPED[source]

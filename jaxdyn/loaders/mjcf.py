@@ -21,11 +21,13 @@ import numpy as np
 
 from ..model.joints import Fixed, Free, Joint, Prismatic, Revolute, Spherical
 from ..model.spec import ModelSpec
+from .mjcf_checks import check
 from .mjcf_forces import add_actuators, note_forces
 from .mjcf_rows import add_equalities
-from .mjcf_tree import Tree
+from .mjcf_tree import Tree, is_off
 from .pose import Mass, Pose, about, from_quaternion
-from .xml import Document, Notes, fail, located
+from .skeleton import hang
+from .xml import Document, Notes, cut, fail, located
 
 FREE, BALL, SLIDE, HINGE = range(4)
 
@@ -37,8 +39,9 @@ def load(document: Document, floating: bool | None = None, name: str | None = No
     """
     with Notes() as notes:
         m = compiled(document, notes)
-        gravity = np.zeros(3) if m.opt.disableflags & _flag("GRAVITY") else np.array(m.opt.gravity)
-        spec = ModelSpec(name or document.root.get("model") or document.origin.removesuffix(".xml"), gravity)
+        gravity = np.zeros(3) if is_off(m, "GRAVITY") else np.array(m.opt.gravity)
+        called = name or document.root.get("model") or document.origin.removesuffix(".xml")
+        spec = located(document.root, ModelSpec, called, gravity)
         tree = Tree.of(m)
         if m.nflex:
             fail(document.root, f"the flex {tree.name('FLEX', 0)!r} is deformable, which nothing here is.")
@@ -46,8 +49,9 @@ def load(document: Document, floating: bool | None = None, name: str | None = No
         for body in range(1, m.nbody):
             _add(spec, notes, document, m, tree, body, floating, base)
         _name_frames(spec, notes, document, m, tree)
-        if m.opt.disableflags & _flag("EQUALITY") and m.neq:
-            notes.add(document.root, "equalities that <flag equality> disables: {}.", f"all {m.neq}")
+        off = [flag for flag in ("EQUALITY", "CONSTRAINT") if is_off(m, flag)]
+        if off and m.neq:
+            notes.add(document.root, f"equalities that <flag {off[0].lower()}> disables: {{}}.", f"all {m.neq}")
         else:
             add_equalities(spec, notes, document, m, tree)
         if spec.constraints:
@@ -60,12 +64,6 @@ def load(document: Document, floating: bool | None = None, name: str | None = No
     return spec
 
 
-def _flag(name: str) -> int:
-    import mujoco
-
-    return int(getattr(mujoco.mjtDisableBit, f"mjDSBL_{name}"))
-
-
 def compiled(document: Document, notes: Notes) -> Any:
     """Return the `MjModel` of a document, without missing meshes and textures from which no inertia comes."""
     try:
@@ -74,7 +72,8 @@ def compiled(document: Document, notes: Notes) -> Any:
         text = "`load`: MJCF is read by MuJoCo, which is not installed; install it by `pip install 'jaxdyn[mjcf]'`."
         raise ImportError(text) from None
 
-    path = None if document.folder is None else str(document.folder / document.origin)
+    check(document)
+    path = None if document.path is None else str(document.path)
     try:
         if path is None:
             return mujoco.MjModel.from_xml_string(document.data.decode())
@@ -90,7 +89,7 @@ def compiled(document: Document, notes: Notes) -> Any:
         except (ValueError, TypeError, AttributeError):  # still refused, or a MuJoCo whose specs cannot be edited
             notes.kinds.clear()
     told = " ".join(str(refusal).split())
-    raise ValueError(f"`load`: {document.origin}: MuJoCo refuses the file: {told}") from refusal
+    raise ValueError(f"`load`: {document.origin}: MuJoCo refuses the file: {cut(told)}") from refusal
 
 
 def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> None:
@@ -159,14 +158,13 @@ def _add(
     if m.body_mocapid[body] >= 0:
         notes.add(root, "mocap bodies, which stand still: {}.", repr(name))
     if body == base:
-        located(root, spec.add_body, name, "world", Free("root_joint"), inertia=own.inertia())
+        hang(spec, notes, root, root, name, "world", Free("root_joint"), mass=own)
         return
     if joints and m.jnt_type[joints[0]] == FREE and floating is not False:
-        located(root, spec.add_body, name, "world", _joint(m, tree, joints[0], notes, root), inertia=own.inertia())
+        hang(spec, notes, root, root, name, "world", _joint(m, tree, joints[0], notes, root), mass=own)
         return
     if not joints or m.jnt_type[joints[0]] == FREE:
-        place = pose.transform()
-        located(root, spec.add_body, name, holder, Fixed(f"{name}_fixed"), placement=place, inertia=own.inertia())
+        hang(spec, notes, root, root, name, holder, Fixed(f"{name}_fixed"), pose, own)
         return
     anchor = np.zeros(3)
     for k, j in enumerate(joints):
@@ -182,7 +180,7 @@ def _add(
         mass = own.seen_from(Pose(np.eye(3), -anchor)) if last else Mass()
         called = name if last else tree.link_of(body, j)
         joint = _joint(m, tree, j, notes, root)
-        located(root, spec.add_body, called, holder, joint, placement=place.transform(), inertia=mass.inertia())
+        hang(spec, notes, root, root, called, holder, joint, place, mass)
         pose, holder = Pose(), called
     tree.offsets[body] = Pose(np.eye(3), -anchor)
 
@@ -192,20 +190,20 @@ def _joint(m: Any, tree: Tree, j: int, notes: Notes, root: Any) -> Joint:
     kind, name = int(m.jnt_type[j]), tree.joint_names[j]
     nq, nv = {FREE: (7, 6), BALL: (4, 3)}.get(kind, (1, 1))
     q, v = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
-    stiffness = float(m.jnt_stiffness[j])
+    stiffness = 0.0 if is_off(m, "SPRING") else float(m.jnt_stiffness[j])
     if kind == FREE and stiffness:
         notes.add(root, "springs on free joints, which make no force: {}.", repr(name))
         stiffness = 0.0
     options: dict = {
         "armature": np.array(m.dof_armature[v : v + nv]) + tree.armature[v : v + nv],
-        "damping": np.array(m.dof_damping[v : v + nv]) + tree.damping[v : v + nv],
-        "friction": np.array(m.dof_frictionloss[v : v + nv]),
+        "damping": (np.array(m.dof_damping[v : v + nv]) + tree.damping[v : v + nv]) * (not is_off(m, "DAMPER")),
+        "friction": np.array(m.dof_frictionloss[v : v + nv]) * (not is_off(m, "FRICTIONLOSS", "CONSTRAINT")),
         "stiffness": stiffness,
     }
     if kind != FREE:
         options["rest"] = np.array(m.qpos_spring[q : q + nq])
     if kind in (HINGE, SLIDE):
-        if m.jnt_limited[j]:
+        if m.jnt_limited[j] and not is_off(m, "LIMIT", "CONSTRAINT"):
             options["limits"] = tuple(float(x) for x in m.jnt_range[j])
         if m.jnt_actfrclimited[j]:
             options["effort"] = float(np.abs(m.jnt_actfrcrange[j]).max())

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..model.spec import ModelSpec
-from .mjcf_tree import Tree
+from .mjcf_tree import Tree, is_off
 from .pose import Pose, from_quaternion
 from .xml import Document, Notes, located
 
@@ -17,6 +17,13 @@ def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tre
     joints = {b.joint.name: b.joint for b in spec.bodies.values()}
     for k in range(tree.actuators):
         name = tree.name("ACTUATOR", k)
+        group = int(m.actuator_group[k])
+        if is_off(m, "ACTUATION"):
+            notes.add(document.root, "actuators that <flag actuation> disables, left out: {}.", repr(name))
+            continue
+        if 0 <= group < 31 and m.opt.disableactuator >> group & 1:
+            notes.add(document.root, "actuators that `actuatorgroupdisable` disables, left out: {}.", repr(name))
+            continue
         gain, bias = int(m.actuator_gaintype[k]), int(m.actuator_biastype[k])
         scale = float(m.actuator_gainprm[k][0]) if gain == 0 and bias == 0 and int(m.actuator_dyntype[k]) == 0 else 0.0
         if not scale:

@@ -86,5 +86,5 @@ def _couple(
     spec: ModelSpec, root: Any, m: Any, tree: Tree, name: str, terms: dict[str, float], constant: float
 ) -> None:
     for joint, factor in terms.items():
-        constant += factor * float(m.qpos0[m.jnt_qposadr[tree.joint_names.index(joint)]])
+        constant += factor * float(m.qpos0[m.jnt_qposadr[tree.index[joint]]])
     spec.add_constraint(located(root, Coupling, tuple(terms), tuple(terms.values()), constant, name=name))

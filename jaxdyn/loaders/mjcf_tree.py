@@ -8,6 +8,14 @@ import numpy as np
 from .pose import Pose, from_quaternion
 
 
+def is_off(m: Any, *flags: str) -> bool:
+    """Return whether <flag> disables one of these; a flag that this MuJoCo does not have yet is not disabled."""
+    import mujoco
+
+    bits = (getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}", None) for flag in flags)
+    return any(bit is not None and m.opt.disableflags & int(bit) for bit in bits)
+
+
 @dataclass
 class Tree:
     """`bodies` and `joint_names` by MuJoCo's index; `offsets`, MuJoCo's body frames in jaxdyn's; `armature` and
@@ -19,6 +27,10 @@ class Tree:
     offsets: list[Pose]
     armature: np.ndarray
     damping: np.ndarray
+    #: the joints' indices by their names
+    index: dict[str, int]
+    #: names of bodies
+    taken: set[str]
 
     @staticmethod
     def of(m: Any) -> "Tree":
@@ -41,7 +53,8 @@ class Tree:
                     name = f"{body}_{name}"
             named.add(name)
             joints.append(name)
-        tree = Tree(m, bodies, joints, [Pose() for _ in bodies], np.zeros(m.nv), np.zeros(m.nv))
+        tree = Tree(m, bodies, joints, [Pose() for _ in bodies], np.zeros(m.nv), np.zeros(m.nv), {}, taken)
+        tree.index = {name: j for j, name in enumerate(joints)}
         for k in range(tree.actuators):
             if tree.turns_joint(k):
                 v, square = int(m.jnt_dofadr[m.actuator_trnid[k][0]]), float(m.actuator_gear[k][0]) ** 2
@@ -70,7 +83,7 @@ class Tree:
     def link_of(self, body: int, joint: int) -> str:
         """Return the name of the massless body that follows a joint in a chain."""
         name = f"{self.bodies[body]}_{self.joint_names[joint]}"
-        while name in self.bodies:
+        while name in self.taken:
             name += "_"
         return name
 

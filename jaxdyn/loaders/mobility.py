@@ -6,7 +6,7 @@ remaining rows. If the axis leans a little, this second row, taken exactly, remo
 simulators with soft joints hardly notice. The loader closes such a rod by a `Point` instead.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -33,12 +33,12 @@ def columns(part: Part, at: np.ndarray) -> np.ndarray:
     return np.array(out)
 
 
-def hinge_nearly_locks(cut: Part, loop: Sequence[Part], joints: Sequence[Part]) -> bool:
+def hinge_nearly_locks(cut: Part, loop: Sequence[Part], touching: Mapping[str, Sequence[Part]]) -> bool:
     """Return whether `cut` ends a rod and its axis nearly locks the loop that it closes over the joints `loop`.
 
-    `joints` are all joints of the robot.
+    `touching` are the joints of every link.
     """
-    ends = [[p for p in joints if p is not cut and link in (p.parent, p.child)] for link in (cut.parent, cut.child)]
+    ends = [[p for p in touching[link] if p is not cut] for link in (cut.parent, cut.child)]
     size = max([float(np.linalg.norm(p.pose.p - cut.pose.p)) for p in loop], default=0.0)
     if size == 0 or not any(len(others) == 1 and others[0].kind == "ball" for others in ends):
         return False
@@ -49,7 +49,7 @@ def hinge_nearly_locks(cut: Part, loop: Sequence[Part], joints: Sequence[Part]) 
     hinge = np.concatenate([point, motions[:, 3:] @ across.T], 1)
 
     def leans(rows: np.ndarray) -> bool:
-        s = np.linalg.svd(rows)[1]
+        s = np.linalg.svd(rows, compute_uv=False)
         return bool(((s > PLANE * s[0]) & (s < SPATIAL * s[0])).any())
 
     return leans(hinge) and not leans(point)

@@ -1,7 +1,9 @@
-"""Reads the `<origin>` of URDF and URDF+."""
+"""Reads the `<origin>` and the `<axis>` of URDF and URDF+."""
+
+import numpy as np
 
 from .pose import Pose, from_quaternion, from_rpy
-from .xml import Element, fail, vector
+from .xml import Element, attribute, fail, numbers, vector
 
 
 def origin(element: Element | None) -> Pose:
@@ -17,3 +19,11 @@ def origin(element: Element | None) -> Pose:
     if x * x + y * y + z * z + w * w < 1e-12:
         fail(element, "`quat_xyzw` is zero.")
     return Pose(from_quaternion((w, x, y, z)), p)
+
+
+def direction_of(axis: Element) -> np.ndarray:
+    """Return the direction (3,) in an `<axis xyz>`. Raise `ValueError` if it is missing or zero."""
+    direction = numbers(axis, attribute(axis, "xyz"), 3, "xyz")
+    if not direction.any():
+        fail(axis, "the axis is zero.")
+    return direction

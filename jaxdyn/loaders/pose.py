@@ -4,7 +4,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..spatial.inertia import Inertia
 from ..spatial.transform import Transform
 
 
@@ -38,9 +37,6 @@ class Mass(NamedTuple):
         """Return the mass properties in a frame A, where `pose` is the body's frame in A."""
         rotational = pose.R @ self.rotational @ pose.R.T
         return Mass(self.mass, pose.p + pose.R @ self.center, (rotational + rotational.T) / 2)
-
-    def inertia(self) -> Inertia:
-        return Inertia(self.mass, self.center, self.rotational)
 
 
 def from_rpy(rpy) -> np.ndarray:

@@ -23,63 +23,86 @@ from ..model.pairs import Point, Weld
 from ..model.spec import ModelSpec
 from ..tree.topology import unknown
 from . import urdf
+from .files import check_regular, read_bytes
 from .skeleton import Connection
-from .xml import brief, read
+from .xml import brief, cut, nearest, read
 
 KEYS = ("closed_loop", "type", "name_mot", "joint_name", "joint_type", "urdf")
+#: how YAML writes nothing
+EMPTY = ("", "~", "null")
 AXES = dict(zip("XYZ", np.eye(3), strict=True))
 
 
-class _Loader(yaml.SafeLoader):
-    """Reads plain data alone: no aliases, which can grow without bound, and no key twice."""
+#: lists in lists in a mapping, and some to spare
+DEEPEST = 8
+_BASE: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
-    def compose_node(self, parent, index):
-        if self.check_event(yaml.AliasEvent):
-            event = self.peek_event()
-            raise yaml.constructor.ConstructorError(None, None, "aliases are not read", event.start_mark)
-        return super().compose_node(parent, index)
+
+class _Loader(_BASE):
+    """Reads lists, mappings and words alone, so that ``1`` and ``no`` are names as they stand, and no key twice."""
 
     def construct_mapping(self, node, deep=False):
-        seen = set()
+        seen: set[str] = set()
         for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                raise yaml.constructor.ConstructorError(None, None, "a key is no plain word", key.start_mark)
             if key.value in seen:
-                raise yaml.constructor.ConstructorError(None, None, f"key {key.value!r} occurs twice", key.start_mark)
+                told = f"key {brief(key.value)} occurs twice"
+                raise yaml.constructor.ConstructorError(None, None, told, key.start_mark)
             seen.add(key.value)
         return super().construct_mapping(node, deep)
+
+
+def plain(data: bytes) -> bytes:
+    """Return a YAML file. Raise for aliases, which can grow without bound, for tags, and for deep nesting."""
+    depth = 0
+    for event in yaml.parse(data, _BASE):
+        depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
+        told = None
+        if isinstance(event, yaml.AliasEvent):
+            told = "aliases are not read"
+        elif getattr(event, "tag", None) not in (None, "!"):
+            told = f"the tag {brief(event.tag)} is not read"
+        elif depth > DEEPEST:
+            told = "it nests too deeply"
+        if told is not None:
+            raise yaml.constructor.ConstructorError(None, None, told, event.start_mark)
+    return data
 
 
 def contents(path: Path) -> dict[str, Any]:
     """Return the mapping in a YAML file. Raise `ValueError` with file and line."""
 
     def bad(text: str, line: int | None = None) -> NoReturn:
-        raise ValueError(f"`load`: {path.name}{'' if line is None else f', line {line + 1}'}: {text}") from None
+        raise ValueError(f"`load`: {path.name}{'' if line is None else f', line {line + 1}'}: {cut(text)}") from None
 
     try:
-        data = yaml.load(path.read_text(), _Loader)
-    except FileNotFoundError:
-        raise FileNotFoundError(f"`load`: there is no file {str(path)!r}.") from None
-    except OSError as error:
-        bad(f"cannot be read: {error.strerror}.")
+        data = yaml.load(plain(read_bytes(path)), _Loader)
     except yaml.MarkedYAMLError as error:
         bad(f"the YAML cannot be read: {error.problem}.", error.problem_mark.line if error.problem_mark else None)
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as error:
+    except (yaml.YAMLError, UnicodeError) as error:
         bad(f"the YAML cannot be read: {brief(str(error))}.")
     if not isinstance(data, dict):
         bad(f"a mapping with `closed_loop` is needed, not {type(data).__name__}.")
     for key in data:
         if key not in KEYS:
-            bad(f"there is no key {brief(key)}; the keys are {', '.join(KEYS)}.")
+            near = nearest(key, KEYS)
+            hint = f"Did you mean {near}?" if near else f"The keys are {', '.join(KEYS)}."
+            bad(f"there is no key {brief(key)}. {hint}")
     return data
 
 
 def strings(path: Path, data: dict, key: str) -> list[str]:
     """Return a list of names, empty if the key is absent."""
     value = data.get(key) or []
+    value = [] if value in EMPTY else value
     if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
         raise ValueError(f"`load`: {path.name}: `{key}` is not a list of names.")
-    doubled = next((x for x in value if value.count(x) > 1), None)
-    if doubled is not None and key in ("name_mot", "joint_name"):
-        raise ValueError(f"`load`: {path.name}: `{key}` holds {doubled!r} twice.")
+    seen: set[str] = set()
+    for name in value if key in ("name_mot", "joint_name") else ():
+        if name in seen:
+            raise ValueError(f"`load`: {path.name}: `{key}` holds {brief(name)} twice.")
+        seen.add(name)
     return value
 
 
@@ -104,7 +127,9 @@ def urdf_beside(path: Path, data: dict) -> Path:
     if "urdf" in data:
         if not isinstance(data["urdf"], str):
             raise ValueError(f"`load`: {path.name}: `urdf` is not a file name.")
-        return path.parent / data["urdf"]
+        named = path.parent / data["urdf"]
+        check_regular(named, f"{path.name}: `urdf`")
+        return named
     beside = path.parent / "robot.urdf"
     found = [beside] if beside.is_file() else sorted(path.parent.glob("*.urdf"))
     if len(found) != 1:
@@ -137,13 +162,15 @@ def load(path: Path, floating: bool | None = None, name: str | None = None) -> M
         if moving[motor].kind.nv != 1:
             raise ValueError(f"`load`: {path.name}: `name_mot`: joint {motor!r} has more than one velocity.")
         spec.add_actuator(motor)
-    close(path, data, spec, {j.get("name"): j.find("child").get("link") for j in document.root.findall("joint")})
+    moved = {j.get("name").strip(): j.find("child").get("link").strip() for j in document.root.findall("joint")}
+    close(path, data, spec, moved)
     return spec
 
 
 def close(path: Path, data: dict, spec: ModelSpec, moved: dict[str, str]) -> None:
     """Add a constraint for every pair of `closed_loop`; `moved` is the child link of every joint."""
     pairs, kinds = data.get("closed_loop") or [], strings(path, data, "type")
+    pairs = [] if pairs in EMPTY else pairs
     if not isinstance(pairs, list) or not all(
         isinstance(p, list) and len(p) == 2 and all(isinstance(x, str) for x in p) for p in pairs
     ):
@@ -157,6 +184,9 @@ def close(path: Path, data: dict, spec: ModelSpec, moved: dict[str, str]) -> Non
             if frame not in known:
                 raise ValueError(f"`load`: {path.name}: `closed_loop`: " + unknown("frame", frame, known))
         if kind.lower() not in ("3d", "6d"):
-            raise ValueError(f"`load`: {path.name}: `type` {brief(kind)} of {pair} is neither 3d nor 6d.")
+            raise ValueError(f"`load`: {path.name}: `type` {brief(kind)} of {brief(pair)} is neither 3d nor 6d.")
         build: Any = Point if kind.lower() == "3d" else Weld
-        spec.add_constraint(build(*(known[frame] for frame in pair), name="/".join(pair)))
+        try:
+            spec.add_constraint(build(*(known[frame] for frame in pair), name="/".join(pair)))
+        except ValueError as error:
+            raise ValueError(f"`load`: {path.name}: `closed_loop`: {cut(str(error))}") from error

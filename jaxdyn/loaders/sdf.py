@@ -21,6 +21,8 @@ SDF says little about motors. Joints with an effort limit above zero get actuato
 joints of the tree with one velocity, no spring and no mimic get one.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from ..model.joints import Fixed, Free, Joint
@@ -29,10 +31,11 @@ from ..model.pairs import Hinge, Point, Slider, Weld
 from ..model.spec import ModelSpec
 from .meshes import warn_of_missing
 from .mobility import hinge_nearly_locks
+from .names import note_names
 from .pose import Pose
 from .sdf_parts import Part, Robot, flatten
 from .skeleton import hang
-from .spanning import spanning_tree
+from .spanning import Routes, spanning_tree
 from .xml import Document, Notes, fail, located
 
 CUTS = {"ball": Point, "revolute": Hinge, "continuous": Hinge, "prismatic": Slider, "fixed": Weld}
@@ -40,9 +43,9 @@ CUTS = {"ball": Point, "revolute": Hinge, "continuous": Hinge, "prismatic": Slid
 
 def load(document: Document, floating: bool | None = None, name: str | None = None) -> ModelSpec:
     """Return the `ModelSpec` of an SDF."""
-    robot = flatten(document)
-    spec = ModelSpec(name or robot.name, gravity=robot.gravity)
     with Notes() as notes:
+        robot = flatten(document, notes)
+        spec = located(document.root, ModelSpec, name or robot.name, gravity=robot.gravity)
         driven = {p.name for p in robot.joints if p.effort > 0 or p.name in robot.plugged}
 
         def rank(part: Part) -> int:
@@ -60,11 +63,17 @@ def load(document: Document, floating: bool | None = None, name: str | None = No
         for part, reverse in span.tree:
             _grow(spec, notes, robot, part, reverse, frames)
         _name_frames(spec, robot, frames)
-        above = {p.parent if reverse else p.child: (p, p.child if reverse else p.parent) for p, reverse in span.tree}
+        routes = Routes((p.parent, p.child, p) if reverse else (p.child, p.parent, p) for p, reverse in span.tree)
+        touching: dict[str, list[Part]] = {}
+        for part in robot.joints:
+            touching.setdefault(part.parent, []).append(part)
+            touching.setdefault(part.child, []).append(part)
+        graph = Graph(routes, touching, _rigid(spec))
         for part in span.cut:
-            _cut(spec, notes, robot, part, frames, driven, _loop(part, above))
+            _cut(spec, notes, part, frames, driven, graph)
         follow = _couple(spec, robot, span.tree)
         _drive(spec, [p for p, _ in span.tree], driven, follow)
+        note_names(notes, document.root, "SDF")
         warn_of_missing(document)
     return spec
 
@@ -103,32 +112,33 @@ def _name_frames(spec: ModelSpec, robot: Robot, frames: dict[str, Pose]) -> None
         located(element, spec.add_frame, name, link, (frames[link].inverse() @ pose).transform())
 
 
-def _loop(part: Part, above: dict[str, tuple[Part, str]]) -> list[Part]:
-    """Return the joints of the tree between the two links of a joint that is cut."""
-    routes: list[dict[str, Part]] = []
-    for link in (part.parent, part.child):
-        route: dict[str, Part] = {}
-        while link in above:
-            joint, link = above[link]
-            route[joint.name] = joint
-        routes.append(route)
-    return [joint for k in (0, 1) for name, joint in routes[k].items() if name not in routes[1 - k]]
+class Graph(NamedTuple):
+    """What joints that the tree cuts ask of the others: the ways in the tree, the joints of every link, and the link
+    that moves each link."""
+
+    routes: Routes[Part]
+    touching: dict[str, list[Part]]
+    rigid: dict[str, str]
+
+    def nearly_locks(self, part: Part) -> bool:
+        """Return whether the axis of a hinge nearly locks the loop that it closes."""
+        one, other = self.routes.between(part.parent, part.child)
+        return hinge_nearly_locks(part, [*one, *other], self.touching)
 
 
 def _cut(
     spec: ModelSpec,
     notes: Notes,
-    robot: Robot,
     part: Part,
     frames: dict[str, Pose],
     driven: set[str],
-    loop: list[Part],
+    graph: Graph,
 ) -> None:
     """Add the constraint in the place of a joint that the tree cuts."""
     if part.kind not in CUTS:
         fail(part.element, f"the joint closes a loop and a {part.kind} joint has no constraint; cut another one.")
     build = CUTS[part.kind]
-    if build is Hinge and hinge_nearly_locks(part, loop, robot.joints):
+    if build is Hinge and graph.nearly_locks(part):
         text = "revolute joints of rods whose axes lean and would lock their loops, closed by their points alone: {}."
         notes.add(part.element, text, repr(part.name))
         build = Point
@@ -136,7 +146,7 @@ def _cut(
     a, b = ((frames[e].inverse() @ part.pose).transform() for e in ends)
     options = {"axis": part.axes[0].direction} if build in (Hinge, Slider) else {}
     constraint = located(part.element, build, *ends, placement_a=a, placement_b=b, name=part.name, **options)
-    if part.kind == "fixed" and _rigid(spec, ends):
+    if part.kind == "fixed" and graph.rigid[ends[0]] == graph.rigid[ends[1]]:
         notes.add(part.element, "fixed joints between links that are fixed to each other already: {}.", repr(part.name))
         return
     spec.add_constraint(constraint)
@@ -147,33 +157,34 @@ def _cut(
         notes.add(part.element, "joints that close loops and cannot be driven: {}.", repr(part.name))
 
 
-def _rigid(spec: ModelSpec, ends: tuple[str, str]) -> bool:
-    """Return whether fixed joints alone connect two links."""
-
-    def host(name: str) -> str:
-        while name != "world" and isinstance(spec.bodies[name].joint, Fixed):
-            name = spec.bodies[name].parent
-        return name
-
-    return host(ends[0]) == host(ends[1])
+def _rigid(spec: ModelSpec) -> dict[str, str]:
+    """Return, by link, the link that moves it: links on fixed joints move with what they hang on."""
+    host = {"world": "world"}
+    for name, body in spec.bodies.items():
+        host[name] = host[body.parent] if isinstance(body.joint, Fixed) else name
+    return host
 
 
 def _couple(spec: ModelSpec, robot: Robot, tree: list[tuple[Part, bool]]) -> set[str]:
     """Add gearboxes and mimics as `Coupling`s. Return the joints that follow others."""
     follow: set[str] = set()
     by_name = {p.name: p for p, _ in tree}
+    between: dict[frozenset[str], Part] = {}
+    for part in by_name.values():
+        if part.is_single:
+            between.setdefault(frozenset((part.parent, part.child)), part)
     for gear in robot.gears:
         terms = {}
         for end, axis, factor in ((gear.parent, gear.axes[0], gear.ratio), (gear.child, gear.axes[1], 1.0)):
-            found = [p for p in by_name.values() if {p.parent, p.child} == {gear.reference, end} and p.is_single]
-            if not found:
+            found = between.get(frozenset((gear.reference, end)))
+            if found is None:
                 fail(gear.element, f"no joint with one coordinate connects {gear.reference!r} and {end!r}.")
-            turn = found[0].pose.R @ found[0].axes[0].direction
+            turn = found.pose.R @ found.axes[0].direction
             along = float(turn @ (gear.pose.R @ axis.direction)) / float(np.linalg.norm(turn) * axis.length)
             if abs(abs(along) - 1) > 1e-2:
-                fail(gear.element, f"its axis is not that of joint {found[0].name!r}.")
-            sign = np.sign(along) * (1.0 if found[0].parent == gear.reference else -1.0)
-            terms[found[0].name] = terms.get(found[0].name, 0.0) + sign * factor
+                fail(gear.element, f"its axis is not that of joint {found.name!r}.")
+            sign = np.sign(along) * (1.0 if found.parent == gear.reference else -1.0)
+            terms[found.name] = terms.get(found.name, 0.0) + sign * factor
         if len(terms) != 2:
             fail(gear.element, "it couples a joint with itself.")
         follow.add(list(terms)[1])

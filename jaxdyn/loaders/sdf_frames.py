@@ -1,12 +1,13 @@
 """Resolves the frames of an SDF model, in which every link, joint, frame and nested model is placed by another."""
 
 from dataclasses import dataclass, field
+from typing import cast
 
 import numpy as np
 
 from ..tree.topology import unknown
 from .pose import Pose, from_quaternion, from_rpy
-from .xml import Element, attribute, brief, fail, numbers, only, truth
+from .xml import Element, arrows, attribute, brief, fail, numbers, only, truth
 
 
 def pose_of(element: Element | None) -> Pose:
@@ -34,6 +35,9 @@ class Frame:
     pose: Pose
     base: str
     attached: str | None = None
+    #: the pose in the world and the flat name of the link, once they are known
+    placed: Pose | None = None
+    hung: str = ""
 
 
 @dataclass
@@ -45,6 +49,8 @@ class Scope:
     prefix: str = ""
     frames: dict[str, Frame] = field(default_factory=dict)
     inner: dict[str, "Scope"] = field(default_factory=dict)
+    #: the name of the first link
+    first: str = ""
 
     def add(self, element: Element, base: str, attached: str | None = None) -> str:
         """Add a frame for an element with a `<pose>`."""
@@ -56,6 +62,8 @@ class Scope:
         pose = only(element, "pose")
         told = None if pose is None else pose.get("relative_to") or pose.get("frame")
         self.frames[name] = Frame(element, pose_of(pose), told or base, attached)
+        if element.tag == "link":
+            self.first = self.first or name
         return name
 
     def find(self, element: Element, name: str) -> tuple["Scope", str]:
@@ -71,31 +79,45 @@ class Scope:
             fail(element, unknown("link or frame", name, (*self.frames, *self.inner)))
         return scope, parts[-1]
 
-    def place(self, element: Element, name: str, trail: tuple = ()) -> Pose:
+    def place(self, element: Element, name: str) -> Pose:
         """Return the pose of a frame in the world. Raise `ValueError` for unknown names, and for frames in a circle."""
         scope, plain = self.find(element, name)
-        if plain == "__model__":
-            return scope.pose
-        here = (scope.prefix, plain)
-        if here in trail:
-            ring = " -> ".join(repr(n) for _, n in (*trail[trail.index(here) :], here))
-            fail(scope.frames[plain].element, f"the poses rest on each other in a ring: {ring}.")
-        frame = scope.frames[plain]
-        return scope.place(frame.element, frame.base, (*trail, here)) @ frame.pose
+        trail: dict[tuple[str, str], Frame] = {}  # from the frame to the first one that is placed
+        while plain != "__model__" and scope.frames[plain].placed is None:
+            here, frame = (scope.prefix, plain), scope.frames[plain]
+            if here in trail:
+                names = [n for _, n in trail]
+                ring = arrows([repr(n) for n in (*names[names.index(plain) :], plain)])
+                fail(frame.element, f"the poses rest on each other in a ring: {ring}.")
+            trail[here] = frame
+            scope, plain = scope.find(frame.element, frame.base)
+        pose = scope.pose if plain == "__model__" else cast(Pose, scope.frames[plain].placed)
+        for frame in reversed(trail.values()):
+            pose = frame.placed = pose @ frame.pose
+        return pose
 
-    def link(self, element: Element, name: str, trail: tuple = ()) -> str:
+    def link(self, element: Element, name: str) -> str:
         """Return the flat name of the link to which a link's or frame's name refers."""
         scope, plain = self.find(element, name)
-        if (scope.prefix, plain) in trail:
-            fail(element, f"the frame {name!r} is attached to itself.")
-        trail = (*trail, (scope.prefix, plain))
-        if plain == "__model__":
-            first = next((n for n, f in scope.frames.items() if f.element.tag == "link"), None)
-            plain = scope.element.get("canonical_link") or first or fail(scope.element, "the model has no link.")
-            return scope.link(scope.element, plain, trail)
-        frame = scope.frames[plain]
-        if frame.element.tag == "link":
-            return scope.prefix + plain
-        if frame.element.tag == "joint":
-            fail(element, f"{name!r} is a joint; name a link or frame.")
-        return scope.link(frame.element, frame.attached or "__model__", trail)
+        trail: dict[tuple[str, str], Frame | None] = {}
+        while True:
+            here, frame = (scope.prefix, plain), scope.frames.get(plain)
+            if here in trail:
+                fail(element, f"the frame {brief(name)} is attached to itself.")
+            if frame is not None and (frame.hung or frame.element.tag == "link"):
+                link = frame.hung or scope.prefix + plain
+                break
+            trail[here] = frame
+            if frame is None:  # a model stands for its first link
+                plain = scope.element.get("canonical_link") or scope.first
+                if not plain:
+                    fail(scope.element, "the model has no link.")
+                scope, plain = scope.find(scope.element, plain)
+                continue
+            if frame.element.tag == "joint":
+                fail(element, f"{brief(name)} is a joint; name a link or frame.")
+            scope, plain = scope.find(frame.element, frame.attached or "__model__")
+        for passed in trail.values():
+            if passed is not None:
+                passed.hung = link
+        return link

@@ -8,9 +8,10 @@ import numpy as np
 from ..model.joints import Fixed, Helical, Joint, Prismatic, Revolute, Spherical, Universal
 from .pose import Mass, Pose, moments
 from .sdf_frames import Scope, pose_of
-from .xml import Document, Element, attribute, brief, fail, needed, numbers, only, text_number, truth, warn
+from .xml import Document, Element, Notes, attribute, brief, fail, needed, numbers, only, text_number, truth, warn
 
 TYPES = ("revolute", "continuous", "prismatic", "ball", "fixed", "universal", "revolute2", "screw", "gearbox")
+TWO_AXES = ("universal", "revolute2", "gearbox")
 #: SDF writes a missing limit as a number of this size
 ENDLESS = 1e15
 
@@ -99,7 +100,7 @@ class Robot:
     plugged: set[str] = field(default_factory=set)
 
 
-def flatten(document: Document) -> Robot:
+def flatten(document: Document, notes: Notes) -> Robot:
     """Return the robot of an `<sdf>` with one `<model>`, or a `<world>` of models."""
     root = document.root
     parts = root.get("version", "1.7").split(".")
@@ -115,10 +116,7 @@ def flatten(document: Document) -> Robot:
         fail(holder, "there is no <model> in it.")
     if world is None and len(models) > 1:
         fail(models[1], "an <sdf> without <world> takes one <model>.")
-    gravity = None if world is None else only(world, "gravity")
-    down = np.array([0, 0, -9.8]) if world is not None else np.array([0, 0, -9.81])
-    down = down if gravity is None else numbers(gravity, gravity.text, 3, "gravity")
-    robot = Robot(attribute(models[0] if len(models) == 1 else holder, "name"), down)
+    robot = Robot(attribute(models[0] if len(models) == 1 else holder, "name"), gravity_of(world, version))
     scopes = {}
     for model in models:
         prefix = f"{attribute(model, 'name')}::" if len(models) > 1 else ""
@@ -126,11 +124,41 @@ def flatten(document: Document) -> Robot:
             fail(model, f"the name {model.get('name')!r} is taken by another model.")
         scopes[prefix] = read_scope(model, prefix, Pose())
     for scope in scopes.values():
-        fill(robot, scope, version, static=False)
+        fill(robot, notes, scope, version, static=False)
     if world is not None:
         for joint in world.findall("joint"):
             fail(joint, "a <joint> between models of a <world> is not read; nest the models in one.")
+    drop_gravity(robot, notes)
     return robot
+
+
+def gravity_of(world: Element | None, version: tuple[int, ...]) -> np.ndarray:
+    """Return the gravity of a world, which stands in its `<physics>` before version 1.6."""
+    if world is None:
+        return np.array([0, 0, -9.81])
+    found = only(world, "gravity")
+    if found is None and version < (1, 6):
+        engines = world.findall("physics")
+        chosen = next((e for e in engines if truth(e, e.get("default"), "default")), engines[0] if engines else None)
+        found = None if chosen is None else only(chosen, "gravity")
+    return np.array([0, 0, -9.8]) if found is None else numbers(found, found.text, 3, "gravity")
+
+
+def drop_gravity(robot: Robot, notes: Notes) -> None:
+    """Take gravity away where all links say so. Note those that say so alone: here gravity pulls all bodies."""
+    heavy = {name: body for name, body in robot.links.items() if body.mass.mass and not body.static}
+    floats = {n: b for n, b in heavy.items() if (e := only(b.element, "gravity")) is not None and not pulls(e)}
+    if heavy and len(floats) == len(heavy):
+        robot.gravity = np.zeros(3)
+        return
+    for name, body in floats.items():
+        text = "links whose <gravity> is off, and which are pulled like all others: {}."
+        notes.add(body.element, text, repr(name))
+
+
+def pulls(element: Element) -> bool:
+    """Return what the `<gravity>` of a link says."""
+    return truth(element, element.text, "gravity", default=True)
 
 
 def read_scope(model: Element, prefix: str, outer: Pose) -> Scope:
@@ -156,7 +184,7 @@ def read_scope(model: Element, prefix: str, outer: Pose) -> Scope:
     return scope
 
 
-def fill(robot: Robot, scope: Scope, version: tuple[int, ...], static: bool) -> None:
+def fill(robot: Robot, notes: Notes, scope: Scope, version: tuple[int, ...], static: bool) -> None:
     """Add the links, joints and frames of a model to `robot`."""
     model = scope.element
     still = only(model, "static")
@@ -164,26 +192,43 @@ def fill(robot: Robot, scope: Scope, version: tuple[int, ...], static: bool) -> 
     for name, frame in scope.frames.items():
         element = frame.element
         if element.tag == "link":
-            robot.links[scope.prefix + name] = Body(element, scope.place(element, name), mass_of(element), static)
+            robot.links[scope.prefix + name] = Body(
+                element, scope.place(element, name), mass_of(element, notes), static
+            )
         elif element.tag == "frame":
             link = scope.link(element, name)
             robot.frames[scope.prefix + name] = (element, link, scope.place(element, name))
     for inner in scope.inner.values():
-        fill(robot, inner, version, static)
+        fill(robot, notes, inner, version, static)
     for name, frame in scope.frames.items():
         if frame.element.tag == "joint":
             part = joint_of(scope, frame.element, name, version)
+            note_unread(notes, part)
             (robot.gears if part.kind == "gearbox" else robot.joints).append(part)
     for plugin in model.findall("plugin"):
         for tag in ("joint_name", "jointName", "joint"):
             robot.plugged |= {scope.prefix + (e.text or "").strip() for e in plugin.iter(tag)}
 
 
-def mass_of(link: Element) -> Mass:
+def note_unread(notes: Notes, part: Part) -> None:
+    """Note what a joint's axes hold and its type does not take."""
+    element = part.element
+    if part.kind == "ball" and part.axes:
+        a = part.axes[0]
+        held = {"spring": a.stiffness, "limits": np.isfinite(a.limits).any(), "effort": np.isfinite(a.effort)}
+        if any(held.values()):
+            told = ", ".join(what for what, value in held.items() if value)
+            notes.add(element, "ball joints whose springs and limits are not kept: {}.", f"{part.name!r} ({told})")
+    if element.find("axis2") is not None and part.kind not in TWO_AXES:
+        notes.add(element, "joints whose <axis2> means nothing for their type: {}.", repr(part.name))
+
+
+def mass_of(link: Element, notes: Notes) -> Mass:
     """Return the mass properties of a link in its frame; by default one kilogram and a unit inertia."""
     inertial = only(link, "inertial")
     if inertial is None:
-        warn(link, "there is no <inertial>; SDF gives the link 1 kg and an inertia of 1 kg m².")
+        text = "links without <inertial>, to which SDF gives 1 kg and an inertia of 1 kg m²: {}."
+        notes.add(link, text, repr(link.get("name")))
         return Mass(1.0, np.zeros(3), np.eye(3))
     if truth(inertial, inertial.get("auto"), "auto"):
         fail(inertial, '`auto="true"` computes the inertia from shapes, which is not done here; state the numbers.')
@@ -221,13 +266,13 @@ def joint_of(scope: Scope, element: Element, name: str, version: tuple[int, ...]
     part = Part(scope.prefix + name, element, kind, ends[0], ends[1], pose, [])
     for tag in ("axis", "axis2"):
         axis = only(element, tag)
-        if axis is not None and (tag == "axis" or kind in ("universal", "revolute2", "gearbox")):
+        if axis is not None and (tag == "axis" or kind in TWO_AXES):
             part.axes.append(axis_of(scope, axis, pose, version))
             part.effort = max(part.effort, part.axes[-1].effort if np.isfinite(part.axes[-1].effort) else -1.0)
             mimic = only(axis, "mimic")
             if mimic is not None:
                 part.mimic = mimic_of(scope, mimic)
-    wanted = {"fixed": 0, "ball": 0, "universal": 2, "revolute2": 2, "gearbox": 2}.get(kind, 1)
+    wanted = 0 if kind in ("fixed", "ball") else 2 if kind in TWO_AXES else 1
     if len(part.axes) < wanted:
         fail(element, f"a {kind} joint has {'an <axis>' if wanted == 1 else '<axis> and <axis2>'}.")
     if kind == "screw":
@@ -260,9 +305,9 @@ def axis_of(scope: Scope, axis: Element, pose: Pose, version: tuple[int, ...]) -
     options: dict = {}
     limit, dynamics = only(axis, "limit"), only(axis, "dynamics")
     if limit is not None:
-        ends = text_number(limit, "lower", -np.inf), text_number(limit, "upper", np.inf)
+        ends = (text_number(limit, t, x, endless=True) for t, x in (("lower", -np.inf), ("upper", np.inf)))
         options["limits"] = tuple(np.copysign(np.inf, x) if abs(x) >= ENDLESS else x for x in ends)
-        effort = text_number(limit, "effort", -1.0)
+        effort = text_number(limit, "effort", -1.0, endless=True)
         options["effort"] = np.inf if effort < 0 or effort >= ENDLESS else effort
     if dynamics is not None:
         tags = {
@@ -278,5 +323,10 @@ def axis_of(scope: Scope, axis: Element, pose: Pose, version: tuple[int, ...]) -
 def mimic_of(scope: Scope, mimic: Element) -> tuple[Element, str, float, float]:
     """Return the joint that a `<mimic>` follows, the ratio and the offset of ``q = ratio * q_other + offset``."""
     ratio = text_number(mimic, "multiplier", 1.0)
+    if mimic.get("axis", "axis") != "axis":
+        fail(
+            mimic,
+            f"it follows the axis {brief(mimic.get('axis'))} of the other joint; only joints of one axis can lead.",
+        )
     offset = text_number(mimic, "offset", 0.0) - ratio * text_number(mimic, "reference", 0.0)
     return mimic, scope.prefix + attribute(mimic, "joint"), ratio, offset

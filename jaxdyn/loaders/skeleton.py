@@ -1,16 +1,18 @@
 """Turns the links and joints that a file declares into bodies of a `ModelSpec`."""
 
 import heapq
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from ..model.described import Body
 from ..model.joints import Fixed, Free, Joint
 from ..model.spec import ModelSpec
-from ..spatial.inertia import Inertia, problem_of
+from ..spatial.inertia import problem_of
 from ..tree.topology import unknown
 from .pose import Mass, Pose
-from .xml import Element, Notes, fail, located, warn
+from .xml import Element, Notes, arrows, fail, located, warn
 
 #: moments (kg m²) this small with a wrong sign are the rounding of a file's writer
 DUST = 1e-15
@@ -68,19 +70,30 @@ def root_of(robot: Element, links: dict[str, Link], joints: dict[str, Connection
             )
         above[joint.child] = joint
     tops = [name for name in links if name not in above]
-    reached = set(tops).union(*({j.child for j in parent_first(top, joints)} for top in tops))
-    stray = next((name for name in links if name not in reached), None)
-    if stray is not None:
-        trail = [stray]
-        while above[trail[-1]].parent not in trail:
-            trail.append(above[trail[-1]].parent)
-        ring = trail[trail.index(above[trail[-1]].parent) :][::-1]
-        fail(above[ring[0]].element, f"the links hang on each other in a ring: {' -> '.join([*ring, ring[0]])}.")
+    ring = ring_in({j.child: j.parent for j in joints.values()})
+    if ring:
+        fail(above[ring[-1]].element, f"the links hang on each other in a ring: {arrows(ring[::-1])}.")
     if len(tops) > 1:
         fail(
             links[tops[1]].element, f"the robot has {len(tops)} roots: {', '.join(map(repr, tops[:6]))}; connect them."
         )
     return tops[0]
+
+
+def ring_in(after: Mapping[str, str]) -> list[str]:
+    """Return the names of a ring in which each leads to the next, the first one again at the end; empty if there is
+    none."""
+    done: set[str] = set()
+    for name in after:
+        trail: dict[str, None] = {}
+        while name in after and name not in done:
+            if name in trail:
+                names = list(trail)
+                return [*names[names.index(name) :], name]
+            trail[name] = None
+            name = after[name]
+        done.update(trail)
+    return []
 
 
 def parent_first(root: str, joints: dict[str, Connection]) -> list[Connection]:
@@ -114,27 +127,24 @@ def hang(
     pose: Pose = HERE,
     mass: Mass = NOTHING,
 ) -> None:
-    """Call `ModelSpec.add_body`. Its errors name the line of the <link> or of its joint (`via`).
+    """Add a body. Errors name the line of the <link> or of its joint (`via`).
 
     In real files there are rotational inertias that violate the triangle inequality, or that have a negative principal
     moment because of their products of inertia. Other engines accept them, and so does jaxdyn, with a warning. A
     negative mass, or a negative moment on the diagonal, is an error.
     """
-    inertia, given = mass.inertia(), None
+    rotational = mass.rotational
     problem = problem_of(mass.mass, mass.center, mass.rotational)
     if problem is not None:
         diagonal = np.diag(mass.rotational)
         if np.abs(mass.rotational).max() < DUST and mass.mass >= 0:
-            given = np.zeros((3, 3))
+            rotational = np.zeros((3, 3))
         elif problem[1] and (mass.mass < 0 or diagonal.min() < 0):
             fail(link, f"body {name!r} {problem[0]}.")
         else:
-            given = mass.rotational
             notes.add(link, "inertias that no body has, used as they are: {}.", f"body {name!r} {problem[0]}")
-        inertia = Inertia(mass.mass, mass.center)
-    located(via, spec.add_body, name, parent, joint, placement=pose.transform(), inertia=inertia)
-    if given is not None:
-        spec.bodies[name].rotational = given
+    body = Body(name, parent, joint, pose.R, pose.p, mass.mass, mass.center, rotational)
+    located(via, spec.add, body, judged=True)
 
 
 def grow(

@@ -63,3 +63,27 @@ def spanning_tree(
             heapq.heappush(ready, other)
     stands = [name for name in roots.values() if name != "world"]
     return Spanning(tree, [e for k, e in enumerate(edges) if k not in kept], stands)
+
+
+class Routes(Generic[Edge]):
+    """The ways in a tree from its links up: made from (link, the link above, the edge between them)."""
+
+    def __init__(self, steps: Iterable[tuple[str, str, Edge]]):
+        self.above = {link: (upper, edge) for link, upper, edge in steps}
+        self.depth: dict[str, int] = {}
+        for link in self.above:
+            trail = []
+            while link in self.above and link not in self.depth:
+                trail.append(link)
+                link = self.above[link][0]
+            for passed in reversed(trail):
+                self.depth[passed] = self.depth.get(self.above[passed][0], 0) + 1
+
+    def between(self, a: str, b: str) -> tuple[list[Edge], list[Edge]]:
+        """Return the edges from each of two links up to their nearest common link, in time of their number."""
+        ends, found = [a, b], ([], [])
+        while ends[0] != ends[1]:
+            k = int(self.depth.get(ends[1], 0) > self.depth.get(ends[0], 0))
+            ends[k], edge = self.above[ends[k]]
+            found[k].append(edge)
+        return found

@@ -33,19 +33,18 @@ def add_actuators(
     motors = Counter(m.get("name") for e in stated for m in e.findall("actuator"))
     for element in stated:
         _transmission(spec, notes, element, joints, passive, motors)
+    # no search through all actuators for every joint
+    driven = {joint for gears in spec.actuators.values() for joint in gears}
     controls = [j for e in robot.findall("ros2_control") for j in e.findall("joint")]
     for element in controls:
         name = attribute(element, "name")
-        if element.find("command_interface") is not None and not _is_driven(spec, name):
+        if element.find("command_interface") is not None and name not in driven:
+            driven.add(name)
             _drive(spec, notes, element, name, joints, passive)
     if not stated and not controls:
         for joint in chain:
             if joint.joint.kind.nv == 1 and joint.name not in passive:
                 located(joint.element, spec.add_actuator, joint.name)
-
-
-def _is_driven(spec: ModelSpec, joint: str) -> bool:
-    return any(joint in gears for gears in spec.actuators.values())
 
 
 def _drive(

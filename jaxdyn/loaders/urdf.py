@@ -21,12 +21,13 @@ from ..model.joints import Fixed, Free, Joint, Planar, Prismatic, Revolute
 from ..model.many import Coupling
 from ..model.spec import ModelSpec
 from .meshes import warn_of_missing
-from .origin import origin
+from .names import note_names
+from .origin import direction_of, origin
 from .pose import Mass, moments
-from .skeleton import Connection, Link, collect, grow
+from .skeleton import Connection, Link, collect, grow, ring_in
 from .transmissions import add_actuators
 from .urdf_plus import add_closures
-from .xml import Document, Element, Notes, attribute, brief, fail, located, needed, number, numbers, only, vector, warn
+from .xml import Document, Element, Notes, arrows, attribute, brief, fail, located, needed, number, numbers, only, warn
 
 TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
 
@@ -42,7 +43,7 @@ def mass_of(link: Element) -> Mass:
     return Mass(value, np.zeros(3), rotational).seen_from(origin(only(inertial, "origin")))
 
 
-def joint_of(element: Element, name: str) -> Joint:
+def joint_of(element: Element, name: str, notes: Notes) -> Joint:
     """Return the joint of a `<joint>` with its axis, limits, damping and friction."""
     kind = attribute(element, "type")
     if kind not in TYPES:
@@ -52,23 +53,20 @@ def joint_of(element: Element, name: str) -> Joint:
     if kind == "floating":
         return Free(name)
     axis = only(element, "axis")
-    direction = (1.0, 0.0, 0.0) if axis is None else tuple(vector(axis, "xyz", (1, 0, 0)))
-    if axis is not None and not any(direction):
-        fail(axis, "the axis is zero.")
-    options: dict = {"axis": direction}
+    options: dict = {"axis": (1.0, 0.0, 0.0) if axis is None else tuple(direction_of(axis))}
     dynamics, limit = only(element, "dynamics"), only(element, "limit")
     if dynamics is not None:
         options |= {k: number(dynamics, k, 0.0) for k in ("damping", "friction")}
     if limit is None:
         if kind in ("revolute", "prismatic"):
-            warn(element, f"a {kind} joint has a <limit>; it is taken as unlimited.")
+            notes.add(element, "revolute and prismatic joints without a <limit>, taken as unlimited: {}.", repr(name))
     else:
         # URDF's default for both ends is 0, which nobody means: a joint with neither end is unlimited
         ends = [limit.get(k) for k in ("lower", "upper")]
         if kind != "continuous" and ends != [None, None]:
-            options["limits"] = (number(limit, "lower", 0.0), number(limit, "upper", 0.0))
+            options["limits"] = tuple(number(limit, end, 0.0, endless=True) for end in ("lower", "upper"))
         if limit.get("effort") is not None:
-            options["effort"] = number(limit, "effort")
+            options["effort"] = number(limit, "effort", endless=True)
     return {"revolute": Revolute, "continuous": Revolute, "prismatic": Prismatic, "planar": Planar}[kind](
         name, **options
     )
@@ -79,13 +77,15 @@ def links_of(robot: Element) -> dict[str, Link]:
     return collect(Link(attribute(e, "name"), e, mass_of(e)) for e in robot.findall("link"))
 
 
-def joints_of(robot: Element) -> dict[str, Connection]:
+def joints_of(robot: Element, notes: Notes) -> dict[str, Connection]:
     """Return the joints of a robot, by name."""
 
     def one(element: Element) -> Connection:
         name = attribute(element, "name")
         ends = [attribute(needed(element, tag), "link") for tag in ("parent", "child")]
-        return Connection(name, element, ends[0], ends[1], origin(only(element, "origin")), joint_of(element, name))
+        return Connection(
+            name, element, ends[0], ends[1], origin(only(element, "origin")), joint_of(element, name, notes)
+        )
 
     return collect(one(e) for e in robot.findall("joint"))
 
@@ -117,13 +117,9 @@ def mimics_of(joints: dict[str, Connection]) -> dict[str, tuple[Element, str]]:
         element = only(joint.element, "mimic")
         if element is not None:
             found[joint.name] = (element, attribute(element, "joint"))
-    for name, (element, other) in found.items():
-        trail = [name]
-        while other in found and other not in trail:
-            trail.append(other)
-            other = found[other][1]
-        if other == name:
-            fail(element, f"the joints mimic each other in a ring: {' -> '.join([*trail, name])}.")
+    ring = ring_in({name: other for name, (_, other) in found.items()})
+    if ring:
+        fail(found[ring[0]][0], f"the joints mimic each other in a ring: {arrows(ring)}.")
     return found
 
 
@@ -166,7 +162,7 @@ def load(
     robot = document.root
     spec = ModelSpec(name or robot.get("name") or document.origin.removesuffix(".urdf"))
     with Notes() as notes:
-        links, joints = links_of(robot), joints_of(robot)
+        links, joints = links_of(robot), joints_of(robot, notes)
         add_springs(robot, joints, notes)
         if retype is not None:
             retype(joints)
@@ -174,5 +170,6 @@ def load(
         passive = add_mimics(spec, joints, notes) | add_closures(spec, robot, links, joints)
         if drive:
             add_actuators(spec, notes, robot, chain, passive)
+        note_names(notes, robot, "URDF")
         warn_of_missing(document)
     return spec

@@ -20,10 +20,11 @@ from ..model.many import Coupling
 from ..model.pairs import Cylinder, Hinge, Point, PointOnPlane, Slider, Weld
 from ..model.spec import ModelSpec
 from ..tree.topology import unknown
-from .origin import origin
+from .origin import direction_of, origin
 from .pose import Pose
 from .skeleton import Connection, Link
-from .xml import Element, attribute, fail, located, needed, number, only, truth, vector, warn
+from .spanning import Routes
+from .xml import Element, attribute, fail, located, needed, number, only, truth, warn
 
 CLOSURES = {
     "revolute": Hinge,
@@ -39,15 +40,6 @@ CLOSURES = {
 def is_plus(robot: Element) -> bool:
     """Return whether the file uses anything that URDF does not have."""
     return any(e.tag in ("loop", "coupling") or (e.tag == "joint" and e.get("independent") is not None) for e in robot)
-
-
-def path(link: str, above: dict[str, Connection]) -> list[Connection]:
-    """Return the joints from a link up to the root, nearest first."""
-    out = []
-    while link in above:
-        out.append(above[link])
-        link = out[-1].parent
-    return out
 
 
 def ends_of(element: Element, links: dict[str, Link]) -> tuple[str, str]:
@@ -70,9 +62,7 @@ def add_loop(spec: ModelSpec, element: Element, pair: tuple[str, str]) -> None:
         fail(element, f"the type {kind!r} is none of {', '.join(CLOSURES)}.")
     a, b = (origin(only(needed(element, tag), "origin")) for tag in ("predecessor", "successor"))
     axis = only(element, "axis")
-    direction = np.array([1.0, 0, 0]) if axis is None else vector(axis, "xyz", (1, 0, 0))
-    if not direction.any():
-        fail(axis, "the axis is zero.")
+    direction = np.array([1.0, 0, 0]) if axis is None else direction_of(axis)
     build = CLOSURES[kind]
     if kind == "planar":
         # three points of the successor stay in the predecessor's plane: a planar joint
@@ -107,13 +97,11 @@ def add_closures(spec: ModelSpec, robot: Element, links: dict[str, Link], joints
     """Add the constraints of all `<loop>` and `<coupling>`. Return the names of the dependent joints."""
     if not is_plus(robot):
         return set()
-    above = {j.child: j for j in joints.values()}
+    ways = Routes((j.child, j.parent, j) for j in joints.values())
     tied: set[str] = set()
     for element in (*robot.findall("loop"), *robot.findall("coupling")):
         pair = ends_of(element, links)
-        routes = [path(link, above) for link in pair]
-        shared = {j.name for j in routes[0]} & {j.name for j in routes[1]}
-        before, after = ([j for j in r if j.name not in shared and not isinstance(j.joint, Fixed)] for r in routes)
+        before, after = ([j for j in way if not isinstance(j.joint, Fixed)] for way in ways.between(*pair))
         if element.tag == "loop":
             add_loop(spec, element, pair)
         else:

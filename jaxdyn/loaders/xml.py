@@ -1,9 +1,10 @@
 """Reads XML safely, and makes errors that name the file, the line and the element."""
 
+import difflib
 import math
 import re
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
@@ -11,28 +12,50 @@ import numpy as np
 from lxml import etree
 
 from ..model.spec import ModelWarning
+from ..spatial.numbers import LARGEST
+from .files import read_bytes
 
 #: what an lxml element is for the rest of this folder
 Element = Any
 
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 _REQUIRED: Any = object()
+#: bytes of a file above which elements may not nest deeply
+LARGE = 50_000_000
 
 
 class Document(NamedTuple):
-    """An XML file or text: its root element, its name in messages, its folder (None for a text), and the
-    text itself."""
+    """An XML file or text: its root element, its name in messages, its path (None for a text), and the text itself."""
 
     root: Element
     origin: str
-    folder: Path | None
+    path: Path | None
     data: bytes
+
+    @property
+    def folder(self) -> Path | None:
+        """Return the folder of a file."""
+        return None if self.path is None else self.path.parent
 
 
 def brief(text: Any, length: int = 60) -> str:
     """Return a value as an error message shows it, cut if it is long."""
     shown = repr(text)
     return shown if len(shown) <= length else shown[: length - 3] + "..."
+
+
+def cut(message: str, length: int = 500) -> str:
+    """Return a message without its middle if it is long: names in files can have any length."""
+    half = length // 2
+    return message if len(message) <= length else f"{message[:half]} ... {message[-half:]}"
+
+
+def arrows(names: Sequence[str], most: int = 8) -> str:
+    """Return names as a message shows a ring or chain of them, cut if it is long."""
+    shown = [name[:60] for name in names]
+    if len(names) > most:
+        shown[most // 2 : -(most // 2)] = [f"... ({len(names) - most} more)"]
+    return " -> ".join(shown)
 
 
 def where(element: Element) -> str:
@@ -48,12 +71,12 @@ def where(element: Element) -> str:
 
 def fail(element: Element, message: str) -> NoReturn:
     """Raise a `ValueError` that says what is wrong with an element, and where it is."""
-    raise ValueError(f"`load`: {where(element)}: {message}")
+    raise ValueError(f"`load`: {where(element)}: {cut(message)}")
 
 
 def warn(element: Element, message: str) -> None:
     """Give a `ModelWarning` about an element that is odd but accepted."""
-    warnings.warn(f"`load`: {where(element)}: {message}", ModelWarning, stacklevel=2)
+    warnings.warn(f"`load`: {where(element)}: {cut(message, 2000)}", ModelWarning, stacklevel=2)
 
 
 class Notes:
@@ -66,6 +89,10 @@ class Notes:
     def __init__(self, most: int = 12):
         self.most = most
         self.kinds: dict[str, tuple[Element, list[str]]] = {}
+
+    def has_room(self, text: str) -> bool:
+        """Return whether the warning of a text will show one more item."""
+        return text not in self.kinds or len(self.kinds[text][1]) < self.most
 
     def add(self, element: Element, text: str, item: str) -> None:
         self.kinds.setdefault(text, (element, []))[1].append(item)
@@ -84,10 +111,10 @@ def located(element: Element, call: Callable, *args, **options):
     try:
         return call(*args, **options)
     except (ValueError, TypeError) as error:
-        raise ValueError(f"`load`: {where(element)}: {error}") from error
+        raise ValueError(f"`load`: {where(element)}: {cut(str(error))}") from error
 
 
-def parse(data: bytes | str, origin: str, folder: Path | None = None) -> Document:
+def parse(data: bytes | str, path: Path | None = None) -> Document:
     """Return the tree of an XML file or text.
 
     Entities, external files and huge trees are switched off, and a document that declares entities is an error, so
@@ -95,24 +122,19 @@ def parse(data: bytes | str, origin: str, folder: Path | None = None) -> Documen
 
     **Raises** `ValueError` with file and line.
     """
+    # a name that is not UTF-8 holds surrogates, which no message can show
+    origin = "text" if path is None else path.name.encode("utf-8", "backslashreplace").decode()
     if isinstance(data, str):
-        data = _DECLARATION.sub(lambda m: "\n" * m.group().count("\n"), data).encode()
-    parser = etree.XMLParser(
-        resolve_entities=False,
-        load_dtd=False,
-        dtd_validation=False,
-        no_network=True,
-        huge_tree=False,
-        remove_comments=True,
-        remove_pis=True,
-    )
+        data = _DECLARATION.sub(lambda m: "\n" * m.group().count("\n"), data).encode(errors="surrogatepass")
     try:
-        root = etree.fromstring(data, parser, base_url=str(folder / origin) if folder else origin)
+        root = _tree(data, origin)
     except etree.XMLSyntaxError as error:
-        told = re.sub(r",? line \d+, column \d+$", "", error.msg or "it is empty")
+        told = re.sub(r",? line \d+, column \d+$", "", error.msg or "it is empty").split(", use XML_PARSE_HUGE")[0]
         if "amplification" in told:
             told = "it declares entities that grow without bound"
-        raise ValueError(f"`load`: {origin}, line {error.lineno}: the XML cannot be read: {told}.") from None
+        raise ValueError(f"`load`: {origin}, line {error.lineno}: the XML cannot be read: {cut(told)}.") from None
+    except LookupError as error:  # an encoding that nobody knows
+        raise ValueError(f"`load`: {origin}: the XML cannot be read: {cut(str(error))}.") from None
     doctype = root.getroottree().docinfo.internalDTD
     if doctype is not None:
         entities = [e.name for e in doctype.iterentities()]
@@ -128,18 +150,44 @@ def parse(data: bytes | str, origin: str, folder: Path | None = None) -> Documen
                 element.tag = tag
                 fail(element, f"<xacro:{tag}> is a macro; run `xacro` on the file first and load the result.")
             element.tag = tag
-    return Document(root, origin, folder, data)
+    return Document(root, origin, path, data)
+
+
+def _plain(data: bytes) -> bytes:
+    """Return a file in UTF-8 without its declaration, which may name another encoding; as it is if it is not UTF-8."""
+    return _DECLARATION.sub("", data.decode("utf-8-sig", "replace")).encode()
+
+
+def _tree(data: bytes, url: str) -> Element:
+    """Return the root element of an XML file."""
+
+    def read(data: bytes, deep: bool) -> Element:
+        parser = etree.XMLParser(
+            resolve_entities=False,
+            load_dtd=False,
+            dtd_validation=False,
+            no_network=True,
+            huge_tree=deep,
+            remove_comments=True,
+            remove_pis=True,
+        )
+        return etree.fromstring(data, parser, base_url=url)
+
+    try:
+        return read(data, deep=False)
+    except etree.XMLSyntaxError as error:
+        # chains of bodies nest in MJCF; without a DOCTYPE (in UTF-8) there are no entities that could grow
+        if "depth" not in (error.msg or "") or len(data) > LARGE or b"<!DOCTYPE" in data:
+            raise
+        root = read(_plain(data), deep=True)
+        if root.tag != "mujoco":
+            raise
+        return root
 
 
 def read(path: Path) -> Document:
     """Return the tree of a file. Raise `FileNotFoundError`, or `ValueError` if it cannot be read."""
-    try:
-        data = path.read_bytes()
-    except FileNotFoundError:
-        raise FileNotFoundError(f"`load`: there is no file {str(path)!r}.") from None
-    except OSError as error:
-        raise ValueError(f"`load`: {str(path)!r} cannot be read: {error.strerror}.") from None
-    return parse(data, path.name, path.parent)
+    return parse(read_bytes(path), path)
 
 
 def only(element: Element, tag: str) -> Element | None:
@@ -153,30 +201,47 @@ def only(element: Element, tag: str) -> Element | None:
 def needed(element: Element, tag: str) -> Element:
     """Return the only child with a tag. Raise `ValueError` if there is none."""
     found = only(element, tag)
-    return fail(element, f"there is no <{tag}> in it.") if found is None else found
+    if found is not None:
+        return found
+    near = nearest(tag, [child.tag for child in element])
+    return fail(element, f"there is no <{tag}> in it." + (f" Is <{near}> meant for it?" if near else ""))
 
 
 def attribute(element: Element, name: str, what: str = "") -> str:
     """Return an attribute. Raise `ValueError` if it is absent or empty."""
     value = element.get(name)
     if value is None or not value.strip():
-        fail(element, f"the attribute `{name}`{what} is missing or empty.")
+        near = nearest(name, element.attrib) if value is None else None
+        hint = f" Is `{near}` meant for it?" if near else ""
+        fail(element, f"the attribute `{name}`{what} is missing or empty.{hint}")
     return value.strip()
 
 
-def numbers(element: Element, text: str | None, count: int | None, what: str) -> np.ndarray:
-    """Return `count` finite numbers from text. Raise `ValueError` for any other count, words, NaN or infinity."""
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """Return the known name that is most like another one, in capitals or not; None if none is."""
+    plain: dict[str, str] = {}
+    for k in known:
+        plain.setdefault(k.lower(), k)
+    near = difflib.get_close_matches(name.lower()[:60], plain, n=1)
+    return plain[near[0]] if near else None
+
+
+def numbers(element: Element, text: str | None, count: int | None, what: str, endless: bool = False) -> np.ndarray:
+    """Return `count` numbers from text. Raise `ValueError` for any other count, for words and NaN, and for numbers
+    that are infinite in float32, unless they may be `endless`."""
     parts = (text or "").split()
     if count is not None and len(parts) != count:
         fail(element, f"`{what}` takes {count} number{'s' * (count > 1)}, not {brief(text)}.")
     out = []
     for part in parts:
         try:
-            value = float(part) if "_" not in part else math.nan
+            value = float(part) if "_" not in part and part.isascii() else math.nan
         except ValueError:
             value = math.nan
-        if not math.isfinite(value):
+        if math.isnan(value) or not (endless or math.isfinite(value)):
             fail(element, f"`{what}` holds {brief(part)}, which is not a finite number.")
+        if abs(value) > LARGEST and not endless:
+            fail(element, f"`{what}` holds {brief(part)}, which is beyond the range of float32.")
         out.append(value)
     return np.array(out)
 
@@ -187,20 +252,18 @@ def vector(element: Element, name: str, default, count: int = 3) -> np.ndarray:
     return np.array(default, float) if text is None else numbers(element, text, count, name)
 
 
-def number(element: Element, name: str, default: Any = _REQUIRED) -> float:
+def number(element: Element, name: str, default: Any = _REQUIRED, endless: bool = False) -> float:
     """Return an attribute that is one number, `default` if it is absent."""
     text = element.get(name)
-    if text is None:
-        return float(default) if default is not _REQUIRED else fail(element, f"the attribute `{name}` is missing.")
-    return float(numbers(element, text, 1, name)[0])
+    if text is None and default is not _REQUIRED:
+        return float(default)
+    return float(numbers(element, attribute(element, name), 1, name, endless)[0])
 
 
-def text_number(element: Element, tag: str, default: Any = _REQUIRED) -> float:
+def text_number(element: Element, tag: str, default: float, endless: bool = False) -> float:
     """Return the number in a child's text, `default` if there is no such child."""
     child = only(element, tag)
-    if child is None:
-        return default if default is not _REQUIRED else fail(element, f"there is no <{tag}> in it.")
-    return float(numbers(child, child.text, 1, tag)[0])
+    return default if child is None else float(numbers(child, child.text, 1, tag, endless)[0])
 
 
 def truth(element: Element, text: str | None, what: str, default: bool = False) -> bool:

@@ -5,45 +5,34 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..spatial.inertia import Inertia, problem_of
 from ..spatial.instances import check_instance
-from ..spatial.numbers import check, constants, finite, is_rotation
+from ..spatial.numbers import constants
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, Topology, unknown
+from .arrays import actuation_of, bodies_of, check_sizes, joints_of, transforms
 from .constraints import Constraint, check_names
+from .described import Body
 from .joints import Fixed, Joint
-from .model import Bodies, Joints, Model
-from .values import checked_joint
+from .model import Model
+from .values import checked_joint, checked_rotation
+from .weightless import weightless
 
 
 class ModelWarning(UserWarning):
     """Warns of something odd in a model; the text says what jaxdyn makes of it."""
 
 
-@dataclasses.dataclass
-class _Body:
-    name: str
-    parent: str
-    joint: Joint
-    rotation: np.ndarray
-    translation: np.ndarray
-    mass: float
-    center: np.ndarray
-    rotational: np.ndarray
-
-
 def _placed(call: str, placement: Transform | None) -> tuple[np.ndarray, np.ndarray]:
-    """Rotation and translation of a placement, by default none."""
+    """Return the rotation and translation of a placement, by default none."""
     if placement is None:
         return np.eye(3), np.zeros(3)
     check_instance(call, "placement", placement, Transform)
-    r = constants(call, "placement.rotation", placement.rotation, (3, 3), is_rotation)
-    u, _, vt = np.linalg.svd(r)  # rounding of single precision or of printed digits
-    return u @ vt, constants(call, "placement.translation", placement.translation, (3,), finite)
+    rotation = constants(call, "placement.rotation", placement.rotation, (3, 3))
+    return rotation, constants(call, "placement.translation", placement.translation, (3,))
 
 
 class ModelSpec:
@@ -60,11 +49,12 @@ class ModelSpec:
 
     def __init__(self, name: str = "robot", gravity=(0, 0, -9.81)):
         self.name = str(name)
-        self.gravity = constants("`ModelSpec`", "gravity", gravity, (3,), finite)
-        self.bodies: dict[str, _Body] = {}
+        self.gravity = constants("`ModelSpec`", "gravity", gravity, (3,))
+        self.bodies: dict[str, Body] = {}
         self.frames: dict[str, tuple[str, np.ndarray, np.ndarray]] = {}
         self.actuators: dict[str, dict[str, np.ndarray]] = {}
         self.constraints: list = []
+        self._joint_names: set[str] = set()
 
     def _new_name(self, call: str, name: str) -> None:
         if not isinstance(name, str) or not name:
@@ -73,6 +63,12 @@ class ModelSpec:
             raise ValueError(f"{call}: the name 'world' is taken by the world.")
         if name in self.bodies or name in self.frames:
             raise ValueError(f"{call}: the name {name!r} is already taken by a body or frame.")
+
+    def _check_host(self, call: str, host: str, hint: str = "") -> None:
+        """Raise `ValueError` if `host` is no body or frame, nor the world."""
+        if host != "world" and host not in self.bodies and host not in self.frames:
+            known = ("world", *self.bodies, *self.frames)
+            raise ValueError(call + unknown("body or frame", host, known) + hint)
 
     def add_body(
         self,
@@ -93,43 +89,53 @@ class ModelSpec:
         the wrong order. A violated triangle inequality is a `ModelWarning`.
         """
         call = f"`ModelSpec.add_body({name!r})`"
-        self._new_name(call, name)
-        if parent == name:
-            raise ValueError(f"{call}: the body is its own parent.")
-        if parent != "world" and parent not in self.bodies and parent not in self.frames:
-            known = ("world", *self.bodies, *self.frames)
-            raise ValueError(f"{call}: `parent`: " + unknown("body or frame", parent, known) + " Add parents first.")
         if isinstance(joint, type) and issubclass(joint, Joint):
             joint = joint()
+        body = Body(name, parent, joint, *_placed(call, placement))
+        if inertia is not None:
+            check_instance(call, "inertia", inertia, Inertia)
+            body.mass = float(constants(call, "inertia.mass", inertia.mass, ()))
+            body.center = constants(call, "inertia.center_of_mass", inertia.center_of_mass, (3,))
+            body.rotational = constants(call, "inertia.rotational", inertia.rotational, (3, 3))
+        return self.add(body)
+
+    def add(self, body: Body, judged: bool = False) -> "ModelSpec":
+        """Add a body that is described in NumPy. Arguments and errors as in `add_body`; with `judged`, the caller has
+        looked at the inertia and accepts it as it is."""
+        name, joint = body.name, body.joint
+        call = f"`ModelSpec.add_body({name!r})`"
+        self._new_name(call, name)
+        if body.parent == name:
+            raise ValueError(f"{call}: the body is its own parent.")
+        self._check_host(f"{call}: `parent`: ", body.parent, " Add parents first.")
         check_instance(call, "joint", joint, Joint, " Use one such as `jd.joints.Revolute()`.")
-        inertia = Inertia() if inertia is None else inertia
-        check_instance(call, "inertia", inertia, Inertia)
         joint = checked_joint(call, joint, name)
-        for other in self.bodies.values():
-            if other.joint.name == joint.name and not isinstance(joint, Fixed) and not isinstance(other.joint, Fixed):
-                raise ValueError(f"{call}: the joint name {joint.name!r} is already taken.")
-        rotation, translation = _placed(call, placement)
-        if not isinstance(inertia.mass, jax.core.Tracer):
-            problem = problem_of(inertia.mass, inertia.center_of_mass, inertia.rotational)
+        if joint.name in self._joint_names and not isinstance(joint, Fixed):
+            raise ValueError(f"{call}: the joint name {joint.name!r} is already taken.")
+        rotation = checked_rotation(call, "placement.rotation", body.rotation)
+        translation = constants(call, "placement.translation", body.translation, (3,))
+        mass = float(constants(call, "inertia.mass", body.mass, ()))
+        center = constants(call, "inertia.center_of_mass", body.center, (3,))
+        rotational = constants(call, "inertia.rotational", body.rotational, (3, 3))
+        if not judged:
+            problem = problem_of(mass, center, rotational)
             if problem is not None and problem[1]:
                 raise ValueError(f"{call}: body {name!r} {problem[0]}.")
             if problem is not None:
-                warnings.warn(f"{call}: body {name!r} {problem[0]}; used as it is.", ModelWarning, stacklevel=2)
-        mass = float(constants(call, "inertia.mass", inertia.mass, ()))
-        center = constants(call, "inertia.center_of_mass", inertia.center_of_mass, (3,))
-        rotational = constants(call, "inertia.rotational", inertia.rotational, (3, 3))
-        self.bodies[name] = _Body(
-            name, parent, joint, rotation, translation, mass, center, (rotational + rotational.T) / 2
-        )
+                warnings.warn(f"{call}: body {name!r} {problem[0]}; used as it is.", ModelWarning, stacklevel=3)
+        rotational = (rotational + rotational.T) / 2
+        self.bodies[name] = Body(name, body.parent, joint, rotation, translation, mass, center, rotational)
+        if not isinstance(joint, Fixed):
+            self._joint_names.add(str(joint.name))
         return self
 
     def add_frame(self, name: str, body: str, placement: Transform | None = None) -> "ModelSpec":
         """Add a named frame that is fixed in `body` (a body, another frame or ``"world"``)."""
         call = f"`ModelSpec.add_frame({name!r})`"
         self._new_name(call, name)
-        if body != "world" and body not in self.bodies and body not in self.frames:
-            raise ValueError(f"{call}: " + unknown("body or frame", body, ("world", *self.bodies, *self.frames)))
-        self.frames[name] = (body, *_placed(call, placement))
+        self._check_host(f"{call}: ", body)
+        rotation, translation = _placed(call, placement)
+        self.frames[name] = (body, checked_rotation(call, "placement.rotation", rotation), translation)
         return self
 
     def add_constraint(self, constraint) -> "ModelSpec":
@@ -153,7 +159,7 @@ class ModelSpec:
             raise ValueError(f"{call}: it drives no joint.")
         if name in self.actuators:
             raise ValueError(f"{call}: the name is already taken by an actuator.")
-        self.actuators[name] = {str(j): constants(call, f"gear of {j!r}", g, None, finite) for j, g in gears.items()}
+        self.actuators[name] = {str(j): constants(call, f"gear of {j!r}", g, None) for j, g in gears.items()}
         return self
 
     def build(self) -> Model:
@@ -162,18 +168,62 @@ class ModelSpec:
         **Raises** `ValueError` naming the constraint, frame or actuator whose body or joint does not exist.
         A robot without moving bodies, and moving bodies that carry no mass at all, are a `ModelWarning`.
         """
-        call = f"`ModelSpec.build` of {self.name!r}"
+        call = f"`ModelSpec.build` of {self.name[:60]!r}"
+        moving, frames = self._merged()
+        check_sizes(call, "place of frame", list(frames), [p for _, _, p in frames.values()])
+        if not moving:
+            warnings.warn(f"{call}: no joint moves, so that there are no dynamics.", ModelWarning, stacklevel=2)
+        rows = list(moving.values())
+        index = {"world": WORLD} | {name: k for k, name in enumerate(moving)}
+        topology = Topology(
+            name=self.name,
+            body_names=tuple(moving),
+            parents=tuple(index[b.parent] for b in rows),
+            joint_names=tuple(str(b.joint.name) for b in rows),
+            kinds=tuple(b.joint.kind for b in rows),
+            frame_names=tuple(frames),
+            frame_bodies=tuple(index[b] for b, _, _ in frames.values()),
+            actuator_names=tuple(self.actuators),
+        )
+        for text in weightless(topology, rows):
+            warnings.warn(f"{call}: {text}", ModelWarning, stacklevel=2)
+        model = Model(
+            bodies=bodies_of(call, rows),
+            joints=joints_of([b.joint for b in rows]),
+            frames=transforms((r, p) for _, r, p in frames.values()),
+            gravity=jnp.asarray(self.gravity, dtype=jnp.result_type(float)),
+            actuation=actuation_of(call, topology, self.actuators),
+            constraints=tuple(self.constraints),
+            topology=topology,
+        )
+        for k, constraint in enumerate(self.constraints):
+            try:
+                constraint.layout(topology)
+            except ValueError as error:
+                raise ValueError(f"{call}: constraint {constraint.name or k!r}: {error}") from None
+        check_names(call, self.constraints)
+        return model
+
+    def _merged(self) -> tuple[dict[str, Body], dict[str, tuple[str, np.ndarray, np.ndarray]]]:
+        """Return the moving bodies, with those on `Fixed` joints merged into them, and the frames.
+
+        A frame is the name of a moving body or of the world, and the rotation and translation in it.
+        """
         # where each name ends up: (moving body or world, rotation, translation)
         home: dict[str, tuple[str, np.ndarray, np.ndarray]] = {"world": ("world", np.eye(3), np.zeros(3))}
-        moving: dict[str, _Body] = {}
+        moving: dict[str, Body] = {}
         frames: dict[str, tuple[str, np.ndarray, np.ndarray]] = {}
 
         def place(name: str) -> tuple[str, np.ndarray, np.ndarray]:
-            if name not in home:
-                body, r, p = self.frames[name]
-                host, r0, p0 = place(body)
-                home[name] = (host, r0 @ r, p0 + r0 @ p)
-            return home[name]
+            trail = []
+            while name not in home:
+                trail.append(name)
+                name = self.frames[name][0]
+            for here in reversed(trail):
+                host, r0, p0 = home[self.frames[here][0]]
+                _, r, p = self.frames[here]
+                home[here] = (host, r0 @ r, p0 + r0 @ p)
+            return home[trail[0] if trail else name]
 
         for body in self.bodies.values():
             host, r0, p0 = place(body.parent)
@@ -184,130 +234,7 @@ class ModelSpec:
                 continue
             home[body.name] = frames[body.name] = (host, r, p)
             if host != "world":
-                moving[host] = _merged(moving[host], body, r, p)
+                moving[host] = moving[host].joined(body, r, p)
         for name in self.frames:
             frames[name] = place(name)
-        if not moving:
-            warnings.warn(f"{call}: no joint moves, so that there are no dynamics.", ModelWarning, stacklevel=2)
-        names = list(moving)
-        kinds = tuple(b.joint.kind for b in moving.values())
-        topology = Topology(
-            name=self.name,
-            body_names=tuple(names),
-            parents=tuple(WORLD if b.parent == "world" else names.index(b.parent) for b in moving.values()),
-            joint_names=tuple(str(b.joint.name) for b in moving.values()),
-            kinds=kinds,
-            frame_names=tuple(frames),
-            frame_bodies=tuple(WORLD if b == "world" else names.index(b) for b, _, _ in frames.values()),
-            actuator_names=tuple(self.actuators),
-        )
-        _warn_of_massless(call, topology, moving)
-        model = Model(
-            bodies=_bodies(moving),
-            joints=_joints(moving),
-            frames=_transforms([(r, p) for _, r, p in frames.values()]),
-            gravity=jnp.asarray(self.gravity, dtype=jnp.result_type(float)),
-            actuation=_actuation(call, topology, self.actuators),
-            constraints=tuple(self.constraints),
-            topology=topology,
-        )
-        _check_size(call, model)
-        _check_constraints(call, self.constraints, topology)
-        return model
-
-
-def _merged(host: _Body, body: _Body, r: np.ndarray, p: np.ndarray) -> _Body:
-    mass = host.mass + body.mass
-    center = p + r @ body.center
-    share = body.mass / mass if mass > 0 else 0.5
-    d = center - host.center
-    rotational = host.rotational + r @ body.rotational @ r.T
-    rotational = rotational + host.mass * share * (d @ d * np.eye(3) - np.outer(d, d))
-    return dataclasses.replace(host, mass=mass, center=host.center + share * d, rotational=rotational)
-
-
-def _warn_of_massless(call: str, topology: Topology, moving: dict[str, _Body]) -> None:
-    bodies = list(moving.values())
-    below = topology.anywhere_below([b.mass > 0 or bool(np.any(b.rotational)) for b in bodies])
-    heavy = [bool(np.all(np.asarray(b.joint.armature) > 0)) for b in bodies]
-    idle = [b.name for b, ok, armature in zip(bodies, below, heavy, strict=True) if not ok and not armature]
-    if idle:
-        warnings.warn(
-            f"{call}: nothing that hangs on {', '.join(map(repr, idle))} has inertia, so that the mass matrix is "
-            "singular unless constraints or armature help.",
-            ModelWarning,
-            stacklevel=3,
-        )
-
-
-def _check_size(call: str, model: Model) -> None:
-    """Sums of what fits a precision may not."""
-    paths = [f"bodies.{w}" for w in ("mass", "center_of_mass", "rotational", "placement.translation")]
-    paths += [f"joints.{w}" for w in ("pitch", "armature", "damping", "stiffness", "rest", "friction")]
-    for path in (*paths, "frames.translation", "gravity", "actuation"):
-        check(call, path, model.at(path), finite)
-
-
-def _check_constraints(call: str, constraints: list[Constraint], topology: Topology) -> None:
-    for k, constraint in enumerate(constraints):
-        try:
-            constraint.layout(topology)
-        except ValueError as error:
-            raise ValueError(f"{call}: constraint {constraint.name or k!r}: {error}") from None
-    check_names(call, constraints)
-
-
-def _floats(x):
-    return jnp.asarray(np.asarray(x, float), dtype=jnp.result_type(float))
-
-
-def _transforms(pairs) -> Transform:
-    r = np.array([r for r, _ in pairs]).reshape(-1, 3, 3)
-    return Transform(_floats(r), _floats(np.array([p for _, p in pairs]).reshape(-1, 3)))
-
-
-def _bodies(moving: dict[str, _Body]) -> Bodies:
-    rows = list(moving.values())
-    return Bodies(
-        mass=_floats([b.mass for b in rows]),
-        center_of_mass=_floats(np.array([b.center for b in rows]).reshape(-1, 3)),
-        rotational=_floats(np.array([b.rotational for b in rows]).reshape(-1, 3, 3)),
-        placement=_transforms([(b.rotation, b.translation) for b in rows]),
-    )
-
-
-def _joints(moving: dict[str, _Body]) -> Joints:
-    joints = [b.joint for b in moving.values()]
-
-    def rows(what, shape=(3,)):
-        return _floats(np.array([getattr(j, what) for j in joints], float).reshape(-1, *shape))
-
-    def flat(values):
-        return _floats(np.concatenate([np.zeros(0), *(np.asarray(x, float) for x in values)]))
-
-    per_velocity = ("armature", "damping", "stiffness", "rest", "effort", "friction")
-    return Joints(
-        axis=rows("axis"),
-        axis2=rows("axis2"),
-        pitch=rows("pitch", ()),
-        lower=flat([j.limits[0] for j in joints]),
-        upper=flat([j.limits[1] for j in joints]),
-        **{w: flat([getattr(j, w) for j in joints]) for w in per_velocity},
-    )
-
-
-def _actuation(call: str, topology: Topology, actuators) -> jax.Array:
-    out = np.zeros((topology.nv, len(actuators)))
-    for k, (name, gears) in enumerate(actuators.items()):
-        for joint, gear in gears.items():
-            try:
-                body = topology.joint(joint)
-            except ValueError as error:
-                raise ValueError(f"{call}: actuator {name!r}: {error}") from None
-            nv = topology.kinds[body].nv
-            if gear.shape not in ((), (nv,)) or (gear.shape == () and nv != 1):
-                raise ValueError(
-                    f"{call}: actuator {name!r}: `gear` has shape {gear.shape}; joint {joint!r} takes ({nv},)."
-                )
-            out[topology.v_slice(body), k] = gear
-    return _floats(out)
+        return moving, frames

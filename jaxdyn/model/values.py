@@ -1,6 +1,7 @@
 """What the numbers of a model may be, by field: where it is built, and where numbers are replaced."""
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 
@@ -9,7 +10,7 @@ from ..spatial.numbers import (
     Rule,
     check,
     constants,
-    finite,
+    in_range,
     is_rotation,
     is_unit,
     named,
@@ -22,31 +23,29 @@ from ..spatial.numbers import (
     shown,
 )
 from ..tree.topology import Topology
-from .joints import Joint
+from .joints import Joint, Kind
 
-#: rules of fields by their last name; other fields are finite
+#: rules of fields by their last name; other fields are in range
 RULES: dict[str, tuple[Rule, ...]] = {
-    "mass": (finite, not_negative),
-    "rotational": (finite, is_rotational),
+    "mass": (in_range, not_negative),
+    "rotational": (in_range, is_rotational),
     "rotation": (is_rotation,),
     "axis": (is_unit,),
     "axis2": (is_unit,),
-    "armature": (finite, not_negative),
-    "damping": (finite, not_negative),
-    "stiffness": (finite, not_negative),
-    "friction": (finite, not_negative),
+    "armature": (in_range, not_negative),
+    "damping": (in_range, not_negative),
+    "stiffness": (in_range, not_negative),
+    "friction": (in_range, not_negative),
     "effort": (not_nan, not_negative),
     "lower": (not_nan,),
     "upper": (not_nan,),
-    "length": (finite, positive),
+    "length": (in_range, positive),
 }
-#: fields that may be infinite, so that single precision may make them so
-BOUNDS = ("effort", "lower", "upper")
 
 
 def rules_of(path: str) -> tuple[Rule, ...]:
     """Return the rules of the field with that dotted name."""
-    return RULES.get(path.rsplit(".", 1)[-1], (finite,))
+    return RULES.get(path.rsplit(".", 1)[-1], (in_range,))
 
 
 def check_field(call: str, path: str, value, topology: Topology) -> None:
@@ -60,55 +59,73 @@ def check_field(call: str, path: str, value, topology: Topology) -> None:
 
 
 def check_limits(call: str, lower, upper) -> None:
-    """Raise `ValueError` for lower limits above upper ones, where both are there."""
+    """Raise `ValueError` for lower limits above upper ones, or endless on the wrong side, where both are there."""
     lower, upper = numbers_of(lower), numbers_of(upper)
-    if lower is not None and upper is not None and (lower > upper).any():
+    if lower is None or upper is None:
+        return
+    if (lower == np.inf).any() or (upper == -np.inf).any():
+        raise ValueError(f"{call}: the limits {shown(lower)}, {shown(upper)} are endless on the wrong side.")
+    if (lower > upper).any():
         raise ValueError(f"{call}: the lower limit {shown(lower)} is above the upper limit {shown(upper)}.")
+
+
+def checked_rotation(call: str, name: str, x: Any) -> np.ndarray:
+    """Return a rotation matrix (3, 3), made orthonormal: of single precision or of printed digits, it is not quite."""
+    r = constants(call, name, x, (3, 3), is_rotation)
+    if np.array_equal(r, np.eye(3)):
+        return r
+    u, _, vt = np.linalg.svd(r)
+    return u @ vt
 
 
 def checked_joint(call: str, joint: Joint, body: str) -> Joint:
     """Return the joint of a body with its numbers as arrays, axes of unit length, and a name."""
     kind = joint.kind
     changes: dict = {"name": joint.name or body}
-    for what in ("axis", "axis2"):
-        axis = normalized(call, f"joint.{what}", _known(call, f"joint.{what}", getattr(joint, what), (3,)))
-        if what in [f.name for f in dataclasses.fields(joint)]:
-            changes[what] = axis
+    for what in {"axis", "axis2"} & set(vars(joint)):
+        axis = _any_size(call, f"joint.{what}", getattr(joint, what), (3,))
+        changes[what] = normalized(call, f"joint.{what}", axis)
     for what in ("armature", "damping", "stiffness", "effort", "friction"):
-        changes[what] = _per_velocity(call, f"joint.{what}", getattr(joint, what), kind.nv, what in BOUNDS)
-        check(call, f"joint.{what}", changes[what], *RULES[what])
-    constants(call, "joint.pitch", joint.pitch, (), finite)
+        changes[what] = _per_velocity(call, f"joint.{what}", getattr(joint, what), kind.nv, *RULES[what])
+    constants(call, "joint.pitch", joint.pitch, ())
     changes["rest"] = _rest(call, kind, joint.rest)
-    limits = (-np.inf, np.inf) if joint.limits is None else joint.limits
-    if not isinstance(limits, tuple | list | np.ndarray) or len(limits) != 2:
-        raise ValueError(f"{call}: `joint.limits` is {limits!r}, not a pair (lower, upper).")
-    lower, upper = (_per_velocity(call, f"joint.limits[{k}]", x, kind.nv, True) for k, x in enumerate(limits))
-    for k, x in enumerate((lower, upper)):
-        check(call, f"joint.limits[{k}]", x, not_nan)
-    check_limits(call, lower, upper)
-    return dataclasses.replace(joint, limits=(lower, upper), **changes)
+    changes["limits"] = _limits(call, kind, joint.limits)
+    return dataclasses.replace(joint, **changes)
 
 
-def _known(call: str, name: str, x, shape) -> np.ndarray:
-    """As `constants`, of any size."""
+def _any_size(call: str, name: str, x, shape) -> np.ndarray:
+    """As `constants`, but infinite or beyond single precision if it likes."""
     found = named(call, name, reals, x).astype(float)
     if found.shape != shape:
         raise ValueError(f"{call}: `{name}` has shape {found.shape}, not {shape}.")
     return found
 
 
-def _per_velocity(call: str, name: str, x, nv: int, any_size: bool) -> np.ndarray:
-    found = named(call, name, reals, x).astype(float) if any_size else constants(call, name, x, None)
+def _per_velocity(call: str, name: str, x, nv: int, *rules: Rule) -> np.ndarray:
+    found = named(call, name, reals, x).astype(float)
     if found.shape not in ((), (nv,)):
         raise ValueError(f"{call}: `{name}` has shape {found.shape}; give a scalar or ({nv},).")
-    return np.broadcast_to(found, (nv,)).copy()
+    check(call, name, found, *rules)
+    return np.full(nv, found)
 
 
-def _rest(call: str, kind, rest) -> np.ndarray:
-    found = kind.neutral() if rest is None else constants(call, "joint.rest", rest, None, finite)
+def _limits(call: str, kind: Kind, limits) -> tuple[np.ndarray, np.ndarray]:
+    if limits is None:
+        return np.full(kind.nv, -np.inf), np.full(kind.nv, np.inf)
+    if not isinstance(limits, tuple | list | np.ndarray) or len(limits) != 2:
+        raise ValueError(f"{call}: `joint.limits` is {limits!r}, not a pair (lower, upper).")
+    lower, upper = (_per_velocity(call, f"joint.limits[{k}]", x, kind.nv, not_nan) for k, x in enumerate(limits))
+    check_limits(call, lower, upper)
+    return lower, upper
+
+
+def _rest(call: str, kind: Kind, rest) -> np.ndarray:
+    if rest is None:
+        return kind.neutral()
+    found = constants(call, "joint.rest", rest, None)
     if found.shape not in ((), (kind.nq,)) or (found.shape == () and kind.nq != kind.nv):
         raise ValueError(f"{call}: `joint.rest` has shape {found.shape}, not ({kind.nq},).")
-    found = np.broadcast_to(found, (kind.nq,)).copy()
+    found = np.full(kind.nq, found)
     if kind.nq != kind.nv and abs(np.linalg.norm(found[-4:]) - 1) > 1e-6:
         raise ValueError(f"{call}: the quaternion of `joint.rest` is not of unit length: {found[-4:]}.")
     return found

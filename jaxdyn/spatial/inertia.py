@@ -39,8 +39,8 @@ class Inertia(eqx.Module):
     @staticmethod
     def box(mass: float, size: ArrayLike) -> "Inertia":
         """Return the inertia of a homogeneous box with edge lengths `size` (3,), centred at the body's origin."""
-        mass = float(constants("`Inertia.box`", "mass", mass, (), finite, not_negative))
-        x, y, z = constants("`Inertia.box`", "size", size, (3,), finite, not_negative)
+        mass = float(constants("`Inertia.box`", "mass", mass, (), not_negative))
+        x, y, z = constants("`Inertia.box`", "size", size, (3,), not_negative)
         return Inertia(mass, np.zeros(3), mass / 12 * np.diag([y * y + z * z, x * x + z * z, x * x + y * y]))
 
     def transformed(self, placement: Transform) -> "Inertia":

@@ -15,6 +15,9 @@ from jaxtyping import Array
 
 #: how far from orthonormal a rotation, and from 1 the length of a unit vector may be: single precision, printed digits
 CLOSE = 1e-4
+#: models are cast to float32: their numbers beyond this one would become infinite
+LARGEST = float(np.finfo(np.float32).max)
+_IDENTITY = np.eye(3)
 
 Rule = Callable[[np.ndarray], str | None]
 
@@ -60,6 +63,8 @@ def reals(x: Any) -> np.ndarray:
         found = np.asarray(x)
     except (ValueError, TypeError) as error:
         raise type(error)(f"is not an array of numbers: {error}") from None
+    if found.dtype == np.float64:  # as nearly always in files
+        return found
     if found.dtype != object:
         _refuse_dtype(found)
         own = jnp.issubdtype(found.dtype, jnp.floating) and found.dtype.itemsize <= 8
@@ -125,15 +130,25 @@ def floats(call: str, name: str, x: Any, shape: tuple[int, ...] | None = None, *
 
 
 def constants(call: str, name: str, x: Any, shape: tuple[int, ...] | None, *rules: Rule) -> np.ndarray:
-    """Return what is known when a model is built, in double precision; it must fit the precision in use."""
-    if any(map(_is_traced, jax.tree.leaves(x))):
+    """Return what is known when a model is built, in double precision: finite, and in single precision too."""
+    if type(x) not in (float, np.ndarray) and any(map(_is_traced, jax.tree.leaves(x))):
         raise TypeError(f"{call}: `{name}` is traced; build models outside of `jit` and use `Model.replace` inside.")
-    floats(call, name, x, shape, *rules)
-    return reals(x).astype(float)
+    found = named(call, name, reals, x).astype(float)
+    if shape is not None and found.shape != shape:
+        raise ValueError(f"{call}: `{name}` has shape {found.shape}, not {shape}.")
+    check(call, name, found, in_range, *rules)
+    return found
 
 
 def finite(x: np.ndarray) -> str | None:
     return None if np.isfinite(x).all() else f"is not finite: {shown(x)}"
+
+
+def in_range(x: np.ndarray) -> str | None:
+    """Of what a model holds."""
+    if (np.abs(x) <= LARGEST).all():
+        return None
+    return finite(x) or f"is beyond the range of float32: {shown(x)}"
 
 
 def not_nan(x: np.ndarray) -> str | None:
@@ -150,6 +165,8 @@ def positive(x: np.ndarray) -> str | None:
 
 def is_rotation(x: np.ndarray) -> str | None:
     """Of matrices (..., 3, 3)."""
+    if (x == _IDENTITY).all():
+        return None
     if not np.isfinite(x).all():
         return f"is not finite: {shown(x)}"
     with np.errstate(over="ignore", invalid="ignore"):

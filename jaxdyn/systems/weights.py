@@ -5,11 +5,21 @@ from jaxtyping import Array
 
 from .problem import Problem
 
+#: rows as long as a unit row between bodies some tens of centimetres apart, and how much longer ones count at most
+USUAL, LONGEST = 4.0, 100.0
 
-def automatic_weight(problem: Problem) -> Array:
-    """μ (lanes,) from the precision and the size of the inertia: so large that a step gains several digits, so
-    small that μ JᵀJ leaves those of M. Measured on the benchmark systems: `docs/algorithms/lcaba.md`."""
-    return _digits(problem, 3e3, 1e7) * _mean_mass(problem)
+
+def automatic_weights(problem: Problem) -> Array:
+    """μ of all rows (m, lanes) from the precision and the size of the inertia: so large that a step gains several
+    digits, so small that μ JᵀJ leaves those of M. Measured on the benchmark systems: `docs/algorithms/lcaba.md`.
+
+    All rows weigh the same, since rows that contradict each other meet at the point of least squares. What a long
+    row, such as a coupling of 10 and −1, would take from the digits of a light rotor makes all of them lighter."""
+    mu = _digits(problem, 3e3, 1e7) * _mean_mass(problem)
+    if problem.rows is None:
+        return jnp.zeros((0, mu.shape[-1]), mu.dtype)
+    longest = (problem.rows.squares() / 2).max(0)
+    return uniform(problem, mu / jnp.clip(longest / USUAL, 1, LONGEST))
 
 
 def _digits(problem: Problem, single: float, double: float) -> float:
@@ -20,32 +30,11 @@ def _mean_mass(problem: Problem) -> Array:
     return jnp.maximum(problem.model.bodies.mass.mean(0), 1e-3)
 
 
-#: rows whose squared length is off that of a unit row by less than this factor share one weight
-EQUAL = 8.0
-
-
-def _sizes(problem: Problem) -> Array:
-    """The squared lengths of the rows beside those of a row between two bodies, 1 where they are about as long."""
-    sizes = problem.rows.squares() / 2
-    alike = (sizes < EQUAL) & (sizes * EQUAL > 1)
-    return jnp.where(alike | (sizes == 0), 1, sizes)
-
-
-def automatic_weights(problem: Problem) -> Array:
-    """The weights of all rows (m, lanes): `automatic_weight`, but as much smaller or larger as rows are longer or
-    shorter. A coupling of 10 and −1 would weigh a hundred times more than others, and round light rotors away."""
-    mu = automatic_weight(problem)
-    if problem.rows is None:
-        return jnp.zeros((0, mu.shape[-1]), mu.dtype)
-    return mu / _sizes(problem)
-
-
 def farthest(problem: Problem, weights: Array) -> Array:
-    """The longest conjugate step. An eigenvalue w of J M⁻¹ Jᵀ calls for 1 / (μ w); what is smaller than 1e-9 (single
-    precision: 1e-7) over the mean mass counts as zero. Rows that are redundant where loops are closed have
+    """The longest conjugate step. An eigenvalue w of J M⁻¹ Jᵀ calls for 1 / (μ w); what is smaller than 1e-9 over the
+    mean mass counts as zero. Rows that are redundant where loops are closed have
     w of 1e-12 where the loops are open by a micrometre: resolving those would make forces of rounding errors."""
-    weight = (weights * _sizes(problem)).max(0)
-    return jnp.maximum(_digits(problem, 1e7, 1e9) * _mean_mass(problem) / weight, 1)
+    return jnp.maximum(1e9 * _mean_mass(problem) / weights.max(0), 1)
 
 
 def uniform(problem: Problem, mu: Array) -> Array:

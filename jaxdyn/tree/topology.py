@@ -2,20 +2,22 @@
 
 import dataclasses
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate
-from typing import Any
+from typing import Any, TypeVar
 
 WORLD = -1
+T = TypeVar("T")
 
 
 def unknown(what: str, name: Any, known: Iterable[str]) -> str:
     """The text for a name that is not there, with the nearest ones that are."""
     known = list(known)
-    near = difflib.get_close_matches(str(name), known, n=3)
+    told = str(name)[:200]
+    near = difflib.get_close_matches(told, (k for k in known if len(k) < 400), n=3)
     hint = f" Did you mean {', '.join(map(repr, near))}?" if near else f" Known: {', '.join(known[:12])}"
-    return f"there is no {what} {name!r}.{hint}"
+    return f"there is no {what} {told!r}.{hint}"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,19 +105,23 @@ class Topology:
         """All (body, ancestor)."""
         return [(b, a) for b in range(self.nb) for a in self.ancestors(b)[1:]]
 
+    def with_all_below(self, items: Sequence[T], join: Callable[[T, T, int], T]) -> list[T]:
+        """Per body, its item joined with those of all bodies below: ``join(parent's, child's, child)``."""
+        out = list(items)
+        for b in reversed(range(self.nb)):
+            if self.parents[b] != WORLD:
+                out[self.parents[b]] = join(out[self.parents[b]], out[b], b)
+        return out
+
     def anywhere_below(self, marked: Sequence[bool]) -> list[bool]:
         """Per body, whether it or a body below it is marked."""
-        out = list(marked)
-        for b in reversed(range(self.nb)):
-            if out[b] and self.parents[b] != WORLD:
-                out[self.parents[b]] = True
-        return out
+        return self.with_all_below(marked, lambda above, below, _: above or below)
 
     def joint(self, name: str) -> int:
         """The body that the joint moves; raises `ValueError` for an unknown name."""
         try:
-            return self.joint_names.index(name)
-        except ValueError:
+            return self._joints[name]
+        except KeyError:
             raise ValueError(unknown("joint", name, self.joint_names)) from None
 
     def locate(self, name: str) -> tuple[int, int | None]:
@@ -128,6 +134,10 @@ class Topology:
             k = self._frames[name]
             return self.frame_bodies[k], k
         raise ValueError(unknown("body or frame", name, (*self.body_names, *self.frame_names)))
+
+    @cached_property
+    def _joints(self) -> dict[str, int]:
+        return {n: k for k, n in enumerate(self.joint_names)}
 
     @cached_property
     def _bodies(self) -> dict[str, int]:

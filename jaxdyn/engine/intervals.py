@@ -1,0 +1,53 @@
+"""Stretches of memory that are taken and given back."""
+
+import bisect
+
+#: free stretches of memory that are looked at, where some do not suit for their alignment
+_TRIES = 20
+
+
+class Intervals:
+    """Memory as far as it has been taken. `size` is the end of the last one that was taken."""
+
+    def __init__(self):
+        self.size = 0
+        #: what is free: (length, start) in order, and the other one by start and by end
+        self._sorted: list[tuple[int, int]] = []
+        self._starts: dict[int, int] = {}
+        self._ends: dict[int, int] = {}
+
+    def take(self, size: int, align: int) -> int:
+        """The offset of a stretch: the smallest free one that is long enough."""
+        for length, start in self._sorted[bisect.bisect(self._sorted, (size, -1)) :][:_TRIES]:
+            at = -(-start // align) * align
+            left = start + length - at - size
+            if left >= 0:
+                self._remove(start, length)
+                self._add(start, at - start)
+                self._add(at + size, left)
+                return at
+        at = -(-self.size // align) * align
+        before, self.size = self.size, at + size
+        self._add(before, at - before)
+        return at
+
+    def free(self, start: int, length: int) -> None:
+        """Give a stretch back; neighbours become one."""
+        after = self._starts.get(start + length)
+        if after is not None:
+            self._remove(start + length, after)
+            length += after
+        before = self._ends.get(start)
+        if before is not None:
+            self._remove(start - before, before)
+            start, length = start - before, length + before
+        self._add(start, length)
+
+    def _add(self, start: int, length: int) -> None:
+        if length:
+            bisect.insort(self._sorted, (length, start))
+            self._starts[start] = self._ends[start + length] = length
+
+    def _remove(self, start: int, length: int) -> None:
+        del self._sorted[bisect.bisect_left(self._sorted, (length, start))]
+        del self._starts[start], self._ends[start + length]

@@ -1,0 +1,68 @@
+"""Values that are copied, as rows of tables.
+
+What a loop carries grows with the robot, and so would straight code that begins the loop and goes on with it; so do
+outputs. Values of one type and origin go together, a few with every row.
+"""
+
+import functools
+import itertools
+from collections.abc import Mapping
+
+from .layout import Layout
+from .live import Schedule
+from .nodes import Moves
+from .ops import Op, Type
+from .order import Store
+from .pieces import Places
+from .program import Program
+from .templates import Template, numbered
+from .templates import constant as value_of
+
+#: values of a row
+TOGETHER = 12
+
+
+@functools.lru_cache(maxsize=1024)
+def _template(count: int, t: int, shared: bool, constant: int | None, masked: bool) -> Template:
+    """Copies so many values, given after a mask and before those that lanes outside of it keep if it is `masked`.
+    Instead of values there may be a constant."""
+    program = Program()
+    program.fused = True
+
+    def operand(t: int, shared: bool = False) -> int:
+        program.inputs.append((1, Type(t), shared))
+        return program.input(len(program.inputs) - 1, 0, t)
+
+    mask = operand(Type.bool_) if masked else 0
+    if constant is None:
+        new = [operand(t, shared) for _ in range(count)]
+    else:
+        new = [value_of(program, constant)] * count
+    if masked:
+        new = [program.emit(Op.select, t, mask, x, operand(t)) for x in new]
+    return Template(program, new, False)
+
+
+def moved(s: Schedule, layout: Layout, places: Places, node: Moves, own: Mapping, shared: Mapping):
+    """Per row its routine, the spaces and the places of what it reads and writes. `own` and `shared` tell where values
+    lie that each lane has, and that all share."""
+
+    def slot(key):
+        if isinstance(key, Store):
+            return "s", places.output(key, s.program.output_types[key.output])
+        return "a", layout.slot[key] * places.lanes
+
+    def origin(pair):
+        x = pair[0]
+        constant = numbered(s.program.value(x), s.program.type_of(x)) if x < 0 else None
+        return s.program.type_of(x), x >= 0 and s.is_uniform[x], constant
+
+    for kind, run in itertools.groupby(zip(node.values, node.keys, strict=True), origin):
+        while together := list(itertools.islice(run, TOGETHER)):
+            t, same, constant = kind
+            template = _template(len(together), t, same, constant, node.mask is not None)
+            keys = [slot(key) for _, key in together]
+            values = [] if constant is not None else [(shared if same else own)[x] for x, _ in together]
+            masks = [] if node.mask is None else [slot(node.mask)]
+            reads = [*masks, *values, *(keys if masks else [])]
+            yield template.routine(b"\1" * len(together)), [*reads, *keys]

@@ -1,0 +1,128 @@
+"""The names of elements and attributes that URDF, URDF+ and SDF files hold, as tables. `names.py` compares with them.
+
+A key is an element's tag, after its parent's and a slash where the tag has several meanings. What has no key is an
+element with text alone.
+"""
+
+from typing import NamedTuple
+
+
+class Names(NamedTuple):
+    """The names in an element, each list in one text.
+
+    `inner` are elements that are looked into, `attributes` those of the element itself, `idle` elements without
+    effect on the motion, which may hold anything. `acts` are elements that do have an effect that is not modelled,
+    with the words by which they have none. `text` is True where the element's text is read.
+    """
+
+    inner: str = ""
+    attributes: str = ""
+    idle: str = ""
+    acts: dict[str, str] = {}
+    text: bool = False
+
+
+URDF = {
+    "robot": Names(
+        "link joint loop coupling transmission ros2_control",
+        "name version",
+        "gazebo material sensor mujoco",
+    ),
+    "link": Names(
+        "inertial",
+        "name type",
+        "visual collision contact sensor surface self_filter collision_checking",
+        {"origin": "0 -0", "gravity": "1 true", "kinematic": "0 false"},
+    ),
+    "inertial": Names("origin mass inertia"),
+    "origin": Names("", "xyz rpy quat_xyzw"),
+    "mass": Names("", "value"),
+    "inertia": Names("", "ixx iyy izz ixy ixz iyz"),
+    "joint": Names(
+        "origin parent child axis limit dynamics mimic",
+        "name type independent dont_collapse",
+        "calibration safety_controller joint_properties",
+    ),
+    "parent": Names("", "link"),
+    "child": Names("", "link"),
+    "axis": Names("", "xyz"),
+    "limit": Names(
+        "", "lower upper effort velocity acceleration deceleration jerk current command_effort gear_velocity"
+    ),
+    "dynamics": Names("", "damping friction D K mu_coulomb mu_viscous"),
+    "mimic": Names("", "joint multiplier offset"),
+    "loop": Names("predecessor successor axis", "name type"),
+    "coupling": Names("predecessor successor ratio", "name type"),
+    "predecessor": Names("origin", "link"),
+    "successor": Names("origin", "link"),
+    "ratio": Names("", "value"),
+    "transmission": Names(
+        "joint actuator flexJoint rollJoint gap_joint mechanicalReduction",
+        "name type",
+        "type plugin param leftActuator rightActuator passive_joint use_simulated_gripper_joint "
+        "simulated_actuated_joint compensator motorTorqueConstant",
+    ),
+    "transmission/joint": Names(
+        "mechanicalReduction",
+        "name role",
+        "hardwareInterface role offset param saturationLower saturationUpper deadBandLower deadBandUpper "
+        "ignoreTransmissionAbsoluteEncoder",
+    ),
+    "transmission/actuator": Names(
+        "mechanicalReduction", "name role type", "hardwareInterface role offset param motorTorqueConstant"
+    ),
+    "flexJoint": Names("", "name mechanicalReduction"),
+    "rollJoint": Names("", "name mechanicalReduction"),
+    "gap_joint": Names("", "name L0 a b gear_ratio h mechanical_reduction phi0 r screw_reduction t0 theta0"),
+    "mechanicalReduction": Names(text=True),
+    "ros2_control": Names(
+        "joint", "name type rw_rate is_async thread_priority", "hardware sensor gpio param transmission"
+    ),
+    "ros2_control/joint": Names("command_interface", "name", "state_interface param limits"),
+    "command_interface": Names("", "name data_type size", "param limits"),
+}
+
+SDF = {
+    "sdf": Names("world model", "version", "actor light"),
+    "world": Names(
+        "gravity physics model include joint",
+        "name",
+        "audio wind magnetic_field atmosphere gui scene light actor plugin road spherical_coordinates",
+        {"frame": "", "population": "", "state": ""},
+    ),
+    "physics": Names(
+        "gravity",
+        "name default type",
+        "max_step_size real_time_factor real_time_update_rate max_contacts min_step_size magnetic_field dart ode "
+        "bullet simbody update_rate",
+    ),
+    "model": Names(
+        "pose static link joint frame model include",
+        "name canonical_link placement_frame",
+        "plugin self_collide allow_auto_disable gripper",
+        {"enable_wind": "0 false"},
+    ),
+    "link": Names(
+        "pose inertial gravity",
+        "name",
+        "collision visual sensor self_collide must_be_base_link projector audio_sink audio_source battery light "
+        "particle_emitter frame plugin",
+        {"enable_wind": "0 false", "velocity_decay": "0", "kinematic": "0 false"},
+    ),
+    "inertial": Names("pose mass inertia fluid_added_mass", "auto", "density auto_inertia_params frame"),
+    "fluid_added_mass": Names("xx xy xz xp xq xr yy yz yp yq yr zz zp zq zr pp pq pr qq qr rr"),
+    "inertia": Names("ixx iyy izz ixy ixz iyz"),
+    "pose": Names("", "relative_to frame rotation_format degrees", text=True),
+    "frame": Names("pose", "name attached_to"),
+    "joint": Names(
+        "pose parent child axis axis2 gearbox_ratio gearbox_reference_body thread_pitch screw_thread_pitch",
+        "name type",
+        "physics sensor frame plugin",
+    ),
+    "axis": Names("xyz limit dynamics mimic use_parent_model_frame", acts={"initial_position": "0"}),
+    "axis2": Names("xyz limit dynamics mimic use_parent_model_frame", acts={"initial_position": "0"}),
+    "xyz": Names("", "expressed_in", text=True),
+    "limit": Names("lower upper effort", idle="velocity stiffness dissipation"),
+    "dynamics": Names("damping friction spring_stiffness spring_reference"),
+    "mimic": Names("multiplier offset reference", "joint axis"),
+}

@@ -1,0 +1,89 @@
+"""What is checked in an MJCF file before MuJoCo reads it: MuJoCo would wait for a pipe without end, takes NaN for a
+number, and then writes a log into the working directory."""
+
+import math
+from pathlib import Path
+
+from lxml import etree
+
+from .files import check_regular, is_there
+from .xml import Document, Element, brief, cut, fail
+
+#: attributes of <compiler> that name folders of assets
+FOLDERS = ("assetdir", "meshdir", "texturedir")
+
+
+#: copies of a body, and cells of a field of heights, that a file may ask for
+COPIES, CELLS = 20_000, 10_000_000
+#: attributes that hold names, or what no engine reads
+WORDS = ("name", "class", "childclass", "model", "user")
+
+
+def check(document: Document) -> None:
+    """Raise `ValueError` if the file, or one that it includes, holds NaN, or names something that is no file."""
+    folder = document.folder or Path()
+    waiting, seen = [document.root], set()
+    while waiting:
+        root = waiting.pop()
+        _check_numbers(root)
+        _check_counts(root)
+        folders = [folder, *(folder / e.get(k) for e in root.iter("compiler") for k in FOLDERS if e.get(k))]
+        for element in root.iter(etree.Element):
+            for key, told in element.attrib.items():
+                if not key.startswith("file") or not told:
+                    continue
+                for path in (f / told for f in folders):
+                    if not is_there(path):
+                        continue
+                    _checked(element, path)
+                    if element.tag in ("include", "model") and path not in seen:
+                        seen.add(path)
+                        waiting += _root(path)
+
+
+def _check_numbers(root: Element) -> None:
+    names = {e.get("name") for e in root.iter(etree.Element)}
+    for element in root.iter(etree.Element):
+        for key, told in element.attrib.items():
+            if "nan" in told.lower() and key not in WORDS and told not in names and any(map(_is_nan, told.split())):
+                fail(element, f"`{key}` holds {brief(told)}, which is not a finite number.")
+
+
+def _check_counts(root: Element) -> None:
+    """Raise `ValueError` for a file of some lines that asks for more bodies or numbers than memory holds."""
+    for element in root.iter("replicate", "composite", "flexcomp", "hfield"):
+        keys, most = (("nrow", "ncol"), CELLS) if element.tag == "hfield" else (("count",), COPIES)
+        asked = 1.0
+        for e in (element, *element.iterancestors("replicate")):
+            for word in " ".join(e.get(k, "") for k in keys).split():
+                asked *= max(1.0, _number(word))
+        if asked > most:
+            fail(element, f"`{' * '.join(keys)}` asks for {asked:.3g} of them; at most {most} are read.")
+
+
+def _number(word: str) -> float:
+    try:
+        return float(word)
+    except ValueError:
+        return 1.0  # MuJoCo tells what is wrong with it
+
+
+def _is_nan(word: str) -> bool:
+    return math.isnan(_number(word))
+
+
+def _checked(element: Element, path: Path) -> None:
+    try:
+        check_regular(path)
+    except ValueError as error:
+        fail(element, cut(str(error)).removeprefix("`load`: "))
+
+
+def _root(path: Path) -> list[Element]:
+    """Return the root element of an included file, none where it is no XML: MuJoCo tells what is wrong with it."""
+    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=True)
+    try:
+        root = etree.fromstring(path.read_bytes(), parser, base_url=str(path))
+    except (etree.XMLSyntaxError, OSError, ValueError):
+        return []
+    return [] if root is None else [root]

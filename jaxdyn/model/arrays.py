@@ -1,0 +1,98 @@
+"""Turns the bodies and actuators that a `ModelSpec` describes into the arrays of a `Model`."""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..spatial.numbers import check, in_range
+from ..spatial.transform import Transform
+from ..tree.topology import Topology
+from .described import Body
+from .joints import Joint
+from .model import Bodies, Joints
+
+#: numbers above which a matrix is filled where it stays, because a copy would double the memory
+MANY = 10_000_000
+
+
+def _floats(x) -> jax.Array:
+    return jnp.asarray(np.asarray(x, jnp.result_type(float)))
+
+
+def transforms(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> Transform:
+    """Return rotations and translations as one stacked `Transform`."""
+    pairs = list(pairs)
+    r = np.array([r for r, _ in pairs]).reshape(-1, 3, 3)
+    return Transform(_floats(r), _floats(np.array([p for _, p in pairs]).reshape(-1, 3)))
+
+
+def check_sizes(call: str, what: str, names: Sequence[str], values: Sequence) -> None:
+    """Raise `ValueError` naming the body or frame one of whose numbers became infinite in float32 by merging."""
+    rows = np.array(values, float)
+    if in_range(rows) is not None:
+        for name, row in zip(names, rows, strict=True):
+            check(call, f"{what} {name[:60]!r}", row, in_range)
+
+
+def bodies_of(call: str, rows: Sequence[Body]) -> Bodies:
+    """Return the mass properties and placements of moving bodies."""
+    names = [b.name for b in rows]
+    check_sizes(call, "placement of body", names, [b.translation for b in rows])
+    check_sizes(call, "mass of body", names, [b.mass for b in rows])
+    check_sizes(call, "centre of mass of body", names, [b.center for b in rows])
+    check_sizes(call, "rotational inertia of body", names, [b.rotational for b in rows])
+    return Bodies(
+        mass=_floats([b.mass for b in rows]),
+        center_of_mass=_floats(np.array([b.center for b in rows]).reshape(-1, 3)),
+        rotational=_floats(np.array([b.rotational for b in rows]).reshape(-1, 3, 3)),
+        placement=transforms((b.rotation, b.translation) for b in rows),
+    )
+
+
+def joints_of(joints: Sequence[Joint]) -> Joints:
+    """Return the parameters of joints."""
+
+    def rows(what, shape=(3,)):
+        return _floats(np.array([getattr(j, what) for j in joints], float).reshape(-1, *shape))
+
+    def flat(values):
+        return _floats(np.concatenate([np.zeros(0), *(np.asarray(x, float) for x in values)]))
+
+    per_velocity = ("armature", "damping", "stiffness", "rest", "effort", "friction")
+    return Joints(
+        axis=rows("axis"),
+        axis2=rows("axis2"),
+        pitch=rows("pitch", ()),
+        lower=flat([j.limits[0] for j in joints]),
+        upper=flat([j.limits[1] for j in joints]),
+        **{w: flat([getattr(j, w) for j in joints]) for w in per_velocity},
+    )
+
+
+def actuation_of(call: str, topology: Topology, actuators: Mapping[str, Mapping[str, np.ndarray]]) -> jax.Array:
+    """Return the generalised forces (nv, nu) of the actuators, which are given by their gears at joints."""
+    rows, columns, values = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
+    for k, (name, gears) in enumerate(actuators.items()):
+        for joint, gear in gears.items():
+            try:
+                body = topology.joint(joint)
+            except ValueError as error:
+                raise ValueError(f"{call}: actuator {name!r}: {error}") from None
+            nv = topology.kinds[body].nv
+            if gear.shape not in ((), (nv,)) or (gear.shape == () and nv != 1):
+                raise ValueError(
+                    f"{call}: actuator {name!r}: `gear` has shape {gear.shape}; joint {joint!r} takes ({nv},)."
+                )
+            at = topology.v_slice(body)
+            rows.append(np.arange(at.start, at.stop))
+            columns.append(np.full(nv, k))
+            values.append(np.full(nv, gear))
+    shape = topology.nv, len(actuators)
+    filled = np.concatenate(rows), np.concatenate(columns), np.concatenate(values).astype(jnp.result_type(float))
+    if topology.nv * len(actuators) > MANY:
+        return jax.jit(lambda r, c, x: jnp.zeros(shape, x.dtype).at[r, c].set(x))(*filled)
+    out = np.zeros(shape, filled[2].dtype)
+    out[filled[:2]] = filled[2]
+    return jnp.asarray(out)

@@ -1,0 +1,33 @@
+"""A body as a `ModelSpec` describes it, in NumPy and double precision."""
+
+import dataclasses
+
+import numpy as np
+
+from .joints import Joint
+
+_IDENTITY = np.eye(3)
+
+
+@dataclasses.dataclass
+class Body:
+    """A body: its joint, the joint's placement in the parent's frame, and its mass properties in its own frame."""
+
+    name: str
+    parent: str
+    joint: Joint
+    rotation: np.ndarray
+    translation: np.ndarray
+    mass: float = 0.0
+    center: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(3))
+    rotational: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((3, 3)))
+
+    def joined(self, body: "Body", r: np.ndarray, p: np.ndarray) -> "Body":
+        """Return this body with another one welded to it, whose frame is at `r`, `p` in this one."""
+        mass = self.mass + body.mass
+        center = p + r @ body.center
+        share = body.mass / mass if mass > 0 else 0.5
+        d = center - self.center
+        rotational = self.rotational + r @ body.rotational @ r.T
+        rotational = rotational + self.mass * share * (d @ d * _IDENTITY - np.outer(d, d))
+        return dataclasses.replace(self, mass=mass, center=self.center + share * d, rotational=rotational)
