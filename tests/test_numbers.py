@@ -62,6 +62,19 @@ def test_large_directions():
     np.testing.assert_allclose(body(axis=(0, 1e200, 0)).build().joints.axis[0], [0, 1, 0])
 
 
+def test_inertias_that_files_have_can_be_replaced():
+    """The products of inertia outweigh the moments, as some exporters write."""
+    odd = np.array([[1.0, 3.0, 0.0], [3.0, 1.0, 0.0], [0.0, 0.0, 2.0]])
+    with pytest.warns(jd.ModelWarning, match="`Model.replace`: `bodies.rotational` has the negative principal moment"):
+        model = ROD.replace({"bodies.rotational": odd[None]})
+    np.testing.assert_array_equal(model.bodies.rotational[0], odd)
+    for wrong, text in ((-np.eye(3), "negative principal moment -1"), (np.tri(3), "not symmetric")):
+        with pytest.raises(ValueError, match=f"`Model.replace`: `bodies.rotational`.*{text}"):
+            ROD.replace({"bodies.rotational": wrong[None]})
+    with pytest.raises(ValueError, match="negative principal moment"):
+        jd.ModelSpec("s").add_body("b", "world", jd.joints.Revolute(), inertia=jd.Inertia(1.0, (0, 0, 0), odd))
+
+
 def test_single_precision_overflows_are_told():
     with jax.enable_x64(False), pytest.raises(ValueError, match="too large for single precision.*jax_enable_x64"):
         jd.Inertia(1e39)

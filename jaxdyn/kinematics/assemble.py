@@ -17,7 +17,7 @@ from ..engine.lanes import laned
 from ..model.checks import check_constraints, check_model, check_vector, common_dtype
 from ..model.constraints import Constraint
 from ..model.model import Model
-from ..model.spec import ModelWarning
+from ..model.values import ModelWarning
 from ..spatial.numbers import constants, not_negative
 from .forward import kinematics
 from .manifold import differenced, integrated, normalized

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from lxml import etree
 
-from ..model.spec import ModelWarning
+from ..model.values import ModelWarning
 from ..spatial.numbers import LARGEST
 from .files import read_bytes
 

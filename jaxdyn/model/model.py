@@ -177,7 +177,7 @@ class Model(eqx.Module):
         Keys are dotted field names. A new value has the shape of the old one, with or without leading batch
         axes; with them, use `jax.vmap` over the model. Raises `ValueError` for an unknown path or a wrong shape, and
         for values that are there and that no robot has: not finite, no rotation, an axis whose length is not 1,
-        negative masses and gains.
+        negative masses and gains. A negative principal moment, which some files have, is a `ModelWarning`.
         """
         model = self
         for path, value in changes.items():

@@ -18,12 +18,8 @@ from .constraints import Constraint, check_names
 from .described import Body
 from .joints import Fixed, Joint
 from .model import Model
-from .values import checked_joint, checked_rotation
+from .values import ModelWarning, checked_joint, checked_rotation
 from .weightless import weightless
-
-
-class ModelWarning(UserWarning):
-    """Warns of something odd in a model; the text says what jaxdyn makes of it."""
 
 
 def _placed(call: str, placement: Transform | None) -> tuple[np.ndarray, np.ndarray]:

@@ -1,11 +1,12 @@
 """What the numbers of a model may be, by field: where it is built, and where numbers are replaced."""
 
 import dataclasses
+import warnings
 from typing import Any
 
 import numpy as np
 
-from ..spatial.inertia import is_rotational
+from ..spatial.inertia import is_definite, is_rotational
 from ..spatial.numbers import (
     Rule,
     check,
@@ -24,6 +25,11 @@ from ..spatial.numbers import (
 )
 from ..tree.topology import Topology
 from .joints import Joint, Kind
+
+
+class ModelWarning(UserWarning):
+    """Warns of something odd in a model; the text says what jaxdyn makes of it."""
+
 
 #: rules of fields by their last name; other fields are in range
 RULES: dict[str, tuple[Rule, ...]] = {
@@ -49,8 +55,15 @@ def rules_of(path: str) -> tuple[Rule, ...]:
 
 
 def check_field(call: str, path: str, value, topology: Topology) -> None:
-    """Raise `ValueError` for values of a field (with batch axes in front or not) that a robot cannot have."""
+    """Raise `ValueError` for values of a field (with batch axes in front or not) that a robot cannot have.
+
+    Files have bodies with a negative principal moment, and they can be changed as any other: it is a `ModelWarning`.
+    """
     check(call, path, value, *rules_of(path))
+    values = numbers_of(value) if is_rotational in rules_of(path) else None
+    problem = None if values is None else is_definite(values)
+    if problem is not None:
+        warnings.warn(f"{call}: `{path}` {problem}; used as it is.", ModelWarning, stacklevel=3)
     rest = numbers_of(value) if path == "joints.rest" else None
     for body, kind in enumerate(topology.kinds if rest is not None else ()):
         if kind.nq != kind.nv:

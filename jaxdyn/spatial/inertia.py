@@ -60,19 +60,27 @@ class Inertia(eqx.Module):
         return Inertia(mass, self.center_of_mass + share * d, rotational)
 
 
-def is_rotational(x: np.ndarray, tol: float = 1e-5) -> str | None:
-    """Return what is wrong with rotational inertias (..., 3, 3), in words; the triangle inequality is left out."""
-    turned = np.swapaxes(x, -1, -2)
-    scale = tol * np.abs(x).max((-1, -2), initial=0.0)
-    if (np.abs(x - turned).max((-1, -2), initial=0.0) > scale).any():
+#: how far from symmetric a rotational inertia, and how far below zero its moments may be, next to its largest entry
+ROUNDING = 1e-5
+
+
+def is_rotational(x: np.ndarray) -> str | None:
+    """Rule of rotational inertias (..., 3, 3): symmetric, and no negative moments on the diagonal. Other principal
+    moments are looked at by `is_definite`: some files have products of inertia that are too large."""
+    scale = ROUNDING * np.abs(x).max((-1, -2), initial=0.0)
+    if (np.abs(x - np.swapaxes(x, -1, -2)).max((-1, -2), initial=0.0) > scale).any():
         return "is not symmetric"
-    least = np.linalg.eigvalsh((x + turned) / 2)[..., 0]
-    if (least < -scale).any():
-        return f"has the negative principal moment {least.min():g}"
-    return None
+    return is_definite(x) if (np.diagonal(x, 0, -2, -1).min(-1, initial=0.0) < -scale).any() else None
 
 
-def problem_of(mass, center_of_mass, rotational, tol: float = 1e-6) -> tuple[str, bool] | None:
+def is_definite(x: np.ndarray) -> str | None:
+    """Rule of symmetric rotational inertias (..., 3, 3): no negative principal moment."""
+    scale = ROUNDING * np.abs(x).max((-1, -2), initial=0.0)
+    least = np.linalg.eigvalsh((x + np.swapaxes(x, -1, -2)) / 2)[..., 0]
+    return f"has the negative principal moment {least.min():g}" if (least < -scale).any() else None
+
+
+def problem_of(mass, center_of_mass, rotational) -> tuple[str, bool] | None:
     """Return what is wrong with a body's numbers, in words, and whether it is fatal; None if nothing is wrong.
 
     Negative mass, an asymmetric or an indefinite rotational inertia cannot belong to a body. A violated
@@ -84,11 +92,11 @@ def problem_of(mass, center_of_mass, rotational, tol: float = 1e-6) -> tuple[str
         return "has an inertia that is not finite", True
     if mass < 0:
         return f"has the negative mass {mass:g}", True
-    problem = is_rotational(i, tol)
+    problem = is_rotational(i) or is_definite(i)
     if problem is not None:
         return f"has a rotational inertia that {problem}", True
     moments = np.linalg.eigvalsh((i + i.T) / 2)
-    if moments[2] > (moments[0] + moments[1]) * (1 + tol) + 1e-15:
+    if moments[2] > (moments[0] + moments[1]) * (1 + 1e-6) + 1e-15:
         return (
             f"has principal moments {moments[0]:.3g}, {moments[1]:.3g}, {moments[2]:.3g} that violate the "
             "triangle inequality",
