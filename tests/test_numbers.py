@@ -29,6 +29,16 @@ BAD = {
     "negative damping": (lambda: body(damping=-1.0), ValueError, "`joint.damping` is negative"),
     "negative stiffness": (lambda: body(stiffness=-1.0), ValueError, "`joint.stiffness` is negative"),
     "long axis": (lambda: ROD.replace({"joints.axis": 2 * ROD.joints.axis}), ValueError, "not of unit length"),
+    "long rest": (
+        lambda: jd.ModelSpec("s").add_body("b", "world", jd.joints.Spherical(rest=(2.0, 0, 0, 0))),
+        ValueError,
+        "`joint.rest` is not of unit length",
+    ),
+    "endless limit": (
+        lambda: ROD.replace({"joints.lower": [np.inf], "joints.upper": [np.inf]}),
+        ValueError,
+        "`Model.replace`: the limits .* are endless on the wrong side",
+    ),
     "replaced by zeros": (
         lambda: ROD.replace({"bodies.placement.rotation": np.zeros((1, 3, 3))}),
         ValueError,

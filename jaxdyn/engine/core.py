@@ -202,7 +202,7 @@ class Pullback(_Derivative):
         return [None] * n + [outs[k] if u else None for k, u in zip(seen, undefined[n:], strict=True)]
 
 
-def widen(x, lanes: int):
+def widen(x, lanes: int) -> jax.Array:
     """`x` with at least that many lanes: a single one is repeated."""
     return jnp.broadcast_to(x, (*x.shape[:-1], lanes)) if x.shape[-1] < lanes else x
 

@@ -18,7 +18,7 @@ from ..model.checks import check_constraints, check_model, check_vector, common_
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.values import ModelWarning
-from ..spatial.numbers import constants, not_negative
+from ..spatial.numbers import check, constants, finite, not_negative
 from .forward import kinematics
 from .manifold import differenced, integrated, normalized
 from .rows import evaluate
@@ -129,8 +129,7 @@ def assemble(
     check_model(call, model)
     q = check_vector(call, "q", q, (model.nq,))
     constraints = check_constraints(call, model, constraints)
-    if not isinstance(q, jax.core.Tracer) and not np.isfinite(np.asarray(q)).all():
-        raise ValueError(f"`{call}`: `q` is not finite: {q}.")
+    check(f"`{call}`", "q", q, finite)
     if not constraints:
         return q
     model, constraints, q = common_dtype(model, constraints, q)

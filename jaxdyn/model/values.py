@@ -139,6 +139,7 @@ def _rest(call: str, kind: Kind, rest) -> np.ndarray:
     if found.shape not in ((), (kind.nq,)) or (found.shape == () and kind.nq != kind.nv):
         raise ValueError(f"{call}: `joint.rest` has shape {found.shape}, not ({kind.nq},).")
     found = np.full(kind.nq, found)
-    if kind.nq != kind.nv and abs(np.linalg.norm(found[-4:]) - 1) > 1e-6:
-        raise ValueError(f"{call}: the quaternion of `joint.rest` is not of unit length: {found[-4:]}.")
+    if kind.nq != kind.nv:
+        check(call, "joint.rest", found[-4:], is_unit)
+        found[-4:] = normalized(call, "joint.rest", found[-4:])
     return found

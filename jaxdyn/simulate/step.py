@@ -18,7 +18,7 @@ from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import check_instance
-from ..spatial.numbers import floats
+from ..spatial.numbers import check, finite, floats, positive
 from .integrators import Integrator, SemiImplicitEuler
 
 #: Newton corrections of the position in one projection
@@ -27,8 +27,7 @@ CORRECTIONS = 2
 
 def checked_time_step(call_name: str, dt: ArrayLike, dtype):
     dt = floats(f"`{call_name}`", "dt", dt, ()).astype(dtype)
-    if not isinstance(dt, jax.core.Tracer) and not (float(dt) > 0 and bool(jnp.isfinite(dt))):
-        raise ValueError(f"`{call_name}`: `dt` = {float(dt)} is not a positive time.")
+    check(f"`{call_name}`", "dt", dt, finite, positive)
     return dt
 
 
