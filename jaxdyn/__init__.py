@@ -24,8 +24,9 @@ from .kinematics.frames import (
 from .kinematics.manifold import difference, integrate, tangent
 from .loaders.load import load, load_spec
 from .model.model import Model
-from .model.spec import ModelSpec, ModelWarning
+from .model.spec import ModelSpec
 from .model.state import State
+from .model.values import ModelWarning
 from .simulate.rollout import Trajectory, simulate
 from .simulate.step import step
 from .spatial.inertia import Inertia, inertia_from_log_cholesky, log_cholesky_from_inertia

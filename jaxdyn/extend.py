@@ -35,8 +35,8 @@ from .model.constraints import (
 )
 from .model.joints import Column, Joint, JointParameters, Kind, axis_rotation
 from .model.pairs import FrameConstraint
+from .spatial.numbers import as_floats
 from .spatial.small import cross, dot, eye, mm, mmt, mtm, mtv, mv, outer, skew, transpose
-from .spatial.transform import as_floats
 from .systems.base import System
 from .systems.body_factor import body_factor
 from .systems.joint_factor import penalised_factor, saddle_factor

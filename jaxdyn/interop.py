@@ -20,8 +20,8 @@ from jaxtyping import Array, ArrayLike, Float
 
 from .model.model import Model
 from .model.state import State
+from .spatial.numbers import as_floats
 from .spatial.rotation import quaternion_conjugate, rotate
-from .spatial.transform import as_floats
 from .tree.topology import unknown
 
 

@@ -139,7 +139,7 @@ BAD = {
         ValueError,
         r"'bodies.mass'.*\(1,\).*\(2,\)",
     ),
-    "mass_is_nan": (lambda: ROD.replace({"bodies.mass": [np.nan]}), ValueError, r"'bodies.mass' is not finite"),
+    "mass_is_nan": (lambda: ROD.replace({"bodies.mass": [np.nan]}), ValueError, r"`bodies.mass` is not finite"),
     "acceleration_shape": (
         lambda: jd.inverse_dynamics(ROD, REST, [0.0, 0.0]),
         ValueError,
@@ -158,8 +158,8 @@ BAD = {
     "difference_shape": (lambda: jd.difference(ROD, [0.0], [0.0, 0.0]), ValueError, r"`difference`: `q1`.*\(2,\)"),
     "assemble_nan": (lambda: jd.assemble(LOOP, [np.nan, 0, 0]), ValueError, r"`assemble`: `q` is not finite"),
     "mass_matrix_of_a_state": (lambda: jd.mass_matrix(ROD, REST), TypeError, r"`mass_matrix`: `q`"),
-    "negative_time_step": (lambda: jd.step(ROD, REST, ZERO, -1e-3), ValueError, r"`step`: `dt` = -0.001"),
-    "zero_time_step": (lambda: run(dt=0.0), ValueError, r"`simulate`: `dt` = 0.0"),
+    "negative_time_step": (lambda: jd.step(ROD, REST, ZERO, -1e-3), ValueError, "`step`: `dt` is not positive: -0.001"),
+    "zero_time_step": (lambda: run(dt=0.0), ValueError, r"`simulate`: `dt` is not positive: 0"),
     "time_steps": (lambda: run(dt=[0.1, 0.1]), ValueError, r"`simulate`: `dt` has shape \(2,\)"),
     "integrator_is_a_function": (
         lambda: jd.step(ROD, REST, ZERO, 0.1, integrator=jd.integrators.RK4),

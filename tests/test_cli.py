@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import jaxdyn as jd
-from jaxdyn.commands import bench, demo, output, peers
+from jaxdyn.commands import bench, demo, output, peers, rollouts
 from jaxdyn.commands.cli import main, parser
+from jaxdyn.commands.terminal import plain
 
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = ("info", "check", "simulate", "bench", "demo")
@@ -75,6 +76,11 @@ def test_help_and_version(capsys):
         (["simulate", "four_bar", "--dt", "nan"], "nan is not a positive number"),
         (["simulate", "four_bar", "--integrator", "magic"], "magic"),
         (["info", "four_bar", "--floating", "--fixed"], "not allowed with"),
+        (["simulate", "four_bar", "--speed", "inf"], "inf is not a finite number"),
+        (["simulate", "four_bar", "--seconds", "1e999"], "1e999 is not a positive number"),
+        (["simulate", "four_bar", "--batch", "9" * 400], "is not a positive number"),
+        (["simulate", "four_bar", "--batch", "9" * 5000], "(5000 characters)"),
+        (["check", "four_bar", "--seed", "-1"], "-1 is not a whole number from 0 on"),
     ],
 )
 def test_wrong_options(argv, said, capsys):
@@ -89,10 +95,27 @@ def test_wrong_options(argv, said, capsys):
         (["simulate", "four_bar"], "--out"),
         (["simulate", "four_bar", "--out", "no/such/folder/t.npz"], "no folder 'no/such/folder'"),
         (["simulate", "four_bar", "--plot", "."], "it is a folder"),
+        (["simulate", "four_bar", "--out", "/dev/null"], "no file but a pipe, a device"),
+        (["simulate", "four_bar", "--out", "t.npz", "--plot", "./t.npz"], "its name ends with none of"),
+        (["simulate", "four_bar", "--out", "t.png", "--plot", "./t.png"], "they are one file"),
+        (["simulate", "four_bar", "--out", "t.npz", "--plot", "t"], "its name ends with none of"),
+        (["simulate", "four_bar", "--out", "t.npz", "--seconds", "0.1", "--dt", "0.03"], "--seconds 0.09 or 0.12"),
+        (["simulate", "four_bar", "--out", "t.npz", "--seconds", "0.1", "--every", "7"], "--every 5 or 10"),
+        (["simulate", "four_bar", "--out", "t.npz", "--seconds", "0.1", "--every", "700"], "--every 100."),
+        (["simulate", "four_bar", "--out", "t.npz", "--seconds", "1e300"], "1e+303 steps"),
+        (["simulate", "four_bar", "--out", "t.npz", "--seconds", "1e-9"], "1e-06 steps"),
+        (["simulate", "four_bar", "--out", "t.npz", "--batch", "9" * 20], "GB"),
         (["demo", "--out", "no/such/t.npz"], "no folder 'no/such'"),
+        (["demo", "--out", "t.png", "--plot", "t.png"], "they are one file"),
+        (["demo", "--seconds", "0.15"], "--seconds 0.14 or 0.16"),
+        (["bench", "four_bar", "--out", "no/such/b.json"], "no folder 'no/such'"),
     ],
 )
-def test_wrong_use(argv, said, capsys):
+def test_wrong_use(argv, said, capsys, monkeypatch):
+    """Told before any work."""
+    monkeypatch.setattr(rollouts, "closed", None)
+    monkeypatch.setattr(bench, "measure", None)
+    monkeypatch.setattr(demo, "bipeds", None)
     assert main(argv) == 2
     got = capsys.readouterr()
     assert said in got.err and got.err.startswith(f"jaxdyn {argv[0]}: ")
@@ -222,6 +245,86 @@ def test_files_are_complete_or_absent(tmp_path):
     np.testing.assert_array_equal(np.load(path)["a"], [0, 1, 2])
     assert [p.name for p in tmp_path.iterdir()] == ["numbers.npz"]
     assert path.stat().st_mode & 0o777 == 0o666 & ~_umask()
+
+
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no pipes with names here")
+def test_pipes_are_no_files(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ValueError, match="'.*pipe': it is no file but a pipe"):
+        output.check_writable(tmp_path / "pipe")
+
+
+def test_files_keep_their_mode_and_links_stay(tmp_path):
+    mine, link, new = tmp_path / "mine.npz", tmp_path / "link.npz", tmp_path / "sub" / "new.npz"
+    mine.write_text("old")
+    mine.chmod(0o600)
+    link.symlink_to("mine.npz")
+    output.save_arrays(link, {"a": np.arange(3)})
+    assert link.is_symlink() and mine.stat().st_mode & 0o777 == 0o600
+    np.testing.assert_array_equal(np.load(mine)["a"], [0, 1, 2])
+    new.parent.mkdir()
+    (tmp_path / "to").symlink_to(new)  # to a file that is not there yet
+    output.save_arrays(tmp_path / "to", {"a": np.arange(2)})
+    assert (tmp_path / "to").is_symlink() and new.stat().st_mode & 0o777 == 0o666 & ~_umask()
+    long = tmp_path / ("n" * 251 + ".npz")
+    output.save_arrays(long, {"a": np.arange(2)})
+    assert long.exists()
+
+
+def test_pieces_make_exactly_the_steps_asked_for():
+    for seconds, dt, every in ((1.2, 1e-3, 10), (1.01, 1e-3, 10), (0.997, 1e-3, 1), (2.0, 1e-2, 200), (0.06, 2e-3, 3)):
+        steps = rollouts.steps_of(seconds, dt, every)
+        assert steps.total == round(seconds / dt)
+        assert steps.total % steps.piece == 0 and steps.piece % every == 0
+        assert steps.piece <= max(rollouts.PIECE, every)
+
+
+def test_an_end_from_outside_leaves_no_file(tmp_path):
+    """SIGTERM in the middle of writing."""
+    code = (
+        "import os, signal, sys\n"
+        "from jaxdyn.commands import cli, output\n"
+        "def slow(args):\n"
+        "    with output.complete('t.npz') as path:\n"
+        "        path.write_text('half')\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "        while True: pass\n"
+        "cli._info = slow\n"
+        "sys.exit(cli.main(['info', 'four_bar']))\n"
+    )
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    argv = [sys.executable, "-c", code]
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == 143, done.stderr
+    assert "terminated" in done.stderr and "Traceback" not in done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"PYTHONIOENCODING": "ascii"}, {"LANG": "C", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}],
+)
+def test_terminals_that_know_ascii_alone(setting, tmp_path):
+    env = os.environ | {"PYTHONPATH": str(ROOT)} | setting
+    argv = [sys.executable, "-m", "jaxdyn", "info", "four_bar"]
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, timeout=300)
+    assert done.returncode == 0, done.stderr.decode()
+    assert b"m/s2" in done.stdout or "m/s²".encode() in done.stdout
+    if "PYTHONIOENCODING" in setting:
+        assert done.stdout.isascii()
+
+
+def test_signs_have_a_nearest_spelling():
+    assert plain("3 µs, m/s², ‖v‖, é, 中") == "3 us, m/s2, |v|, e, ?"
+
+
+def test_numbers_that_no_machine_can_do_end_in_words(capsys, monkeypatch):
+    def fail(args):
+        raise OverflowError("cannot convert float infinity to integer")
+
+    monkeypatch.setattr("jaxdyn.commands.cli._info", fail)
+    assert main(["info", "four_bar"]) == 1
+    assert "Traceback" not in capsys.readouterr().err
 
 
 def _umask() -> int:

@@ -337,3 +337,51 @@ def test_files_that_grow_without_bound(inner):
 def test_copies_of_bodies():
     body = '<replicate count="3" offset="1 0 0"><body><joint/><geom size=".1"/></body></replicate>'
     assert quiet(f"<mujoco><worldbody>{body}</worldbody></mujoco>").nv == 3
+
+
+RANGES = """<mujoco><worldbody>
+<body name="a"><joint name="j" axis="0 1 0"/><geom size=".1"/></body>
+<body name="b"><joint name="k" axis="0 1 0" actuatorfrcrange="-5 5"/><geom size=".1"/></body></worldbody>
+<tendon><fixed name="t"><joint joint="j" coef="1"/><joint joint="k" coef="2"/></fixed></tendon>
+<actuator>{}</actuator></mujoco>"""
+
+
+@pytest.mark.parametrize(
+    ("actuators", "efforts"),
+    [
+        ('<motor joint="j" gear="-3" forcerange="-2 2"/><motor joint="k" forcerange="-9 9"/>', (6, 5)),
+        ('<position joint="j" kp="50" forcerange="-2 2"/><motor joint="k" forcerange="-4 4"/>', (2, 4)),
+        ('<motor joint="j"/>', (np.inf, 5)),
+    ],
+)
+def test_force_ranges_are_efforts(actuators, efforts):
+    text = RANGES.format(actuators)
+    model = quiet(text)
+    np.testing.assert_allclose(model.joints.effort, efforts)
+    mj = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(mj)
+    data.ctrl[:] = 1e9
+    mujoco.mj_forward(mj, data)
+    bounded = np.isfinite(efforts) & (data.qfrc_actuator != 0)
+    np.testing.assert_allclose(np.abs(data.qfrc_actuator)[bounded], np.array(efforts)[bounded])
+
+
+@pytest.mark.parametrize(
+    "actuators",
+    [
+        '<motor name="m" joint="j" forcerange="-1 2"/>',
+        '<motor name="m" joint="j" forcerange="-2 2"/><motor joint="j"/>',
+        '<motor name="m" tendon="t" forcerange="-2 2"/>',
+        '<motor name="m" joint="j" forcerange="-2 2"/><motor tendon="t"/>',
+    ],
+)
+def test_force_ranges_that_are_no_efforts_are_told(actuators):
+    with pytest.warns(jd.ModelWarning, match="`forcerange` is no `effort` of one joint.*'m'"):
+        model = load(RANGES.format(actuators))
+    np.testing.assert_allclose(model.joints.effort, (np.inf, 5))
+
+
+def test_a_joints_force_range_that_is_not_symmetric_is_told():
+    with pytest.warns(jd.ModelWarning, match="`actuatorfrcrange` is not symmetric.*'k'"):
+        model = load(RANGES.format("").replace("-5 5", "-7 5"))
+    assert model.joints.effort[1] == 7

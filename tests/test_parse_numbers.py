@@ -99,11 +99,10 @@ def test_python_refuses_them_too():
     spec = jd.ModelSpec("robot")
     spec.add_body("a", "world", jd.joints.Revolute(axis=(0, 1e30, 0)), inertia=jd.Inertia(1.0, (0, 0, 1)))
     np.testing.assert_allclose(spec.bodies["a"].joint.axis, [0, 1, 0])
-    for options in ({"damping": -1.0}, {"stiffness": -1.0}, {"axis": (0, 1e39, 0)}):
+    for options in ({"damping": -1.0}, {"stiffness": -1.0}, {"armature": 1e39}, {"limits": (np.inf, np.inf)}):
         with pytest.raises(ValueError, match=next(iter(options))):
             spec.add_body("b", "a", jd.joints.Revolute(**options))
-    with pytest.raises(ValueError, match="1e\\+39.*|float32"):
+    with pytest.raises(ValueError, match="gravity.*float32"):
         jd.ModelSpec("robot", gravity=(0, 0, 1e39))
-    spec.add_constraint(jd.constraints.Point("a", placement_a=jd.Transform(np.eye(3), (np.nan, 0, 0)), name="pin"))
-    with pytest.raises(ValueError, match="'pin'.*not finite"):
-        spec.build()
+    with pytest.raises(ValueError, match="mass.*float32"):
+        spec.add_body("b", "a", jd.joints.Revolute(), inertia=jd.Inertia(1e39))

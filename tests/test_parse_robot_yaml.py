@@ -93,6 +93,18 @@ def test_joint_types(folder):
     assert error < 1e-10
 
 
+@pytest.mark.parametrize("kind", ["SPHERICAL", "UJOINT_XY"])
+def test_a_spring_that_a_type_has_no_place_for_is_told(folder, kind):
+    file = folder / "robot.urdf"
+    spring = '<gazebo reference="free2"><springStiffness>5</springStiffness></gazebo></robot>'
+    file.write_text(file.read_text().replace("</robot>", spring))
+    text = CLOSED.format("3d") + "joint_name: [free2]\njoint_type: [{}]\n"
+    with pytest.warns(jd.ModelWarning, match=f"robot.urdf, line.*'free2' has a spring.*robot.yaml makes it '{kind}'"):
+        model = load(write(folder, text.format(kind)))
+    assert not model.joints.stiffness.any()
+    assert quiet(write(folder, text.format("FIXED"))).nv == 2
+
+
 def test_fixed_joints(folder):
     model = load(write(folder, CLOSED.format("6d") + "joint_name: [free2]\njoint_type: [FIXED]\n"))
     assert model.joint_names == ("motor", "free3") and "bar2" in model.frame_names

@@ -4,7 +4,8 @@ import argparse
 import sys
 import textwrap
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import jax
@@ -12,6 +13,7 @@ import jax
 from ..loaders.load import load
 from ..model.model import Model
 from ..robots.shipped import SHIPPED, missing
+from .terminal import Terminated, terminal
 
 OK, PROBLEM, USAGE = 0, 1, 2
 
@@ -20,19 +22,36 @@ class WrongUse(Exception):
     """Raised for a mistake on the command line."""
 
 
-def positive(kind):
-    """Return a finite number above zero, as a type of argparse."""
+def number(kind, allowed: Callable[[float], bool], what: str):
+    """Return a number that is finite and `allowed`, as a type of argparse; `what` names such numbers."""
 
     def read(text: str):
         try:
             value = kind(text)
+            size = float(value)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
-        if not 0 < value < float("inf"):
-            raise argparse.ArgumentTypeError(f"{text} is not a positive number")
+            raise argparse.ArgumentTypeError(f"{_short(text)!r} is not a number") from None
+        except OverflowError:
+            size = float("inf")
+        if not abs(size) < float("inf") or not allowed(size):
+            raise argparse.ArgumentTypeError(f"{_short(text)} is not {what}")
         return value
 
     return read
+
+
+def positive(kind):
+    """Return a finite number above zero, as a type of argparse."""
+    return number(kind, lambda x: x > 0, "a positive number")
+
+
+FINITE = number(float, lambda x: True, "a finite number")
+#: of random numbers
+SEED = number(int, lambda x: 0 <= x < 2**64, "a whole number from 0 on")
+
+
+def _short(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:30]}... ({len(text)} characters)"
 
 
 def open_model(source: str, floating: bool | None = None) -> tuple[Model, list[str]]:
@@ -71,18 +90,40 @@ def _check(args) -> int:
     return check(args.model, lambda: open_model(args.model, args.floating), strict=args.strict, seed=args.seed)
 
 
+@contextmanager
+def _before_work():
+    """What is raised here is a mistake on the command line."""
+    try:
+        yield
+    except ValueError as error:
+        raise WrongUse(str(error)) from None
+
+
+def _check_outputs(args) -> None:
+    """Raise `ValueError` for files that cannot be written."""
+    from .output import check_apart, check_picture, check_writable
+
+    plot = getattr(args, "plot", None)
+    if args.out:
+        check_writable(args.out)
+    if plot:
+        check_picture(plot)
+    check_apart(args.out, plot)
+
+
 def _simulate(args) -> int:
-    from .output import check_writable
-    from .rollouts import run
+    from .rollouts import check_memory, run, steps_of
 
     if not args.out and not args.plot:
         raise WrongUse("name a file for the result: --out traj.npz, --plot traj.png, or both.")
-    for path in filter(None, (args.out, args.plot)):
-        try:
-            check_writable(path)
-        except ValueError as error:
-            raise WrongUse(str(error)) from None
+    with _before_work():
+        _check_outputs(args)
+        if args.every is None:
+            args.every = 10 if round(args.seconds / args.dt) % 10 == 0 else 1
+        steps = steps_of(args.seconds, args.dt, args.every)
     model = _model_of(args)
+    with _before_work():
+        check_memory(model, args.batch, steps)
     return run(
         model,
         batch=args.batch,
@@ -101,22 +142,23 @@ def _simulate(args) -> int:
 def _bench(args) -> int:
     from .bench import run
 
+    with _before_work():
+        _check_outputs(args)
     sources = args.model or ["four_bar", "strider"]
     models = [(s, open_model(s)[0]) for s in sources]
     return run(models, batch=args.batch, repeats=args.repeats, out=args.out)
 
 
 def _demo(args) -> int:
-    from .demo import run
+    from .demo import CHUNK, DT, run
+    from .rollouts import steps_of
 
     if args.batch < 8:
         raise WrongUse("--batch: the demo needs 8 rollouts or more, for the differences that it takes.")
-    try:
-        return run(batch=args.batch, seconds=args.seconds, out=args.out, plot=args.plot, shipped=args.shipped)
-    except ValueError as error:
-        if "cannot write" in str(error):
-            raise WrongUse(str(error)) from None
-        raise
+    with _before_work():
+        _check_outputs(args)
+        steps_of(args.seconds, DT * CHUNK, 1, step="the demo's")
+    return run(batch=args.batch, seconds=args.seconds, out=args.out, plot=args.plot, shipped=args.shipped)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -171,7 +213,7 @@ def parser() -> argparse.ArgumentParser:
         float32=False,
     )
     command.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
-    command.add_argument("--seed", type=int, default=0, help="of the random states (default: 0)")
+    command.add_argument("--seed", type=SEED, default=0, help="of the random states (default: 0)")
     command = add(
         "simulate",
         "roll a batch of motions out from random velocities, without motor torques, and save them",
@@ -179,20 +221,7 @@ def parser() -> argparse.ArgumentParser:
         "jaxdyn simulate cassie.sdf --batch 256 --seconds 2 --out traj.npz --plot traj.png",
         "jaxdyn simulate four_bar --integrator midpoint --project --out traj.npz",
     )
-    command.add_argument("--batch", type=positive(int), default=1, metavar="N", help="how many rollouts (default: 1)")
-    command.add_argument("--seconds", type=positive(float), default=1.0, metavar="T", help="how long (default: 1)")
-    command.add_argument("--dt", type=positive(float), default=1e-3, help="time step in seconds (default: 0.001)")
-    command.add_argument("--speed", type=float, default=0.5, help="size of the random start velocities (default: 0.5)")
-    command.add_argument("--seed", type=int, default=0, help="of the start velocities (default: 0)")
-    command.add_argument(
-        "--every", type=positive(int), default=10, metavar="K", help="save each K-th step (default: 10)"
-    )
-    command.add_argument(
-        "--integrator", choices=("euler", "rk4", "midpoint", "gauss"), default="euler", help="default: euler"
-    )
-    command.add_argument("--project", action="store_true", help="close the loops to rounding after every step")
-    command.add_argument("--out", metavar="FILE.npz", help="where the trajectories go: t, q, v")
-    command.add_argument("--plot", metavar="FILE.png", help="where a picture goes")
+    _simulate_options(command)
     command = add(
         "bench",
         "CPU time per evaluation on one core, next to the peers that are installed (pin, MJX)",
@@ -227,13 +256,42 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
+def _simulate_options(command: argparse.ArgumentParser) -> None:
+    command.add_argument("--batch", type=positive(int), default=1, metavar="N", help="how many rollouts (default: 1)")
+    command.add_argument("--seconds", type=positive(float), default=1.0, metavar="T", help="how long (default: 1)")
+    command.add_argument("--dt", type=positive(float), default=1e-3, help="time step in seconds (default: 0.001)")
+    command.add_argument(
+        "--speed",
+        type=FINITE,
+        default=0.5,
+        help="size of the random start velocities (default: 0.5)",
+    )
+    command.add_argument("--seed", type=SEED, default=0, help="of the start velocities (default: 0)")
+    command.add_argument(
+        "--every",
+        type=positive(int),
+        metavar="K",
+        help="save each K-th step (default: 10 if that divides, or 1)",
+    )
+    command.add_argument(
+        "--integrator", choices=("euler", "rk4", "midpoint", "gauss"), default="euler", help="default: euler"
+    )
+    command.add_argument("--project", action="store_true", help="close the loops to rounding after every step")
+    command.add_argument("--out", metavar="FILE.npz", help="where the trajectories go: t, q, v")
+    command.add_argument("--plot", metavar="FILE.png", help="where a picture goes")
+
+
 def _examples(*lines: str, tail: str = "") -> str:
     return "examples:\n" + textwrap.indent("\n".join(lines), "  ") + (f"\n\n{tail}" if tail else "")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command and return the exit code. For `--help` and unknown options argparse raises `SystemExit`."""
-    args = parser().parse_args(argv)
+    with terminal():
+        return _run(parser().parse_args(argv))
+
+
+def _run(args) -> int:
     before = jax.config.jax_enable_x64
     try:
         if args.command != "bench":
@@ -241,18 +299,23 @@ def main(argv: Sequence[str] | None = None) -> int:
         return args.run(args)
     except WrongUse as error:
         return _say(args, error, USAGE)
+    except Terminated:
+        print(f"jaxdyn {args.command}: terminated; no file was left half written.", file=sys.stderr)
+        return 143
     except KeyboardInterrupt:
         print(f"jaxdyn {args.command}: interrupted; no file was left half written.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of our output left, as `head` does
         sys.stderr.close()
         return OK
-    except (ValueError, TypeError, OSError, ImportError) as error:
+    except MemoryError:
+        return _say(args, "out of memory: make --batch smaller", PROBLEM)
+    except (ValueError, TypeError, OSError, ImportError, ArithmeticError, jax.errors.JaxRuntimeError) as error:
         return _say(args, error, PROBLEM)
     finally:
         jax.config.update("jax_enable_x64", before)
 
 
-def _say(args, error: Exception, code: int) -> int:
+def _say(args, error: object, code: int) -> int:
     print(f"jaxdyn {args.command}: {error}", file=sys.stderr)
     return code

@@ -1,7 +1,9 @@
 """`jaxdyn simulate` runs a batch of rollouts from random velocities, in pieces of one compiled function."""
 
+import os
 import time
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,8 +20,10 @@ from ..simulate.rollout import simulate
 from .output import save_arrays, save_plot
 
 INTEGRATORS = {"euler": SemiImplicitEuler, "rk4": RK4, "midpoint": ImplicitMidpoint, "gauss": Gauss}
-#: steps between two ticks of the progress bar
+#: most steps between two ticks of the progress bar
 PIECE = 50
+#: steps of a rollout beyond which something is wrong with the numbers
+MOST_STEPS = 1e9
 
 
 def null_space(rows: np.ndarray) -> np.ndarray:
@@ -33,6 +37,50 @@ def null_space(rows: np.ndarray) -> np.ndarray:
 def closed(model: Model) -> jax.Array:
     """Return the assembled configuration. Raise `ValueError` if a loop stays open by more than a micrometre."""
     return assemble(model, model.neutral(), tol=1e-7 if model.gravity.dtype == jnp.float64 else 1e-5)
+
+
+class Steps(NamedTuple):
+    """Of a rollout: all steps, those between two samples, and those of a piece, which divides all."""
+
+    total: int
+    every: int
+    piece: int
+
+
+def steps_of(seconds: float, dt: float, every: int, step: str = "--dt") -> Steps:
+    """Return the steps of a rollout. Raise `ValueError` where `dt` does not divide `seconds`, or `every` the steps.
+    `step` is what the user calls `dt`."""
+    count = seconds / dt
+    if not 0.5 < count < MOST_STEPS:
+        raise ValueError(f"--seconds {seconds:g} is {count:.4g} steps of {step} {dt:g}, not 1 to {MOST_STEPS:g}.")
+    total = round(count)
+    if abs(count - total) > 1e-6 * total:
+        low = max(1, int(count))
+        raise ValueError(
+            f"--seconds {seconds:g} is {count:.6g} steps of {step} {dt:g}: "
+            f"give --seconds {low * dt:.10g} or {(low + 1) * dt:.10g}."
+        )
+    if total % every:
+        divisors = [k for k in range(1, min(total, 10_000) + 1) if total % k == 0]
+        near = {max(k for k in divisors if k <= every), min((k for k in divisors if k > every), default=total)}
+        raise ValueError(
+            f"--every {every} does not divide the {total} steps of --seconds {seconds:g} with --dt {dt:g}: "
+            f"give --every {' or '.join(map(str, sorted(near)))}."
+        )
+    samples, most = total // every, max(1, PIECE // every)
+    return Steps(total, every, every * max(k for k in range(1, most + 1) if samples % k == 0))
+
+
+def check_memory(model: Model, batch: int, steps: Steps) -> None:
+    """Raise `ValueError` for a batch whose samples do not fit the computer's memory."""
+    numbers = batch * (model.nq + model.nv) * (steps.total // steps.every + steps.piece + 2.0)
+    size = numbers * model.gravity.dtype.itemsize
+    have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1e12
+    if size > have:
+        raise ValueError(
+            f"--batch {batch} needs {size / 1e9:.4g} GB for {steps.total // steps.every} samples, more than the "
+            f"computer's {have / 1e9:.3g} GB: make --batch or --seconds smaller, or --every larger."
+        )
 
 
 def run(
@@ -50,12 +98,13 @@ def run(
     plot: str | None = None,
     say=print,
 ) -> int:
-    """Simulate and save. Return 1 if a solve failed or the motion is not finite, else 0."""
-    total = max(1, round(seconds / dt))
-    size = min(PIECE, total)
-    size -= size % every if size >= every else 0
-    every = min(every, size)
-    pieces = -(-total // size)
+    """Simulate and save. Return 1 if a solve failed or the motion is not finite, else 0.
+
+    **Raises** `ValueError`, before the work, for times that do not divide and for a batch that does not fit.
+    """
+    steps = steps_of(seconds, dt, every)
+    check_memory(model, batch, steps)
+    size, pieces = steps.piece, steps.total // steps.piece
     q = closed(model)
     along = null_space(np.asarray(constraint_jacobian(model, q)))
     rng = np.random.default_rng(seed)

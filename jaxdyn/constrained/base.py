@@ -9,6 +9,7 @@ import equinox as eqx
 from jaxtyping import Array
 
 from ..model.constraints import Constraint
+from ..spatial.instances import check_instance
 from ..systems.base import System
 from ..systems.problem import Problem, Start
 from ..tree.plan import Order, elimination
@@ -75,6 +76,10 @@ class Unrollable(Solver):
 
     def unrolled(self):
         return dataclasses.replace(self, _unrolled=True)
+
+
+def check_solver(call: str, solver: Any) -> None:
+    check_instance(call, "solver", solver, Solver, " Use one such as `jd.solvers.LCABA()`.")
 
 
 def name_of(constraint: Constraint, index: int) -> str:

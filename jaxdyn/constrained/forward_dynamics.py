@@ -13,8 +13,9 @@ from ..model.checks import check_constraints, check_model, check_state, check_ve
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
+from ..spatial.instances import check_instance
 from .auto import Auto
-from .base import Solver
+from .base import Solver, check_solver
 from .implicit import ForwardDynamics, outputs
 from .result import Result, Stats, result_of
 
@@ -68,8 +69,8 @@ def forward_dynamics(
         external = check_vector(name, "external", external, (model.nb, 6))
     if warm_start is not None:
         warm_start = check_vector(name, "warm_start", warm_start, (m,))
-    if not isinstance(solver, Solver):
-        raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `jd.solvers.LCABA()`.")
+    check_solver(f"`{name}`", solver)
+    check_instance(f"`{name}`", "adjoint", adjoint, str, " Use 'implicit' or 'unrolled'.")
     if adjoint not in ("implicit", "unrolled"):
         raise ValueError(f"`{name}`: `adjoint` is {adjoint!r}; choose 'implicit' or 'unrolled'.")
     solver.check(f"`{name}`", model.topology, constraints)

@@ -12,8 +12,9 @@ from ..model.checks import check_constraints, check_model, check_state, check_ve
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
+from ..spatial.numbers import floats
 from .auto import Auto
-from .base import Solver
+from .base import Solver, check_solver
 from .implicit import SaddleSolve, saddle
 
 
@@ -69,12 +70,11 @@ def impulse(
     constraints = check_constraints(name, model, constraints)
     p = check_vector(name, "momentum", jnp.zeros(model.nv) if momentum is None else momentum, (model.nv,))
     m = rows_of(model, constraints)
-    e = jnp.asarray(restitution)
+    e = floats(f"`{name}`", "restitution", restitution)
     e = check_vector(name, "restitution", jnp.broadcast_to(e, (m,)) if e.shape == () else e, (m,))
     if warm_start is not None:
         warm_start = check_vector(name, "warm_start", warm_start, (m,))
-    if not isinstance(solver, Solver):
-        raise TypeError(f"`{name}`: `solver` is {solver!r}, not a solver such as `jd.solvers.LCABA()`.")
+    check_solver(f"`{name}`", solver)
     solver.check(f"`{name}`", model.topology, constraints)
     if solver.soft:
         raise ValueError(f"`{name}`: `{type(solver).__name__}` only pulls at rows. Use `jd.solvers.LCABA()`.")

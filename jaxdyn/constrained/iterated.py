@@ -1,6 +1,8 @@
 """What solvers share that correct accelerations with a damped factor: how often, from where, and what they return."""
 
 import abc
+from collections.abc import Callable
+from numbers import Real
 from typing import ClassVar
 
 import equinox as eqx
@@ -24,6 +26,14 @@ def _tolerance(problem: Problem, tol: float | None) -> float:
     if tol is not None:
         return tol
     return 1e-12 if problem.q.dtype == jnp.float64 else 1e-6
+
+
+def _check_number(name: str, what: str, value, allowed: Callable[[float], bool], which: str) -> None:
+    if value is None:
+        return
+    ok = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value)) and allowed(value)
+    if not ok:
+        raise (ValueError if isinstance(value, Real) else TypeError)(f"`{name}`: `{what}` = {value!r} is not {which}.")
 
 
 def _check_positive_integer(solver, name: str) -> None:
@@ -53,10 +63,8 @@ class Proximal(Unrollable):
 
     def __check_init__(self):
         name = type(self).__name__
-        if self.mu is not None and not self.mu > 0:
-            raise ValueError(f"`{name}`: `mu` = {self.mu!r} is not a positive number.")
-        if self.tol is not None and not self.tol >= 0:
-            raise ValueError(f"`{name}`: `tol` = {self.tol!r} is negative.")
+        _check_number(name, "mu", self.mu, lambda x: x > 0, "a positive number")
+        _check_number(name, "tol", self.tol, lambda x: x >= 0, "a number from 0 on")
         _check_positive_integer(self, "max_steps")
 
     @abc.abstractmethod

@@ -10,7 +10,7 @@ from ..kinematics.assemble import residual
 from ..kinematics.forward import kinematics
 from ..kinematics.rows import evaluate
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
-from ..model.constraints import Constraint
+from ..model.constraints import Constraint, check_names
 from ..model.model import Model
 from ..model.state import State
 from . import jacobians
@@ -59,11 +59,17 @@ def _at_q(call, model, q, constraints):
 
 
 def constraint_slices(model: Model, constraints: Sequence[Constraint] | None = None) -> dict[str | int, slice]:
-    """Rows of every constraint: its name (its place in the tuple where it has none) to a Python slice."""
-    check_model("constraint_slices", model)
+    """Rows of every constraint: its name (its place in the tuple where it has none) to a Python slice.
+
+    **Raises** `ValueError` for two constraints of one name.
+    """
+    call = "constraint_slices"
+    check_model(call, model)
+    constraints = check_constraints(call, model, constraints)
+    check_names(f"`{call}`", constraints)
     out: dict[str | int, slice] = {}
     start = 0
-    for k, c in enumerate(check_constraints("constraint_slices", model, constraints)):
+    for k, c in enumerate(constraints):
         rows = c.layout(model.topology).rows
         out[c.name if c.name is not None else k] = slice(start, start + rows)
         start += rows

@@ -7,13 +7,14 @@ rule binds becomes one program.
 
 import abc
 import dataclasses
-import functools
 from collections.abc import Callable
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive
+
+from .kept import programs
 
 lanes_p = Primitive("jaxdyn")
 lanes_p.multiple_results = True
@@ -201,7 +202,7 @@ class Pullback(_Derivative):
         return [None] * n + [outs[k] if u else None for k, u in zip(seen, undefined[n:], strict=True)]
 
 
-def widen(x, lanes: int):
+def widen(x, lanes: int) -> jax.Array:
     """`x` with at least that many lanes: a single one is repeated."""
     return jnp.broadcast_to(x, (*x.shape[:-1], lanes)) if x.shape[-1] < lanes else x
 
@@ -214,7 +215,7 @@ def run(core: Core, used, args):
     return [widen(o, lanes) for o in outs]
 
 
-@functools.lru_cache(maxsize=256)
+@programs
 def traces(core: Core, used, avals: tuple):
     """See `Core.traced`."""
     args = [jax.ShapeDtypeStruct((*shape, 1), dtype) for shape, dtype in avals]

@@ -12,8 +12,9 @@ from jax.interpreters import mlir
 
 from . import cpu, cuda, host, runtime
 from .calls import Target, call
-from .core import traces
 from .inline import called, steps, straight
+from .kept import forget as forget_kept
+from .kept import programs
 from .live import trim
 from .ops import TooLarge, Unsupported
 from .order import schedule
@@ -103,7 +104,7 @@ def _uncollected():
             gc.enable()
 
 
-@functools.lru_cache(maxsize=1024)
+@programs
 @_uncollected()
 def _target(core, used, avals, shared, platform, mode) -> Target | None:
     outputs = tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
@@ -120,8 +121,7 @@ def _target(core, used, avals, shared, platform, mode) -> Target | None:
 
 def forget() -> None:
     """Drop what is kept of cores that were traced; kernels stay, and programs that call them."""
-    _target.cache_clear()
-    traces.cache_clear()
+    forget_kept()
 
 
 def made(program: Program) -> host.Made:

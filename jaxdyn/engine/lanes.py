@@ -18,6 +18,7 @@ from jax.interpreters import partial_eval as pe
 
 from . import kernels, patterns
 from .core import Core, Function, lanes_p, run
+from .kept import parts, programs
 
 #: lanes worked on at once on a CPU, by bytes of the widest float
 TILE = {4: 256, 8: 128}
@@ -56,7 +57,7 @@ def key_of(avals) -> tuple:
     return tuple((a.shape[:-1], a.dtype) for a in avals)
 
 
-@functools.lru_cache(maxsize=4096)
+@programs
 def _compiled(core: Core, used):
     # through the primitive's lowering, so that eager calls are tiled as jitted ones are
     return jax.jit(lambda *args: lanes_p.bind(*args, core=core, used=used))
@@ -74,7 +75,7 @@ def _abstract(*avals, core, used):
     return [jax.core.ShapedArray((*shape, lanes), dtype) for shape, dtype in found]
 
 
-@functools.lru_cache(maxsize=4096)
+@programs
 def _jitted(run, core: Core, used):
     """One jitted function a core, so that a program that binds it often holds its code once."""
     return jax.jit(lambda *args: run(core, used, args))
@@ -186,6 +187,16 @@ def _compiler(things: tuple) -> str:
     return next((x.compiler for x in things if hasattr(x, "compiler")), "auto")
 
 
+def _single(core: Core, *leaves) -> list:
+    return [o[..., 0] for o in lanes_p.bind(*[x[..., None] for x in leaves], core=core, used=None)]
+
+
+@programs
+def _eager(core: Core):
+    """One program of a call outside of `jit`: lanes put on and taken off one by one are a program for each shape."""
+    return jax.jit(functools.partial(_single, core))
+
+
 def call(core_of: Callable[[Any, tuple, str], Core], *args, static: tuple = ()):
     """Call a core on single-state pytrees. `core_of` makes the core from the operands' tree structure, what is known of
     them, and the compiler that an operand or one of `static` names.
@@ -193,9 +204,11 @@ def call(core_of: Callable[[Any, tuple, str], Core], *args, static: tuple = ()):
     Returns the flat list of outputs without their lane axis.
     """
     leaves, tree = jax.tree.flatten(args)
+    leaves = [jnp.asarray(x) for x in leaves]
     core = core_of(tree, _known(args), _compiler((*static, *args)))
-    outs = lanes_p.bind(*[jnp.asarray(x)[..., None] for x in leaves], core=core, used=None)
-    return [o[..., 0] for o in outs]
+    if any(isinstance(x, jax.core.Tracer) for x in leaves):
+        return _single(core, *leaves)
+    return _eager(core)(*leaves)
 
 
 def laned(fn: Callable, *static: Any) -> Callable:
@@ -206,23 +219,20 @@ def laned(fn: Callable, *static: Any) -> Callable:
     """
 
     def single(*args):
-        def out_tree(*xs):
-            with jax.numpy_rank_promotion("allow"):
-                return fn(*static, *jax.tree.map(lambda x: x[..., None], xs))
-
         outs = call(lambda tree, known, c: Function(fn, static, tree, known, c), *args, static=static)
-        return jax.tree.unflatten(_structure(fn, static, out_tree, args), outs)
+        leaves, tree = jax.tree.flatten(args)
+        avals = tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
+        return jax.tree.unflatten(_structure(fn, static, tree, avals), outs)
 
     return single
 
 
-_structures: dict = {}
+@parts
+def _structure(fn, static, tree, avals: tuple):
+    """Tree structure of the result, for operands of this structure with these shapes and dtypes."""
 
+    def out(*leaves):
+        with jax.numpy_rank_promotion("allow"):
+            return fn(*static, *jax.tree.unflatten(tree, [x[..., None] for x in leaves]))
 
-def _structure(fn, static, out_tree, args):
-    """Tree structure of the result, cached by the operands' structure and shapes."""
-    leaves, tree = jax.tree.flatten(args)
-    key = (fn, static, tree, tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves))
-    if key not in _structures:
-        _structures[key] = jax.tree.structure(jax.eval_shape(out_tree, *args))
-    return _structures[key]
+    return jax.tree.structure(jax.eval_shape(out, *[jax.ShapeDtypeStruct(s, d) for s, d in avals]))

@@ -4,10 +4,10 @@ What a loop carries grows with the robot, and so would straight code that begins
 outputs. Values of one type and origin go together, a few with every row.
 """
 
-import functools
 import itertools
 from collections.abc import Mapping
 
+from .kept import parts
 from .layout import Layout
 from .live import Schedule
 from .nodes import Moves
@@ -22,7 +22,7 @@ from .templates import constant as value_of
 TOGETHER = 12
 
 
-@functools.lru_cache(maxsize=1024)
+@parts
 def _template(count: int, t: int, shared: bool, constant: int | None, masked: bool) -> Template:
     """Copies so many values, given after a mask and before those that lanes outside of it keep if it is `masked`.
     Instead of values there may be a constant."""

@@ -10,6 +10,7 @@ otherwise, so bits stay.
 from collections import defaultdict
 
 from .inline import Copy
+from .kept import PARTS, Kept
 from .live import LEAVES, masks
 from .ops import NONE, Branches, Op, Type
 from .program import Program
@@ -20,7 +21,7 @@ WORTH, LARGEST, TOGETHER = 64, 40, 12
 #: most readers of what is in a cluster with them, most terms of a sum in a cluster
 READERS, TERMS = 12, 12
 
-_templates: dict[tuple, Template] = {}
+_templates = Kept(PARTS)
 
 
 def outlined(program: Program) -> Program:
@@ -192,9 +193,7 @@ class _Outline(Copy):
         shape, given = self._shape(whole)
         uniform = self.same[v]
         key = shape, uniform
-        if key not in _templates:
-            _templates[key] = self._template(whole, given, uniform)
-        template = _templates[key]
+        template = _templates.get(key, lambda: self._template(whole, given, uniform))
         results = [x for x in whole if x in self.read]
         region = self.old.region[v]
         self.add(template, [self.to[x] for x in given], results, region, self._floor(region))

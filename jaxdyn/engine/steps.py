@@ -7,13 +7,14 @@ everything about a recursion, however long, before anything is traced, and each 
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
+
+from .kept import parts
 
 
 class Ref(NamedTuple):
@@ -83,7 +84,7 @@ def cells(start: int, count: int | None) -> range:
     return range(start, start + (1 if count is None else count))
 
 
-@functools.lru_cache(maxsize=4096)
+@parts
 def traced(step: Step, tree, avals: tuple, lanes: int):
     """The jaxpr of a step on flat values of these shapes and dtypes, and the structure of what it returns. What it
     returns has `lanes` lanes."""
@@ -99,7 +100,7 @@ def traced(step: Step, tree, avals: tuple, lanes: int):
     return closed, found
 
 
-@functools.lru_cache(maxsize=4096)
+@parts
 def summed(closed, to: tuple[int, ...]):
     """The jaxpr of a step that writes to a cell several times: results that go `to` the same place added up."""
 

@@ -15,6 +15,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from .grouped import grouped
+from .kept import parts
 from .steps import Kind, Sweep, Table, cells
 
 sweep_p = Primitive("jaxdyn_sweep")
@@ -245,7 +246,7 @@ def _pruned(closed, keep: Sequence[bool]):
     return ClosedJaxpr(jaxpr, closed.consts)
 
 
-@functools.lru_cache(maxsize=4096)
+@parts
 def _step_tangent(closed, mask):
     """(values, tangents of the masked ones) to the tangents that are not zero, and which those are."""
     f, n = jaxpr_as_fun(closed), len(mask)
@@ -270,7 +271,7 @@ def _step_tangent(closed, mask):
     return _pruned(made, moves), tuple(moves)
 
 
-@functools.lru_cache(maxsize=4096)
+@parts
 def _step_transpose(closed, linear, mask):
     """(values in which the step is not linear, cotangents of the masked results) to the cotangents of the others that
     are not zero, and which those are."""

@@ -14,6 +14,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .calling import uniform
+from .kept import PARTS, Kept
 from .ops import Branches, Loop, Op, Type
 from .order import schedule
 from .program import Program
@@ -138,17 +139,14 @@ class Cut(NamedTuple):
     results: list[tuple[str, int, bool]]
 
 
-_cuts: dict[tuple, tuple] = {}
+_cuts = Kept(PARTS)
 
 
 def cut(closed, shapes, added: Sequence[int], pattern: tuple[int, ...], run: Callable) -> Cut | None:
     """The templates of a step for a pattern, None if it has loops. `shapes` are those of its operands; the pattern goes
     on, after their numbers, with the numbers to which results are added: `added` has the types of all of those."""
-    key = id(closed), pattern
-    found = _cuts.get(key)
-    if found is None:
-        found = _cuts[key] = closed, _made(closed, shapes, added, pattern, run)
-    return found[1]
+    # with the jaxpr, whose number would be another's if it went
+    return _cuts.get((id(closed), pattern), lambda: (closed, _made(closed, shapes, added, pattern, run)))[1]
 
 
 def _made(closed, shapes, added, pattern, run) -> Cut | None:

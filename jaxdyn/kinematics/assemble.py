@@ -4,9 +4,9 @@ Levenberg-Marquardt steps with the exact derivative of the residual, minimum-nor
 Differentiable by the implicit function theorem: along the closure manifold, and with respect to the model.
 """
 
+import functools
 import warnings
 from collections.abc import Sequence
-from functools import partial
 
 import jax
 import jax.numpy as jnp
@@ -17,13 +17,16 @@ from ..engine.lanes import laned
 from ..model.checks import check_constraints, check_model, check_vector, common_dtype
 from ..model.constraints import Constraint
 from ..model.model import Model
-from ..model.spec import ModelWarning
+from ..model.values import ModelWarning
+from ..spatial.numbers import check, constants, finite, not_negative
 from .forward import kinematics
 from .manifold import differenced, integrated, normalized
 from .rows import evaluate
 
-#: most Newton steps, accepted or not
+#: most Newton steps from a start, accepted or not
 STEPS = 200
+#: other starts that are tried, and the standard deviations of the nearest and the farthest, radians or metres
+TRIES, SPREAD = 8, (0.02, 1.0)
 
 
 def residual(model, constraints, q):
@@ -50,8 +53,18 @@ def _weighted_inverse(J, damping):
     return (vt.T * jnp.where(keep, safe / (safe * safe + damping), 0)[None]) @ u.T
 
 
-@partial(jax.custom_jvp, nondiff_argnums=(3,))
-def _closed(model: Model, constraints, q: Array, tol: float) -> Array:
+@functools.lru_cache(maxsize=256)
+def _starts(nv: int) -> np.ndarray:
+    """Moves (1 + TRIES, nv) from the guess to starts, farther and farther; the first is none."""
+    rng = np.random.default_rng(0)
+    moves = rng.standard_normal((TRIES, nv)) * np.geomspace(*SPREAD, TRIES)[:, None]
+    return np.concatenate([np.zeros((1, nv)), moves])
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4))
+def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> Array:
+    """The pose at which errors are below `tol`. Where the guess leads to more than `enough`, as singular poses do from
+    which no motion lessens the error, from other starts around it."""
     topology = model.topology
     error = lambda q: laned(residual)(model, constraints, q)  # noqa: E731
     size = lambda r: jnp.abs(r).max(initial=0.0)  # noqa: E731
@@ -69,17 +82,26 @@ def _closed(model: Model, constraints, q: Array, tol: float) -> Array:
         damping = jnp.where(better, jnp.where(smaller < 1e-12, 0, smaller), larger)
         return jnp.where(better, trial, q), jnp.where(better, after, r), damping, k + 1
 
-    start = laned(normalized, topology)(q)
-    state = (start, error(start), jnp.asarray(1e-3, q.dtype), 0)
+    moves = jnp.asarray(_starts(model.nv), q.dtype)
     go_on = lambda s: (size(s[1]) > tol) & (s[3] < STEPS) & (s[2] < 1e9)  # noqa: E731
-    return jax.lax.while_loop(go_on, step, state)[0]
+
+    def attempt(s):
+        found, gap, k = s
+        start = laned(normalized, topology)(_moved(topology, q, moves[k]))
+        other, left, *_ = jax.lax.while_loop(go_on, step, (start, error(start), jnp.asarray(1e-3, q.dtype), 0))
+        # a pose elsewhere is worth it if it closes, or nearly
+        better = (k == 0) | (size(left) < 0.5 * gap)
+        return jnp.where(better, other, found), jnp.where(better, size(left), gap), k + 1
+
+    again = lambda s: (s[2] == 0) | ((s[1] > enough) & (s[2] <= TRIES))  # noqa: E731
+    return jax.lax.while_loop(again, attempt, (q, jnp.asarray(jnp.inf, q.dtype), 0))[0]
 
 
 @_closed.defjvp
-def _closed_jvp(tol, primals, tangents):
+def _closed_jvp(tol, enough, primals, tangents):
     model, constraints, q0 = primals
     topology = model.topology
-    q = _closed(model, constraints, q0, tol)
+    q = _closed(model, constraints, q0, tol, enough)
     # how the guess moves, how the model moves the residual, and the nearest motion that stays closed
     wish = jax.jvp(lambda x: laned(differenced, topology)(q0, x), (q0,), (tangents[2],))[1]
     pushed = jax.jvp(lambda m, c: laned(residual)(m, c, q), (model, constraints), tangents[:2])[1]
@@ -94,6 +116,8 @@ def assemble(
 ) -> Float[Array, " nq"]:
     """The configuration (nq,) near q (nq,) that satisfies the constraints (None: the model's own).
 
+    Where a guess leads nowhere, as a singular pose may, other starts around it are tried, always the same ones.
+
     **Arguments:** `q`, a guess; `tol`, the largest position error, in metres or radians (None: 1e-12 in double,
     1e-6 in single precision).
 
@@ -105,17 +129,17 @@ def assemble(
     check_model(call, model)
     q = check_vector(call, "q", q, (model.nq,))
     constraints = check_constraints(call, model, constraints)
-    if not isinstance(q, jax.core.Tracer) and not np.isfinite(np.asarray(q)).all():
-        raise ValueError(f"`{call}`: `q` is not finite: {q}.")
+    check(f"`{call}`", "q", q, finite)
     if not constraints:
         return q
     model, constraints, q = common_dtype(model, constraints, q)
     fine = 1e-12 if q.dtype == jnp.float64 else 1e-6
-    tol = fine if tol is None else float(tol)
-    closed = _closed(model, constraints, q, tol)
+    tol = fine if tol is None else float(constants(f"`{call}`", "tol", tol, (), not_negative))
+    enough = max(tol, 1e6 * fine if fine < 1e-9 else 1e3 * fine)
+    closed = _closed(model, constraints, q, tol, enough)
     left = laned(residual)(model, constraints, closed)
     if not isinstance(left, jax.core.Tracer):
-        _refuse_open(call, model, constraints, left, max(tol, 1e6 * fine if fine < 1e-9 else 1e3 * fine))
+        _refuse_open(call, model, constraints, closed, left, enough)
         gap = float(jnp.abs(left).max())
         if gap > max(tol, 1e3 * fine):
             warnings.warn(
@@ -126,7 +150,7 @@ def assemble(
     return closed
 
 
-def _refuse_open(call: str, model: Model, constraints, left, tol: float) -> None:
+def _refuse_open(call: str, model: Model, constraints, q, left, tol: float) -> None:
     start, open_ones = 0, []
     for k, c in enumerate(constraints):
         layout = c.layout(model.topology)
@@ -136,6 +160,10 @@ def _refuse_open(call: str, model: Model, constraints, left, tol: float) -> None
             names = ", ".join(model.body_names[b] for b in layout.bodies[:4])
             open_ones.append(f"{c.name or k!r} ({type(c).__name__} on {names}) stays open by {error:.2g}")
     if open_ones:
+        s = np.linalg.svd(np.asarray(_slope(model, constraints, q), float), compute_uv=False)
+        rank = int((s > 1e-6 * s.max(initial=0.0)).sum())
         raise ValueError(
-            f"`{call}`: cannot close {'; '.join(open_ones)}. Start from another `q`, or check lengths and placements."
+            f"`{call}`: cannot close {'; '.join(open_ones)}, from `q` and from {TRIES} starts around it. Where this is "
+            f"least, no small motion lessens it (rank {rank} of {len(left)} rows, {model.nv} velocities): check "
+            "lengths and placements, or start from another `q`."
         )

@@ -8,11 +8,12 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import laned
-from ..model.checks import check_model, check_state, check_vector, common_dtype
+from ..model.checks import check_frame, check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
 from ..model.pairs import FrameConstraint
 from ..model.state import State
-from ..spatial.transform import Transform
+from ..spatial.instances import check_instance
+from ..spatial.transform import Transform, pose
 from ..tree.topology import WORLD
 from .forward import kinematics
 
@@ -33,13 +34,13 @@ def forward_kinematics(model: Model, q: ArrayLike) -> Transform:
     """Poses of all bodies in the world at q (nq,), stacked: rotation (nb, 3, 3), translation (nb, 3)."""
     check_model("forward_kinematics", model)
     q = check_vector("forward_kinematics", "q", q, (model.nq,))
-    return Transform(*laned(_poses)(*common_dtype(model, q)))
+    return pose(*laned(_poses)(*common_dtype(model, q)))
 
 
 def _placement(model: Model, index: int | None) -> Transform:
     if index is None:
         dtype = model.gravity.dtype
-        return Transform(jnp.eye(3, dtype=dtype), jnp.zeros(3, dtype))
+        return pose(jnp.eye(3, dtype=dtype), jnp.zeros(3, dtype))
     return model.frames[index]
 
 
@@ -47,7 +48,7 @@ def frame_pose(model: Model, q: ArrayLike, frame: str) -> Transform:
     """Pose in the world, at q (nq,), of a body or frame by its name. Raises `ValueError` for an unknown name."""
     check_model("frame_pose", model)
     q = check_vector("frame_pose", "q", q, (model.nq,))
-    body, index = model.topology.locate(frame)
+    body, index = check_frame("frame_pose", model, frame)
     model, q = common_dtype(model, q)
     placement = _placement(model, index)
     return placement if body == WORLD else forward_kinematics(model, q)[body] @ placement
@@ -77,7 +78,7 @@ def frame_acceleration(model: Model, state: State, acceleration: ArrayLike, fram
 def _frame_motion(call, model, state, acceleration, frame):
     check_model(call, model)
     state = check_state(call, model, state)
-    body, index = model.topology.locate(frame)
+    body, index = check_frame(call, model, frame)
     if acceleration is None:
         acceleration = jnp.zeros_like(state.v)
     model, q, v, a = common_dtype(model, state.q, state.v, acceleration)
@@ -96,8 +97,10 @@ def jacobian(
     """
     check_model("jacobian", model)
     q = check_vector("jacobian", "q", q, (model.nq,))
+    check_instance("`jacobian`", "reference", reference, str, " Use 'local' or 'world_aligned'.")
     if reference not in ("local", "world_aligned"):
         raise ValueError(f"`jacobian`: `reference` is {reference!r}; choose 'local' or 'world_aligned'.")
+    check_frame("jacobian", model, frame)
     columns = jax.vmap(lambda e: frame_velocity(model, State(q, e), frame), out_axes=1)
     out = columns(jnp.eye(model.nv, dtype=q.dtype))
     if reference == "local":
@@ -111,6 +114,10 @@ def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameCo
 
     ``jd.anchored(model, q, jd.constraints.Point("foot"))`` holds the foot's origin at its present place in the world.
     """
+    check_model("anchored", model)
+    check_instance(
+        "`anchored`", "constraint", constraint, FrameConstraint, " Use one such as `jd.constraints.Point(...)`."
+    )
     a = frame_pose(model, q, constraint.body_a) @ constraint.placement_a
     b = frame_pose(model, q, constraint.body_b)
     return eqx.tree_at(lambda c: c.placement_b, constraint, b.inverse() @ a)

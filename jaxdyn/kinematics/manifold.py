@@ -13,6 +13,7 @@ from ..engine.steps import Row, Step, Table
 from ..engine.sweeps import swept
 from ..model.checks import check_model, check_vector, common_dtype
 from ..model.model import Model
+from ..spatial.numbers import floats
 from ..tree.sweep import each, q_of, v_of
 from ..tree.topology import Topology
 
@@ -65,7 +66,8 @@ def integrate(model: Model, q: ArrayLike, v: ArrayLike, dt: ArrayLike = 1.0) -> 
     q = check_vector("integrate", "q", q, (model.nq,))
     v = check_vector("integrate", "v", v, (model.nv,))
     q, v = common_dtype(q, v)
-    return laned(integrated, model.topology)(q, v * jnp.asarray(dt, v.dtype))
+    dt = floats("`integrate`", "dt", dt, ()).astype(v.dtype)
+    return laned(integrated, model.topology)(q, v * dt)
 
 
 def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"]:

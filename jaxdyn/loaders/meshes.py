@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
-from ..model.spec import ModelWarning
+from ..model.values import ModelWarning
 from .xml import Document
 
 

@@ -7,7 +7,7 @@
 | `<joint>`, `<freejoint>` | a joint of its name, with all that acts in it; its q is MuJoCo's qpos |
 | `<equality>` connect, weld | a `Point`, a `Weld` |
 | `<equality>` joint, tendon (fixed), of first degree | a `Coupling` |
-| `<actuator>` | an actuator whose command is the actuator's force |
+| `<actuator>` | an actuator whose command is the actuator's force; its `forcerange` bounds the joint's `effort` |
 | `<site>` | a frame |
 
 A free joint without a name is ``root_joint``. Equalities hold exactly here, and softly in MuJoCo. Contacts, geometry
@@ -22,7 +22,7 @@ import numpy as np
 from ..model.joints import Fixed, Free, Joint, Prismatic, Revolute, Spherical
 from ..model.spec import ModelSpec
 from .mjcf_checks import check
-from .mjcf_forces import add_actuators, note_forces
+from .mjcf_forces import add_actuators, keep_force_ranges, note_forces
 from .mjcf_rows import add_equalities
 from .mjcf_tree import Tree, is_off
 from .pose import Mass, Pose, about, from_quaternion
@@ -45,6 +45,7 @@ def load(document: Document, floating: bool | None = None, name: str | None = No
         tree = Tree.of(m)
         if m.nflex:
             fail(document.root, f"the flex {tree.name('FLEX', 0)!r} is deformable, which nothing here is.")
+        keep_force_ranges(notes, document, m, tree)
         base = _base(document, m, tree, floating)
         for body in range(1, m.nbody):
             _add(spec, notes, document, m, tree, body, floating, base)
@@ -205,8 +206,7 @@ def _joint(m: Any, tree: Tree, j: int, notes: Notes, root: Any) -> Joint:
     if kind in (HINGE, SLIDE):
         if m.jnt_limited[j] and not is_off(m, "LIMIT", "CONSTRAINT"):
             options["limits"] = tuple(float(x) for x in m.jnt_range[j])
-        if m.jnt_actfrclimited[j]:
-            options["effort"] = float(np.abs(m.jnt_actfrcrange[j]).max())
+        options["effort"] = tree.effort[v]
         options["axis"] = tuple(m.jnt_axis[j])
     elif m.jnt_limited[j]:
         notes.add(root, "ranges of ball joints, which are not kept: {}.", repr(name))

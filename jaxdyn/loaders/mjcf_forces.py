@@ -1,5 +1,6 @@
 """Reads the actuators of a compiled MuJoCo model, and notes its forces that jaxdyn does not have."""
 
+from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -17,12 +18,9 @@ def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tre
     joints = {b.joint.name: b.joint for b in spec.bodies.values()}
     for k in range(tree.actuators):
         name = tree.name("ACTUATOR", k)
-        group = int(m.actuator_group[k])
-        if is_off(m, "ACTUATION"):
-            notes.add(document.root, "actuators that <flag actuation> disables, left out: {}.", repr(name))
-            continue
-        if 0 <= group < 31 and m.opt.disableactuator >> group & 1:
-            notes.add(document.root, "actuators that `actuatorgroupdisable` disables, left out: {}.", repr(name))
+        disabled = _disabled(m, k)
+        if disabled:
+            notes.add(document.root, f"actuators that {disabled} disables, left out: {{}}.", repr(name))
             continue
         gain, bias = int(m.actuator_gaintype[k]), int(m.actuator_biastype[k])
         scale = float(m.actuator_gainprm[k][0]) if gain == 0 and bias == 0 and int(m.actuator_dyntype[k]) == 0 else 0.0
@@ -41,6 +39,38 @@ def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tre
             label = name if len(pulls) == 1 else f"{name}_{joint}"
             gear = scale * gear
             located(document.root, spec.add_actuator, joint, label, gear=gear[0] if len(gear) == 1 else gear)
+
+
+def _disabled(m: Any, k: int) -> str | None:
+    """Return what disables an actuator, None if nothing does."""
+    if is_off(m, "ACTUATION"):
+        return "<flag actuation>"
+    group = int(m.actuator_group[k])
+    return "`actuatorgroupdisable`" if 0 <= group < 31 and m.opt.disableactuator >> group & 1 else None
+
+
+def keep_force_ranges(notes: Notes, document: Document, m: Any, tree: Tree) -> None:
+    """Set the efforts of joints: what their `actuatorfrcrange`, and the `forcerange` of the one actuator that drives
+    them, allow. Note the ranges that say more, or that no single joint has."""
+    pulls = {k: _pulls(m, tree, k) for k in range(tree.actuators) if not _disabled(m, k)}
+    drivers = Counter(joint for pull in pulls.values() for joint in pull)
+    for k, pull in pulls.items():
+        if not m.actuator_forcelimited[k]:
+            continue
+        low, high = m.actuator_forcerange[k]
+        joint, gear = next(iter(pull.items())) if len(pull) == 1 else ("", np.zeros(0))
+        if gear.size == 1 and gear[0] and drivers[joint] == 1 and low == -high:
+            tree.effort[m.jnt_dofadr[tree.index[joint]]] = abs(gear[0]) * high
+        else:
+            text = "actuators whose `forcerange` is no `effort` of one joint, and is not kept: {}."
+            notes.add(document.root, text, repr(tree.name("ACTUATOR", k)))
+    for j in np.flatnonzero(m.jnt_actfrclimited):
+        low, high = m.jnt_actfrcrange[j]
+        if low != -high:
+            text = "joints whose `actuatorfrcrange` is not symmetric; its larger end is the effort: {}."
+            notes.add(document.root, text, repr(tree.joint_names[j]))
+        v = m.jnt_dofadr[j]
+        tree.effort[v] = min(tree.effort[v], max(abs(low), abs(high)))
 
 
 def _pulls(m: Any, tree: Tree, k: int) -> dict[str, np.ndarray]:

@@ -27,6 +27,8 @@ class Tree:
     offsets: list[Pose]
     armature: np.ndarray
     damping: np.ndarray
+    #: the largest force of actuators on each velocity
+    effort: np.ndarray
     #: the joints' indices by their names
     index: dict[str, int]
     #: names of bodies
@@ -53,7 +55,17 @@ class Tree:
                     name = f"{body}_{name}"
             named.add(name)
             joints.append(name)
-        tree = Tree(m, bodies, joints, [Pose() for _ in bodies], np.zeros(m.nv), np.zeros(m.nv), {}, taken)
+        tree = Tree(
+            m,
+            bodies,
+            joints,
+            [Pose() for _ in bodies],
+            np.zeros(m.nv),
+            np.zeros(m.nv),
+            np.full(m.nv, np.inf),
+            {},
+            taken,
+        )
         tree.index = {name: j for j, name in enumerate(joints)}
         for k in range(tree.actuators):
             if tree.turns_joint(k):

@@ -1,7 +1,7 @@
 """Notes the elements and attributes of a file that its format does not have: a misspelt name must not be dropped."""
 
 from collections.abc import Iterator, Mapping
-from functools import cache
+from functools import lru_cache
 
 from lxml import etree
 
@@ -59,7 +59,7 @@ def _meant(child: Element, elements: list[str], table: Mapping[str, Names]) -> s
     return f" (<{near}>?)" if near else ""
 
 
-@cache
+@lru_cache(maxsize=2)
 def _places(sdf: bool) -> dict[str, list[str]]:
     """Return, by element, the elements that hold it."""
     out: dict[str, list[str]] = {}

@@ -8,7 +8,8 @@
 | `joint_name`, `joint_type` | joints that are of another type: `SPHERICAL`, `FIXED`, or `UJOINT_XY` and its kin |
 | `urdf` | the URDF's file name (default: `robot.urdf`, or the only URDF of the folder) |
 
-A joint that becomes `UJOINT_XY` is a `Universal` about the joint frame's x, then y.
+A joint that becomes `UJOINT_XY` is a `Universal` about the joint frame's x, then y. What changes its type keeps damping
+and friction; the limits, effort and spring of the one axis it had are left out, the spring with a warning.
 """
 
 import re
@@ -25,7 +26,7 @@ from ..tree.topology import unknown
 from . import urdf
 from .files import check_regular, read_bytes
 from .skeleton import Connection
-from .xml import brief, cut, nearest, read
+from .xml import brief, cut, nearest, read, warn
 
 KEYS = ("closed_loop", "type", "name_mot", "joint_name", "joint_type", "urdf")
 #: how YAML writes nothing
@@ -107,7 +108,7 @@ def strings(path: Path, data: dict, key: str) -> list[str]:
 
 
 def retyped(path: Path, connection: Connection, kind: str) -> None:
-    """Return the joint with the type that the YAML gives it."""
+    """Give the joint the type that the YAML says. A spring that it loses by that is told."""
     old = connection.joint
     if kind.upper() == "FIXED":
         connection.joint = Fixed(old.name)
@@ -120,6 +121,9 @@ def retyped(path: Path, connection: Connection, kind: str) -> None:
     else:
         known = "SPHERICAL, FIXED, or UJOINT_ with two different of X, Y, Z"
         raise ValueError(f"`load`: {path.name}: joint {old.name!r}: the type {brief(kind)} is none of {known}.")
+    if np.any(old.stiffness) and connection.joint.kind.nv:
+        told = f"has a spring, which is left out, for {path.name} makes it {brief(kind)}"
+        warn(connection.element, f"joint {old.name!r} {told}.")
 
 
 def urdf_beside(path: Path, data: dict) -> Path:

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 from lxml import etree
 
-from ..model.described import LARGEST
-from ..model.spec import ModelWarning
+from ..model.values import ModelWarning
+from ..spatial.numbers import LARGEST
 from .files import read_bytes
 
 #: what an lxml element is for the rest of this folder

@@ -6,9 +6,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..spatial.numbers import check, in_range
 from ..spatial.transform import Transform
 from ..tree.topology import Topology
-from .described import LARGEST, Body
+from .described import Body
 from .joints import Joint
 from .model import Bodies, Joints
 
@@ -29,11 +30,10 @@ def transforms(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> Transform:
 
 def check_sizes(call: str, what: str, names: Sequence[str], values: Sequence) -> None:
     """Raise `ValueError` naming the body or frame one of whose numbers became infinite in float32 by merging."""
-    if not names:
-        return
-    fits = (np.abs(np.array(values, float).reshape(len(names), -1)) <= LARGEST).all(1)
-    if not fits.all():
-        raise ValueError(f"{call}: the {what} {names[int(fits.argmin())][:60]!r} is beyond the range of float32.")
+    rows = np.array(values, float)
+    if in_range(rows) is not None:
+        for name, row in zip(names, rows, strict=True):
+            check(call, f"{what} {name[:60]!r}", row, in_range)
 
 
 def bodies_of(call: str, rows: Sequence[Body]) -> Bodies:

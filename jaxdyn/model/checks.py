@@ -9,15 +9,16 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..spatial.transform import as_floats
+from ..spatial.instances import check_instance
+from ..spatial.numbers import floats
 from .constraints import Constraint
 from .model import Model
 from .state import State
 
 
 def check_model(call: str, model: Any) -> Model:
-    if not isinstance(model, Model):
-        raise TypeError(f"`{call}`: `model` is {type(model).__name__}, not a `Model`. Use `load(...)` or `ModelSpec`.")
+    check_instance(f"`{call}`", "model", model, Model, " Use `load(...)` or `ModelSpec`.")
+    _check_precision(call, model)
     if model.nb == 0 and call != "frame_pose":
         raise ValueError(f"`{call}`: no joint of {model.name!r} moves; load it with `floating=True`, or add a joint.")
     if model.bodies.mass.ndim != 1:
@@ -27,14 +28,20 @@ def check_model(call: str, model: Any) -> Model:
     return model
 
 
+def _check_precision(call: str, model: Model) -> None:
+    """Raise `ValueError` for a model in double precision where JAX does not compute in it any more."""
+    late = not isinstance(model.gravity, jax.core.Tracer) and model.gravity.dtype == np.float64
+    if late and jnp.result_type(float) != np.float64:
+        raise ValueError(
+            f"`{call}`: `model` is in double precision, which JAX's setting `jax_enable_x64` forbids now: call "
+            '`jax.config.update("jax_enable_x64", True)`, or cast it, '
+            '`jax.tree.map(lambda x: x.astype("float32"), model)`.'
+        )
+
+
 def check_vector(call: str, name: str, x: Any, shape: tuple[int, ...]) -> Array:
     """Return `x` as floats of the given shape. Raise `ValueError` for any other shape, with advice on batching."""
-    try:
-        x = as_floats(x)
-    except (TypeError, ValueError) as error:
-        raise TypeError(f"`{call}`: `{name}` is not an array of numbers: {error}") from None
-    if jnp.issubdtype(x.dtype, jnp.complexfloating):
-        raise TypeError(f"`{call}`: `{name}` is complex.")
+    x = floats(f"`{call}`", name, x)
     if x.shape != shape:
         hint = " For a batch, use `jax.vmap`." if x.shape[-len(shape) :] == shape else ""
         raise ValueError(f"`{call}`: `{name}` has shape {x.shape}, not {shape}.{hint}")
@@ -42,25 +49,30 @@ def check_vector(call: str, name: str, x: Any, shape: tuple[int, ...]) -> Array:
 
 
 def check_state(call: str, model: Model, state: Any) -> State:
-    if not isinstance(state, State):
-        raise TypeError(f"`{call}`: `state` is {type(state).__name__}, not a `State(q, v)`.")
+    check_instance(f"`{call}`", "state", state, State, " Use `jd.State(q, v)`.")
     q = check_vector(call, "state.q", state.q, (model.nq,))
     return State(q, check_vector(call, "state.v", state.v, (model.nv,)))
+
+
+def check_frame(call: str, model: Model, frame: Any) -> tuple[int, int | None]:
+    """Return the body and the number of a frame, see `Topology.locate`. Raise for unknown names."""
+    check_instance(f"`{call}`", "frame", frame, str)
+    try:
+        return model.topology.locate(frame)
+    except ValueError as error:
+        raise ValueError(f"`{call}`: `frame`: {error}") from None
 
 
 def check_constraints(call: str, model: Model, constraints: Any) -> tuple[Constraint, ...]:
     """Return the constraints as a tuple; None stands for those of the model. Raise for unknown bodies and joints."""
     if constraints is None:
         return model.constraints
-    if isinstance(constraints, Constraint):
+    if hasattr(constraints, "layout"):
         raise TypeError(f"`{call}`: `constraints` is a single {type(constraints).__name__}; put it in a tuple.")
-    if not isinstance(constraints, Sequence):
+    if not isinstance(constraints, Sequence) or isinstance(constraints, str | bytes):
         raise TypeError(f"`{call}`: `constraints` is {type(constraints).__name__}, not a tuple of constraints.")
     for k, c in enumerate(constraints):
-        if not isinstance(c, Constraint):
-            raise TypeError(
-                f"`{call}`: `constraints[{k}]` is {c!r}, not a constraint such as `jd.constraints.Point(...)`."
-            )
+        check_instance(f"`{call}`", f"constraints[{k}]", c, Constraint, " Use one such as `jd.constraints.Point(...)`.")
         try:
             c.layout(model.topology)
         except ValueError as error:

@@ -15,15 +15,16 @@ To add a constraint, write such a class. See `docs/extending.md`.
 
 import abc
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..spatial.transform import as_floats
+from ..spatial.instances import check_instance
+from ..spatial.numbers import direction, finite, floats, not_negative
 from ..tree.topology import Topology
 
 
@@ -87,8 +88,12 @@ class Baumgarte(eqx.Module):
     damping: Float[Array, ""]
 
     def __init__(self, stiffness: ArrayLike = 6400.0, damping: ArrayLike | None = None):
-        self.stiffness = as_floats(stiffness)
-        self.damping = 2 * jnp.sqrt(self.stiffness) if damping is None else as_floats(damping)
+        call = "`Baumgarte`"
+        self.stiffness = floats(call, "stiffness", stiffness, (), finite, not_negative)
+        if damping is None:
+            self.damping = 2 * jnp.sqrt(self.stiffness)
+        else:
+            self.damping = floats(call, "damping", damping, (), finite, not_negative)
 
 
 class Constraint(eqx.Module):
@@ -110,28 +115,31 @@ class Constraint(eqx.Module):
         """See the docstring of the module."""
 
 
+def check_names(call: str, constraints: Sequence[Constraint]) -> None:
+    """Raise `ValueError` where two constraints have one name, so that it says nothing."""
+    seen: dict[str, int] = {}
+    for k, c in enumerate(constraints):
+        if c.name is not None and c.name in seen:
+            raise ValueError(
+                f"{call}: two constraints are named {c.name!r}, numbers {seen[c.name]} and {k}; "
+                "give each a `name=` of its own, or none."
+            )
+        if c.name is not None:
+            seen[c.name] = k
+
+
 def checked_options(call: str, name, target, stabilization, rows: int):
     if name is not None and not isinstance(name, str):
         raise TypeError(f"{call}: `name` is {name!r}, not a string.")
-    target = jnp.zeros(rows, jnp.result_type(float)) if target is None else as_floats(target)
-    if target.shape != (rows,):
-        raise ValueError(f"{call}: `target` has shape {target.shape}, not ({rows},).")
+    target = floats(call, "target", np.zeros(rows) if target is None else target, (rows,), finite)
     if stabilization is None:
         stabilization = Baumgarte(0.0, 0.0)
     elif isinstance(stabilization, str) and stabilization == "default":
         stabilization = Baumgarte()
-    if not isinstance(stabilization, Baumgarte):
-        raise TypeError(
-            f"{call}: `stabilization` is {stabilization!r}, neither `jd.constraints.Baumgarte(...)` nor None."
-        )
+    check_instance(call, "stabilization", stabilization, Baumgarte, " Use `jd.constraints.Baumgarte(...)` or None.")
     return name, target, stabilization
 
 
 def checked_unit(call: str, what: str, value: ArrayLike) -> Array:
-    value = as_floats(value)
-    if value.shape != (3,):
-        raise ValueError(f"{call}: `{what}` has shape {value.shape}, not (3,).")
-    length = jnp.linalg.norm(value)
-    if not isinstance(length, jax.core.Tracer) and not float(length) > 1e-12:
-        raise ValueError(f"{call}: `{what}` is zero or not finite: {value}.")
-    return value / length
+    """A vector (3,) divided by its length. Raises `ValueError` for another shape, and for zero."""
+    return direction(call, what, value)

@@ -7,8 +7,10 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from ..spatial.instances import check_names
+from ..spatial.numbers import finite, floats
 from ..spatial.small import cross, mv
-from ..spatial.transform import Transform, as_floats
+from ..spatial.transform import Transform
 from ..tree.topology import WORLD, Topology
 from .constraints import Baumgarte, BodyView, Constraint, Layout, Rows, checked_options
 from .joints import HelicalKind, PrismaticKind, RevoluteKind
@@ -38,15 +40,12 @@ class Coupling(Constraint):
         target: ArrayLike | None = None,
         stabilization: Baumgarte | None | str = "default",
     ):
-        self.joints = (joints,) if isinstance(joints, str) else tuple(joints)
+        self.joints = check_names("`Coupling`", "joints", joints)
         call = f"`Coupling({list(self.joints)})`"
-        self.coefficients, self.offset = as_floats(coefficients), as_floats(offset)
         if not self.joints or len(set(self.joints)) != len(self.joints):
             raise ValueError(f"{call}: name at least one joint, and none twice.")
-        if self.coefficients.shape != (len(self.joints),):
-            raise ValueError(f"{call}: `coefficients` has shape {self.coefficients.shape}, not ({len(self.joints)},).")
-        if self.offset.shape != ():
-            raise ValueError(f"{call}: `offset` has shape {self.offset.shape}, not ().")
+        self.coefficients = floats(call, "coefficients", coefficients, (len(self.joints),), finite)
+        self.offset = floats(call, "offset", offset, (), finite)
         self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, 1)
 
     def layout(self, topology: Topology) -> Layout:
@@ -100,9 +99,7 @@ class CenterOfMass(Constraint):
         target: ArrayLike | None = None,
         stabilization: Baumgarte | None | str = "default",
     ):
-        self.position = as_floats(position)
-        if self.position.shape != (3,):
-            raise ValueError(f"`CenterOfMass`: `position` has shape {self.position.shape}, not (3,).")
+        self.position = floats("`CenterOfMass`", "position", position, (3,), finite)
         self.name, self.target, self.stabilization = checked_options("`CenterOfMass`", name, target, stabilization, 3)
 
     def layout(self, topology: Topology) -> Layout:
@@ -149,7 +146,7 @@ class General(Constraint):
         target: ArrayLike | None = None,
         stabilization: Baumgarte | None | str = "default",
     ):
-        self.bodies = (bodies,) if isinstance(bodies, str) else tuple(bodies)
+        self.bodies = check_names("`General`", "bodies", bodies)
         call = f"`General({list(self.bodies)})`"
         if not callable(fn):
             raise TypeError(f"{call}: `fn` is {fn!r}, not a function.")

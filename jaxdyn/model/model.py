@@ -11,9 +11,12 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..engine import kernels
-from ..spatial.transform import Transform, as_floats
+from ..spatial.instances import check_instance
+from ..spatial.numbers import floats
+from ..spatial.transform import Transform
 from ..tree.topology import Topology, unknown
 from .state import State
+from .values import check_field, check_limits
 
 
 class Bodies(eqx.Module):
@@ -110,11 +113,18 @@ class Model(eqx.Module):
 
     def q_slice(self, joint: str) -> slice:
         """Return the slice of q that holds the joint's configuration. Raise `ValueError` for an unknown joint."""
-        return self.topology.q_slice(self.topology.joint(joint))
+        return self.topology.q_slice(self._joint("`Model.q_slice`", joint))
 
     def v_slice(self, joint: str) -> slice:
         """Return the slice of v that holds the joint's velocity. Raise `ValueError` for an unknown joint."""
-        return self.topology.v_slice(self.topology.joint(joint))
+        return self.topology.v_slice(self._joint("`Model.v_slice`", joint))
+
+    def _joint(self, call: str, joint: str) -> int:
+        check_instance(call, "joint", joint, str)
+        try:
+            return self.topology.joint(joint)
+        except ValueError as error:
+            raise ValueError(f"{call}: `joint`: {error}") from None
 
     @property
     def compiler(self) -> str:
@@ -165,20 +175,22 @@ class Model(eqx.Module):
         """Return a copy with some arrays changed: ``model.replace({"bodies.mass": x, "joints.damping": d})``.
 
         Keys are dotted field names. A new value has the shape of the old one, with or without leading batch
-        axes; with them, use `jax.vmap` over the model. Raises `ValueError` for an unknown path or a wrong shape.
+        axes; with them, use `jax.vmap` over the model. Raises `ValueError` for an unknown path or a wrong shape, and
+        for values that are there and that no robot has: not finite, no rotation, an axis whose length is not 1,
+        negative masses and gains. A negative principal moment, which some files have, is a `ModelWarning`.
         """
         model = self
         for path, value in changes.items():
             old = self.at(path)
             if not eqx.is_array(old):
                 raise ValueError(f"`Model.replace`: {path!r} is not an array; name one of its fields.")
-            new = as_floats(value)
+            new = floats("`Model.replace`", path, value)
             if new.shape[new.ndim - old.ndim :] != old.shape or new.ndim < old.ndim:
                 raise ValueError(f"`Model.replace`: {path!r} has shape {old.shape}; got {new.shape}.")
-            limits = path.split(".")[-1] in ("lower", "upper", "effort")  # these may be infinite
-            if not limits and not isinstance(new, jax.core.Tracer) and not np.isfinite(np.asarray(new)).all():
-                raise ValueError(f"`Model.replace`: the new {path!r} is not finite.")
+            check_field("`Model.replace`", path, new, self.topology)
             model = eqx.tree_at(lambda m, p=path: m.at(p), model, new)
+        if {"joints.lower", "joints.upper"} & set(changes):
+            check_limits("`Model.replace`", model.joints.lower, model.joints.upper)
         return model
 
     def at(self, path: str) -> Any:

@@ -13,9 +13,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.kernel import kernel
+from ..spatial.instances import check_instance
+from ..spatial.numbers import finite, floats
 from ..spatial.rotation import quaternion_from_matrix, quaternion_log
 from ..spatial.small import cross, dot, eye, mm, mtm, mtv, mv
-from ..spatial.transform import Transform, as_floats
+from ..spatial.transform import Transform
 from ..tree.topology import WORLD, Topology
 from .constraints import Baumgarte, BodyView, Constraint, Layout, Rows, checked_options, checked_unit
 from .joints import plane_axes
@@ -54,8 +56,9 @@ class FrameConstraint(Constraint):
             if not isinstance(value, str):
                 raise TypeError(f"{call}: `{what}` is {value!r}, not the name of a body or frame.")
         for what, value in (("placement_a", placement_a), ("placement_b", placement_b)):
-            if value is not None and not isinstance(value, Transform):
-                raise TypeError(f"{call}: `{what}` is {type(value).__name__}, not a `Transform`.")
+            if value is not None:
+                check_instance(call, what, value, Transform)
+                value.check(call, f"{what}.")
         self.body_a, self.body_b = body_a, body_b
         self.placement_a = Transform.identity() if placement_a is None else placement_a
         self.placement_b = Transform.identity() if placement_b is None else placement_b
@@ -199,7 +202,8 @@ def _weld_like(pair, linear, angular):
 
 @kernel
 def _components(linear, angular, l, w):
-    return jnp.stack([dot(e, l) for e in linear] + [dot(e, w) for e in angular])
+    parts = [dot(e, l) for e in linear] + [dot(e, w) for e in angular]
+    return jnp.stack(jnp.broadcast_arrays(*parts))  # one side may vary among the lanes where the other does not
 
 
 def _axes(like) -> list[Array]:
@@ -300,10 +304,8 @@ class Distance(FrameConstraint):
 
     def __init__(self, body_a: str, body_b: str = "world", *, length: ArrayLike, **options):
         super().__init__(body_a, body_b, **options)
-        self.length = as_floats(length)
         call = f"`Distance({body_a!r}, {body_b!r})`"
-        if self.length.shape != ():
-            raise ValueError(f"{call}: `length` has shape {self.length.shape}, not ().")
+        self.length = floats(call, "length", length, (), finite)
         if not isinstance(self.length, jax.core.Tracer) and not float(self.length) > 0:
             raise ValueError(
                 f"{call}: `length` = {float(self.length):g} is not positive; "

@@ -5,23 +5,30 @@ import warnings
 from collections.abc import Mapping
 from typing import Any
 
-import equinox as eqx
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ..spatial.inertia import Inertia, problem_of
+from ..spatial.instances import check_instance
+from ..spatial.numbers import constants
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, Topology, unknown
 from .arrays import actuation_of, bodies_of, check_sizes, joints_of, transforms
-from .described import Body, check_size, checked_joint, concrete, rotation_of
+from .constraints import Constraint, check_names
+from .described import Body
 from .joints import Fixed, Joint
 from .model import Model
+from .values import ModelWarning, checked_joint, checked_rotation
 from .weightless import weightless
 
 
-class ModelWarning(UserWarning):
-    """Warns of something odd in a model; the text says what jaxdyn makes of it."""
+def _placed(call: str, placement: Transform | None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the rotation and translation of a placement, by default none."""
+    if placement is None:
+        return np.eye(3), np.zeros(3)
+    check_instance(call, "placement", placement, Transform)
+    rotation = constants(call, "placement.rotation", placement.rotation, (3, 3))
+    return rotation, constants(call, "placement.translation", placement.translation, (3,))
 
 
 class ModelSpec:
@@ -38,7 +45,7 @@ class ModelSpec:
 
     def __init__(self, name: str = "robot", gravity=(0, 0, -9.81)):
         self.name = str(name)
-        self.gravity = concrete("`ModelSpec`", "gravity", gravity, (3,))
+        self.gravity = constants("`ModelSpec`", "gravity", gravity, (3,))
         self.bodies: dict[str, Body] = {}
         self.frames: dict[str, tuple[str, np.ndarray, np.ndarray]] = {}
         self.actuators: dict[str, dict[str, np.ndarray]] = {}
@@ -80,14 +87,12 @@ class ModelSpec:
         call = f"`ModelSpec.add_body({name!r})`"
         if isinstance(joint, type) and issubclass(joint, Joint):
             joint = joint()
-        placement = Transform(np.eye(3), np.zeros(3)) if placement is None else placement
-        inertia = Inertia() if inertia is None else inertia
-        if not isinstance(placement, Transform):
-            raise TypeError(f"{call}: `placement` is {type(placement).__name__}, not a `Transform`.")
-        if not isinstance(inertia, Inertia):
-            raise TypeError(f"{call}: `inertia` is {type(inertia).__name__}, not an `Inertia`.")
-        body = Body(name, parent, joint, placement.rotation, placement.translation)  # type: ignore[arg-type]
-        body.mass, body.center, body.rotational = inertia.mass, inertia.center_of_mass, inertia.rotational  # type: ignore[assignment]
+        body = Body(name, parent, joint, *_placed(call, placement))
+        if inertia is not None:
+            check_instance(call, "inertia", inertia, Inertia)
+            body.mass = float(constants(call, "inertia.mass", inertia.mass, ()))
+            body.center = constants(call, "inertia.center_of_mass", inertia.center_of_mass, (3,))
+            body.rotational = constants(call, "inertia.rotational", inertia.rotational, (3, 3))
         return self.add(body)
 
     def add(self, body: Body, judged: bool = False) -> "ModelSpec":
@@ -99,22 +104,21 @@ class ModelSpec:
         if body.parent == name:
             raise ValueError(f"{call}: the body is its own parent.")
         self._check_host(f"{call}: `parent`: ", body.parent, " Add parents first.")
-        if not isinstance(joint, Joint):
-            raise TypeError(f"{call}: `joint` is {joint!r}, not a joint such as `jd.joints.Revolute()`.")
+        check_instance(call, "joint", joint, Joint, " Use one such as `jd.joints.Revolute()`.")
         joint = checked_joint(call, joint, name)
         if joint.name in self._joint_names and not isinstance(joint, Fixed):
             raise ValueError(f"{call}: the joint name {joint.name!r} is already taken.")
-        rotation = rotation_of(call, "placement.rotation", body.rotation)
-        translation = concrete(call, "placement.translation", body.translation, (3,))
-        if not judged and not isinstance(body.mass, jax.core.Tracer):
-            problem = problem_of(body.mass, body.center, body.rotational)
+        rotation = checked_rotation(call, "placement.rotation", body.rotation)
+        translation = constants(call, "placement.translation", body.translation, (3,))
+        mass = float(constants(call, "inertia.mass", body.mass, ()))
+        center = constants(call, "inertia.center_of_mass", body.center, (3,))
+        rotational = constants(call, "inertia.rotational", body.rotational, (3, 3))
+        if not judged:
+            problem = problem_of(mass, center, rotational)
             if problem is not None and problem[1]:
                 raise ValueError(f"{call}: body {name!r} {problem[0]}.")
             if problem is not None:
                 warnings.warn(f"{call}: body {name!r} {problem[0]}; used as it is.", ModelWarning, stacklevel=3)
-        mass = float(concrete(call, "inertia.mass", body.mass, ()))
-        center = concrete(call, "inertia.center_of_mass", body.center, (3,))
-        rotational = concrete(call, "inertia.rotational", body.rotational, (3, 3))
         rotational = (rotational + rotational.T) / 2
         self.bodies[name] = Body(name, body.parent, joint, rotation, translation, mass, center, rotational)
         if not isinstance(joint, Fixed):
@@ -126,17 +130,14 @@ class ModelSpec:
         call = f"`ModelSpec.add_frame({name!r})`"
         self._new_name(call, name)
         self._check_host(f"{call}: ", body)
-        placement = Transform(np.eye(3), np.zeros(3)) if placement is None else placement
-        rotation = rotation_of(call, "placement.rotation", placement.rotation)
-        self.frames[name] = (body, rotation, concrete(call, "placement.translation", placement.translation, (3,)))
+        rotation, translation = _placed(call, placement)
+        self.frames[name] = (body, checked_rotation(call, "placement.rotation", rotation), translation)
         return self
 
     def add_constraint(self, constraint) -> "ModelSpec":
         """Add a constraint (`Weld`, `Point`, `Coupling`, ...) that `forward_dynamics` imposes by default."""
-        if not hasattr(constraint, "layout"):
-            raise TypeError(
-                f"`ModelSpec.add_constraint`: {constraint!r} is not a constraint such as `jd.constraints.Point(...)`."
-            )
+        hint = " Use one such as `jd.constraints.Point(...)`."
+        check_instance("`ModelSpec.add_constraint`", "constraint", constraint, Constraint, hint)
         self.constraints.append(constraint)
         return self
 
@@ -154,9 +155,7 @@ class ModelSpec:
             raise ValueError(f"{call}: it drives no joint.")
         if name in self.actuators:
             raise ValueError(f"{call}: the name is already taken by an actuator.")
-        self.actuators[name] = {str(j): np.asarray(g, float) for j, g in gears.items()}
-        for j, g in self.actuators[name].items():
-            check_size(call, f"gear of {j!r}", g)
+        self.actuators[name] = {str(j): constants(call, f"gear of {j!r}", g, None) for j, g in gears.items()}
         return self
 
     def build(self) -> Model:
@@ -193,16 +192,12 @@ class ModelSpec:
             constraints=tuple(self.constraints),
             topology=topology,
         )
-        seen: set[str] = set()
         for k, constraint in enumerate(self.constraints):
             try:
-                _check_finite(constraint)
                 constraint.layout(topology)
             except ValueError as error:
                 raise ValueError(f"{call}: constraint {constraint.name or k!r}: {error}") from None
-            if constraint.name is not None and constraint.name in seen:
-                raise ValueError(f"{call}: two constraints are named {constraint.name!r}.")
-            seen.add(constraint.name)
+        check_names(call, self.constraints)
         return model
 
     def _merged(self) -> tuple[dict[str, Body], dict[str, tuple[str, np.ndarray, np.ndarray]]]:
@@ -239,10 +234,3 @@ class ModelSpec:
         for name in self.frames:
             frames[name] = place(name)
         return moving, frames
-
-
-def _check_finite(constraint) -> None:
-    """Raise `ValueError` if a number of a constraint is not finite."""
-    for leaf in jax.tree.leaves(constraint):
-        if eqx.is_inexact_array(leaf) and not isinstance(leaf, jax.core.Tracer) and not np.isfinite(leaf).all():
-            raise ValueError("it holds numbers that are not finite.")

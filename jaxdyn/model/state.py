@@ -3,7 +3,7 @@
 import equinox as eqx
 from jaxtyping import Array, ArrayLike, Float
 
-from ..spatial.transform import as_floats
+from ..spatial.numbers import floats
 
 
 class State(eqx.Module):
@@ -16,8 +16,8 @@ class State(eqx.Module):
     v: Float[Array, " nv"]
 
     def __init__(self, q: ArrayLike, v: ArrayLike):
-        self.q = q if not _wants_array(q) else as_floats(q)
-        self.v = v if not _wants_array(v) else as_floats(v)
+        self.q = floats("`State`", "q", q) if _wants_array(q) else q
+        self.v = floats("`State`", "v", v) if _wants_array(v) else v
 
 
 def _wants_array(x) -> bool:

@@ -14,7 +14,7 @@ from ..model.checks import rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
-from ..spatial.transform import as_floats
+from ..spatial.numbers import floats
 from .integrators import Integrator, SemiImplicitEuler
 from .step import _prepared, advance, checked_time_step
 
@@ -66,7 +66,7 @@ def simulate(
             raise ValueError(f"`{name}`: `steps` is {steps!r}; with a policy, give the number of steps.")
         taus = None
     else:
-        taus = as_floats(tau).astype(dtype)
+        taus = floats(f"`{name}`", "tau", tau).astype(dtype)
         if taus.ndim != 2 or taus.shape[1] != model.nv:
             raise ValueError(f"`{name}`: `tau` has shape {taus.shape}, not (T, {model.nv}).")
         if steps is not None and steps != taus.shape[0]:
@@ -77,7 +77,7 @@ def simulate(
         state, warm = carry
         k, force = x
         if policy is not None:
-            force = as_floats(policy(state, k * dt)).astype(dtype)
+            force = floats(f"`{name}`", "tau(state, t)", policy(state, k * dt)).astype(dtype)
             if force.shape != (model.nv,):
                 raise ValueError(f"`{name}`: the policy returns shape {force.shape}, not ({model.nv},).")
         guess = warm if warm_start else None

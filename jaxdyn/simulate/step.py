@@ -17,6 +17,8 @@ from ..model.checks import check_constraints, check_model, check_state, check_ve
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
+from ..spatial.instances import check_instance
+from ..spatial.numbers import check, finite, floats, positive
 from .integrators import Integrator, SemiImplicitEuler
 
 #: Newton corrections of the position in one projection
@@ -24,11 +26,8 @@ CORRECTIONS = 2
 
 
 def checked_time_step(call_name: str, dt: ArrayLike, dtype):
-    dt = jnp.asarray(dt, dtype)
-    if dt.shape != ():
-        raise ValueError(f"`{call_name}`: `dt` has shape {dt.shape}, not ().")
-    if not isinstance(dt, jax.core.Tracer) and not (float(dt) > 0 and bool(jnp.isfinite(dt))):
-        raise ValueError(f"`{call_name}`: `dt` = {float(dt)} is not a positive time.")
+    dt = floats(f"`{call_name}`", "dt", dt, ()).astype(dtype)
+    check(f"`{call_name}`", "dt", dt, finite, positive)
     return dt
 
 
@@ -104,7 +103,6 @@ def _prepared(name, model, state, tau, constraints, external, integrator):
         tau = check_vector(name, "tau", tau, (model.nv,))
     if external is not None:
         external = check_vector(name, "external", external, (model.nb, 6))
-    if not isinstance(integrator, Integrator):
-        raise TypeError(f"`{name}`: `integrator` is {integrator!r}, not one such as `jd.integrators.RK4()`.")
+    check_instance(f"`{name}`", "integrator", integrator, Integrator, " Use one such as `jd.integrators.RK4()`.")
     constraints = check_constraints(name, model, constraints)
     return common_dtype(model, state, tau, constraints, external)

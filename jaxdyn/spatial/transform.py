@@ -1,48 +1,38 @@
 """`Transform`: the pose of one frame in another."""
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from .instances import check_instance
+from .numbers import check, direction, finite, floats, is_rotation
 from .rotation import matrix_from_quaternion, quaternion_from_matrix
-
-
-def as_floats(x) -> Array:
-    """Return ``x`` as a floating-point JAX array: floats keep their precision, other numbers get the default."""
-    if isinstance(x, jax.Array) and jnp.issubdtype(x.dtype, jnp.floating):
-        return x
-    if isinstance(x, np.ndarray) and np.issubdtype(x.dtype, np.floating):
-        return jnp.asarray(x)
-    dtype = jnp.result_type(float)
-    if not isinstance(x, jax.Array):  # a conversion in NumPy costs a tenth of one in JAX
-        try:
-            plain = np.asarray(x)
-        except (TypeError, ValueError):  # traced numbers, or no array
-            return jnp.asarray(x, dtype=dtype)
-        if plain.dtype.kind in "iuf":
-            return jnp.asarray(plain.astype(dtype))
-    return jnp.asarray(x, dtype=dtype)
 
 
 class Transform(eqx.Module):
     """Pose of a frame B in a frame A: ``x_A = rotation @ x_B + translation``.
 
     **Fields:** `rotation` (..., 3, 3), an orthonormal matrix; `translation` (..., 3), in metres.
+
+    **Raises** `ValueError` for wrong shapes, and for matrices that are no rotations and numbers that are not finite
+    (unless they are traced).
     """
 
     rotation: Float[Array, "*batch 3 3"]
     translation: Float[Array, "*batch 3"]
 
     def __init__(self, rotation: ArrayLike, translation: ArrayLike):
-        self.rotation = as_floats(rotation)
-        self.translation = as_floats(translation)
-
-    def __check_init__(self):
-        r, t = np.shape(self.rotation), np.shape(self.translation)
+        self.rotation = floats("`Transform`", "rotation", rotation)
+        self.translation = floats("`Transform`", "translation", translation)
+        r, t = self.rotation.shape, self.translation.shape
         if r[-2:] != (3, 3) or t[-1:] != (3,) or r[:-2] != t[:-1]:
             raise ValueError(f"`Transform` takes `rotation` (..., 3, 3) and `translation` (..., 3); got {r} and {t}.")
+        self.check("`Transform`")
+
+    def check(self, call: str, name: str = "") -> None:
+        """Raise `ValueError`, in the words of `call`, where there is no rotation or a number is not finite."""
+        check(call, f"{name}rotation", self.rotation, is_rotation)
+        check(call, f"{name}translation", self.translation, finite)
 
     @staticmethod
     def identity() -> "Transform":
@@ -53,14 +43,12 @@ class Transform(eqx.Module):
     def from_quaternion(wxyz: ArrayLike, xyz: ArrayLike = (0.0, 0.0, 0.0)) -> "Transform":
         """Return the pose with a rotation given by a quaternion ``(w, x, y, z)`` of any length, and a translation.
 
-        **Raises** `ValueError` if the quaternion is zero (and not traced), or does not have four components.
+        **Raises** `ValueError` if the quaternion is zero or not finite (and not traced), or does not have four
+        components.
         """
-        wxyz = as_floats(wxyz)
-        if wxyz.shape != (4,):
-            raise ValueError(f"`Transform.from_quaternion`: `wxyz` has shape {wxyz.shape}, not (4,).")
-        if not isinstance(wxyz, jax.core.Tracer) and not np.linalg.norm(np.asarray(wxyz)) > 0:
-            raise ValueError(f"`Transform.from_quaternion`: `wxyz` = {wxyz} has no direction.")
-        return Transform(matrix_from_quaternion(wxyz / jnp.linalg.norm(wxyz)), xyz)
+        call = "`Transform.from_quaternion`"
+        wxyz = direction(call, "wxyz", wxyz, 4)
+        return Transform(matrix_from_quaternion(wxyz), floats(call, "xyz", xyz, (3,), finite))
 
     @property
     def quaternion(self) -> Float[Array, "*batch 4"]:
@@ -70,14 +58,13 @@ class Transform(eqx.Module):
     def inverse(self) -> "Transform":
         """Return the pose of A in B."""
         r = jnp.swapaxes(self.rotation, -1, -2)
-        return Transform(r, -jnp.einsum("...ij,...j->...i", r, self.translation))
+        return pose(r, -jnp.einsum("...ij,...j->...i", r, self.translation))
 
     def __matmul__(self, other: "Transform") -> "Transform":
         """Return the pose of C in A, where `other` is the pose of C in B."""
-        if not isinstance(other, Transform):
-            return NotImplemented
+        check_instance("`Transform @ other`", "other", other, Transform, " Use `.apply` for points.")
         r = jnp.einsum("...ij,...jk->...ik", self.rotation, other.rotation)
-        return Transform(r, self.apply(other.translation))
+        return pose(r, self.apply(other.translation))
 
     def apply(self, point: ArrayLike) -> Float[Array, "*batch 3"]:
         """Return the coordinates in A of a point ``(..., 3)`` given in B."""
@@ -85,4 +72,12 @@ class Transform(eqx.Module):
 
     def __getitem__(self, index) -> "Transform":
         """Return one pose of a stack, or several."""
-        return Transform(self.rotation[index], self.translation[index])
+        return pose(self.rotation[index], self.translation[index])
+
+
+def pose(rotation: Array, translation: Array) -> Transform:
+    """Return the `Transform` of arrays that were computed: whatever they are, it is no mistake of the caller's."""
+    made = object.__new__(Transform)
+    object.__setattr__(made, "rotation", rotation)
+    object.__setattr__(made, "translation", translation)
+    return made

@@ -39,6 +39,10 @@ class Topology:
     #: "auto", "kernel" or "xla": what makes programs (`engine/kernels.py`)
     compiler: str = "auto"
 
+    def __getstate__(self) -> dict[str, Any]:
+        # what is derived stays behind: a hash of strings is another one in the next process
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
     def __hash__(self) -> int:
         return self._hash
 

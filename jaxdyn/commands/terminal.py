@@ -1,0 +1,53 @@
+"""What a command needs of where it runs: text that any terminal can show, and an end that leaves nothing half done."""
+
+import codecs
+import signal
+import sys
+import threading
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+#: signs that have no decomposition into ASCII
+SIGNS = {"µ": "u", "μ": "u", "‖": "|", "τ": "tau", "−": "-", "–": "-", "—": "-", "…": "...", "’": "'"}
+
+
+class Terminated(KeyboardInterrupt):
+    """Raised in the main thread when the process is told to end."""
+
+
+def plain(text: str) -> str:
+    """Return text in ASCII: the nearest letters, and a question mark for what has none."""
+    found = "".join(SIGNS.get(c, c) for c in text)
+    bare = "".join(c for c in unicodedata.normalize("NFKD", found) if not unicodedata.combining(c))
+    return bare.encode("ascii", "replace").decode()
+
+
+def _nearest(error: UnicodeError):
+    assert isinstance(error, UnicodeEncodeError)
+    return plain(error.object[error.start : error.end]), error.end
+
+
+@contextmanager
+def terminal() -> Iterator[None]:
+    """Within the block, text that the terminal cannot show is written in ASCII, and SIGTERM raises `Terminated`."""
+    codecs.register_error("jaxdyn", _nearest)
+    streams = [s for s in (sys.stdout, sys.stderr) if hasattr(s, "reconfigure")]
+    before = [s.errors for s in streams]
+    handler = None
+    try:
+        for stream in streams:
+            stream.reconfigure(errors="jaxdyn")
+        if threading.current_thread() is threading.main_thread():
+            handler = signal.signal(signal.SIGTERM, _terminate)
+        yield
+    finally:
+        for stream, errors in zip(streams, before, strict=True):
+            if not stream.closed:
+                stream.reconfigure(errors=errors)
+        if handler is not None:
+            signal.signal(signal.SIGTERM, handler)
+
+
+def _terminate(number, frame):
+    raise Terminated

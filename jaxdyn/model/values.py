@@ -1,0 +1,145 @@
+"""What the numbers of a model may be, by field: where it is built, and where numbers are replaced."""
+
+import dataclasses
+import warnings
+from typing import Any
+
+import numpy as np
+
+from ..spatial.inertia import is_definite, is_rotational
+from ..spatial.numbers import (
+    Rule,
+    check,
+    constants,
+    in_range,
+    is_rotation,
+    is_unit,
+    named,
+    normalized,
+    not_nan,
+    not_negative,
+    numbers_of,
+    positive,
+    reals,
+    shown,
+)
+from ..tree.topology import Topology
+from .joints import Joint, Kind
+
+
+class ModelWarning(UserWarning):
+    """Warns of something odd in a model; the text says what jaxdyn makes of it."""
+
+
+#: rules of fields by their last name; other fields are in range
+RULES: dict[str, tuple[Rule, ...]] = {
+    "mass": (in_range, not_negative),
+    "rotational": (in_range, is_rotational),
+    "rotation": (is_rotation,),
+    "axis": (is_unit,),
+    "axis2": (is_unit,),
+    "armature": (in_range, not_negative),
+    "damping": (in_range, not_negative),
+    "stiffness": (in_range, not_negative),
+    "friction": (in_range, not_negative),
+    "effort": (not_nan, not_negative),
+    "lower": (not_nan,),
+    "upper": (not_nan,),
+    "length": (in_range, positive),
+}
+
+
+def rules_of(path: str) -> tuple[Rule, ...]:
+    """Return the rules of the field with that dotted name."""
+    return RULES.get(path.rsplit(".", 1)[-1], (in_range,))
+
+
+def check_field(call: str, path: str, value, topology: Topology) -> None:
+    """Raise `ValueError` for values of a field (with batch axes in front or not) that a robot cannot have.
+
+    Files have bodies with a negative principal moment, and they can be changed as any other: it is a `ModelWarning`.
+    """
+    check(call, path, value, *rules_of(path))
+    values = numbers_of(value) if is_rotational in rules_of(path) else None
+    problem = None if values is None else is_definite(values)
+    if problem is not None:
+        warnings.warn(f"{call}: `{path}` {problem}; used as it is.", ModelWarning, stacklevel=3)
+    rest = numbers_of(value) if path == "joints.rest" else None
+    for body, kind in enumerate(topology.kinds if rest is not None else ()):
+        if kind.nq != kind.nv:
+            quaternion = rest[..., topology.q_slice(body)][..., -4:]
+            check(call, f"{path} of {topology.joint_names[body]}", quaternion, is_unit)
+
+
+def check_limits(call: str, lower, upper) -> None:
+    """Raise `ValueError` for lower limits above upper ones, or endless on the wrong side, where both are there."""
+    lower, upper = numbers_of(lower), numbers_of(upper)
+    if lower is None or upper is None:
+        return
+    if (lower == np.inf).any() or (upper == -np.inf).any():
+        raise ValueError(f"{call}: the limits {shown(lower)}, {shown(upper)} are endless on the wrong side.")
+    if (lower > upper).any():
+        raise ValueError(f"{call}: the lower limit {shown(lower)} is above the upper limit {shown(upper)}.")
+
+
+def checked_rotation(call: str, name: str, x: Any) -> np.ndarray:
+    """Return a rotation matrix (3, 3), made orthonormal: of single precision or of printed digits, it is not quite."""
+    r = constants(call, name, x, (3, 3), is_rotation)
+    if np.array_equal(r, np.eye(3)):
+        return r
+    u, _, vt = np.linalg.svd(r)
+    return u @ vt
+
+
+def checked_joint(call: str, joint: Joint, body: str) -> Joint:
+    """Return the joint of a body with its numbers as arrays, axes of unit length, and a name."""
+    kind = joint.kind
+    changes: dict = {"name": joint.name or body}
+    for what in {"axis", "axis2"} & set(vars(joint)):
+        axis = _any_size(call, f"joint.{what}", getattr(joint, what), (3,))
+        changes[what] = normalized(call, f"joint.{what}", axis)
+    for what in ("armature", "damping", "stiffness", "effort", "friction"):
+        changes[what] = _per_velocity(call, f"joint.{what}", getattr(joint, what), kind.nv, *RULES[what])
+    constants(call, "joint.pitch", joint.pitch, ())
+    changes["rest"] = _rest(call, kind, joint.rest)
+    changes["limits"] = _limits(call, kind, joint.limits)
+    return dataclasses.replace(joint, **changes)
+
+
+def _any_size(call: str, name: str, x, shape) -> np.ndarray:
+    """As `constants`, but infinite or beyond single precision if it likes."""
+    found = named(call, name, reals, x).astype(float)
+    if found.shape != shape:
+        raise ValueError(f"{call}: `{name}` has shape {found.shape}, not {shape}.")
+    return found
+
+
+def _per_velocity(call: str, name: str, x, nv: int, *rules: Rule) -> np.ndarray:
+    found = named(call, name, reals, x).astype(float)
+    if found.shape not in ((), (nv,)):
+        raise ValueError(f"{call}: `{name}` has shape {found.shape}; give a scalar or ({nv},).")
+    check(call, name, found, *rules)
+    return np.full(nv, found)
+
+
+def _limits(call: str, kind: Kind, limits) -> tuple[np.ndarray, np.ndarray]:
+    if limits is None:
+        return np.full(kind.nv, -np.inf), np.full(kind.nv, np.inf)
+    if not isinstance(limits, tuple | list | np.ndarray) or len(limits) != 2:
+        raise ValueError(f"{call}: `joint.limits` is {limits!r}, not a pair (lower, upper).")
+    lower, upper = (_per_velocity(call, f"joint.limits[{k}]", x, kind.nv, not_nan) for k, x in enumerate(limits))
+    check_limits(call, lower, upper)
+    return lower, upper
+
+
+def _rest(call: str, kind: Kind, rest) -> np.ndarray:
+    if rest is None:
+        return kind.neutral()
+    found = constants(call, "joint.rest", rest, None)
+    if found.shape not in ((), (kind.nq,)) or (found.shape == () and kind.nq != kind.nv):
+        raise ValueError(f"{call}: `joint.rest` has shape {found.shape}, not ({kind.nq},).")
+    found = np.full(kind.nq, found)
+    if kind.nq != kind.nv:
+        check(call, "joint.rest", found[-4:], is_unit)
+        found[-4:] = normalized(call, "joint.rest", found[-4:])
+    return found

@@ -1,0 +1,34 @@
+"""Arguments that must be of a class."""
+
+from typing import Any
+
+
+def check_instance(call: str, name: str, value: Any, kind: type, hint: str = "") -> None:
+    """Raise `TypeError` unless `value` is a `kind`. A package that was imported twice has two classes of each name."""
+    if isinstance(value, kind):
+        return
+    for c in value.__mro__ if isinstance(value, type) else type(value).__mro__:
+        if c is not kind and (c.__module__, c.__qualname__) == (kind.__module__, kind.__qualname__):
+            raise TypeError(
+                f"{call}: `{name}` comes from another import of jaxdyn, whose `{kind.__name__}` is not the one in use: "
+                "make it anew, or start Python again and import jaxdyn once."
+            )
+    raise TypeError(f"{call}: `{name}` is {described(value)}, not a `{kind.__name__}`.{hint}")
+
+
+def check_names(call: str, name: str, value: Any) -> tuple[str, ...]:
+    """Return a name, or a list or tuple of them, as a tuple. Raise `TypeError` for anything else."""
+    names = (value,) if isinstance(value, str) else value
+    if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
+        raise TypeError(f"{call}: `{name}` is {described(value)}, neither a name nor a list of names.")
+    return tuple(names)
+
+
+def described(value: Any) -> str:
+    """What kind of thing it is, and which if that is short."""
+    if isinstance(value, type):
+        return f"the class `{value.__name__}`"
+    if isinstance(value, int | float):
+        return repr(value)
+    text = f"{type(value).__name__} {value!r}" if isinstance(value, str | bytes) else ""
+    return text if text and len(text) <= 50 else type(value).__name__
