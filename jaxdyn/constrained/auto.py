@@ -1,7 +1,6 @@
 """`Auto`: the solver that suits the constraints."""
 
-import functools
-
+from ..engine.kept import tables
 from ..kinematics.rows import plan_of
 from ..systems import cost
 from ..systems.joint_factor import saddle_fronts, supports
@@ -24,7 +23,7 @@ def features_of(topology: Topology, plan: Plan) -> dict[str, cost.Features]:
     return found | {"ProxLTL": cost.sparse(saddle_fronts(topology, plan), topology, moved)}
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def _cheapest(topology: Topology, plan: Plan) -> Solver:
     features = features_of(topology, plan)
     name = cost.cheapest({name: cost.nanoseconds(f) for name, f in features.items()})
@@ -33,7 +32,7 @@ def _cheapest(topology: Topology, plan: Plan) -> Solver:
 
 class Auto(Unrollable):
     """`ABA` where nothing is constrained, else whichever of `LCABA`, `ProxBBO`, `Unified` and `ProxLTL` is told to be
-    the fastest from the plan (`jaxdyn.systems.cost`). All four find the same with any constraints."""
+    the fastest from the plan (`jaxdyn.systems.cost`); `LCABA` where links have no inertia of their own."""
 
     def pick(self, topology, constraints) -> Solver:
         """The solver for these constraints."""
@@ -41,6 +40,8 @@ class Auto(Unrollable):
 
     def _pick(self, topology, plan) -> Solver:
         solver = _cheapest(topology, plan) if plan.layouts else ABA()
+        if plan.layouts and topology.singular:  # LCABA alone eliminates constraints before it divides by inertias
+            solver = LCABA()
         return solver.unrolled() if self._unrolled else solver
 
     def order(self, topology, plan):

@@ -6,8 +6,7 @@ plan data: operations are counted on the order of elimination that a mixture lea
 two algorithms and changing one constraint at a time while that makes it cheaper.
 """
 
-import functools
-
+from ..engine.kept import parts, tables
 from ..systems import cost
 from ..systems.body_factor import body_factor
 from ..tree.plan import Order, Rider, elimination
@@ -20,7 +19,7 @@ from .prox_bbo import riders_of
 MOST = 32
 
 
-@functools.lru_cache(maxsize=1024)
+@parts
 def mixture(topology: Topology, riders: tuple[Rider, ...], ride: frozenset[Rider]) -> tuple[cost.Features, Order]:
     """What it costs that some constraints ride and the others are penalties, and the order of elimination."""
     stay = [r for r in riders if r not in ride]
@@ -29,7 +28,7 @@ def mixture(topology: Topology, riders: tuple[Rider, ...], ride: frozenset[Rider
     return cost.recursion(topology, riders, order, stay), order
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def riding_of(topology: Topology, riders: tuple[Rider, ...]) -> tuple[Order, frozenset[Rider]]:
     """The order of the cheapest mixture that was found, and the constraints that ride in it."""
     price = lambda ride: cost.nanoseconds(mixture(topology, riders, ride)[0])  # noqa: E731

@@ -12,13 +12,13 @@ The rows of a constraint are wrenches too: J_rj is what row r leaves at joint j.
 """
 
 import dataclasses
-import functools
 from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..kinematics.forward import Kinematics, kinematics
@@ -45,7 +45,7 @@ def _carry(kind, root, par, q, pose, wrench):
     return numbers.reshape(-1, numbers.shape[-1]), moved
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def _composites(topology: Topology) -> Table:
     below = set(topology.parents)
 
@@ -79,7 +79,7 @@ class Ride(NamedTuple):
     places: tuple[np.ndarray, ...]
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def _ride(topology: Topology, boarding: tuple[Boarding, ...], height: int) -> Ride:
     rows, number, cell = [], 0, 0
     entries: list[list[tuple[int, int, int]]] = []
@@ -138,7 +138,7 @@ def mass_matrix_at(motion: Kinematics) -> Array:
     return jnp.where(same, lower, lower + jnp.swapaxes(lower, 0, 1)) + armature
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def _of_joints(topology: Topology) -> tuple[Boarding, ...]:
     starts = topology.v_starts
     return tuple(
@@ -148,7 +148,7 @@ def _of_joints(topology: Topology) -> tuple[Boarding, ...]:
     )
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def _of_rows(plan: Plan) -> tuple[Boarding, ...]:
     return tuple(
         Boarding(b, k, layout.rows, tuple(plan.span(c)))

@@ -1,11 +1,10 @@
 """Energies, centre of mass and centroidal momentum."""
 
-import functools
-
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from ..engine.kept import tables
 from ..engine.lanes import laned
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
@@ -38,7 +37,7 @@ def _body_momentum(inertia, world, velocity):
     return mv(world[0], n) + cross(world[1], f), f
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def _sum(topology: Topology, fn, names: tuple[str, ...]) -> Table:
     """Σ fn of all bodies, in one cell."""
     row = lambda b: Row(Step(fn), tuple(Ref(name, b) for name in names), Ref("sum", 0))  # noqa: E731

@@ -10,11 +10,10 @@ After the sweep down (`jaxdyn.kinematics.forward`), with I_i the inertia about t
 | f_p | carried up | f_p + X* f_i |
 """
 
-import functools
-
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..kinematics.forward import Kinematics, kinematics
@@ -55,7 +54,7 @@ def _joint_force(kind, root, par, q, pose, force):
     return tau, None if root else to_parent(pose, force)
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def _bodies(topology: Topology, *given: bool) -> Table:
     names = "velocity", "acceleration", "gravity", "external"
 
@@ -66,7 +65,7 @@ def _bodies(topology: Topology, *given: bool) -> Table:
     return Table(each(topology, row), {"force": topology.nb})
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def _up(topology: Topology) -> Table:
     def row(b, p):
         reads = *place_of(topology, b), Ref("force", b)

@@ -10,6 +10,8 @@ from typing import TypeVar
 PROGRAMS = 64
 #: traces of steps, plans and the like: some ten kilobytes each, and a robot has some dozens
 PARTS = 2048
+#: tables of a robot's recursions: a robot has a dozen
+TABLES = 256
 
 T = TypeVar("T")
 
@@ -25,6 +27,11 @@ def programs(make: Callable):
 def parts(make: Callable):
     """Keep the last results of a function of hashable things that makes parts of programs."""
     return _bounded(make, PARTS)
+
+
+def tables(make: Callable):
+    """Keep the last results of a function of hashable things that makes tables of recursions."""
+    return _bounded(make, TABLES)
 
 
 def _bounded(make: Callable, most: int):

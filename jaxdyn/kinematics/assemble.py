@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from ..engine.kept import tables
 from ..engine.lanes import laned
 from ..model.checks import check_constraints, check_model, check_vector, common_dtype
 from ..model.constraints import Constraint
@@ -53,7 +54,7 @@ def _weighted_inverse(J, damping):
     return (vt.T * jnp.where(keep, safe / (safe * safe + damping), 0)[None]) @ u.T
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def _starts(nv: int) -> np.ndarray:
     """Moves (1 + TRIES, nv) from the guess to starts, farther and farther; the first is none."""
     rng = np.random.default_rng(0)

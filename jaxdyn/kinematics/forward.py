@@ -13,12 +13,12 @@ accelerations). With i a body and p its parent (Featherstone, Rigid Body Dynamic
 | g_i | ``g`` | gravity in body axes: Eᵀ g_p |
 """
 
-import functools
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..model.joints import JointParameters
@@ -95,7 +95,7 @@ def _move(kind, biased, prepared, par, q, v, a, g, world, velocity, acceleration
     return (E, r), (R, p), mtv(E, g), twist, spin
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def _constants_table(topology: Topology) -> Table:
     def row(b):
         kind = topology.kinds[b]
@@ -114,7 +114,7 @@ def _prepared(topology: Topology, body: int) -> str:
     return f"prepared {topology.kinds.index(topology.kinds[body])}"
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool) -> Table:
     def row(b, p):
         kind = topology.kinds[b]
@@ -167,7 +167,7 @@ def _accelerate(kind, par, q, pose, x, above):
     return _filled(plus(moved, motion(kind.columns(par, q), x)), pose[1])
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def _accelerations(topology: Topology) -> Table:
     def row(b, p):
         reads = *place_of(topology, b), v_of(topology, b, "x"), of_parent("a", p)

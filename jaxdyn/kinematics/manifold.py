@@ -1,6 +1,5 @@
 """The configuration manifold: moving along it, differences on it, and derivatives of functions of q."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
+from ..engine.kept import tables
 from ..engine.lanes import laned
 from ..engine.steps import Row, Step, Table
 from ..engine.sweeps import swept
@@ -30,7 +30,7 @@ def _normalize(kind, q):
     return kind.normalize(q)
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def _table(topology: Topology, fn, reads: tuple[str, ...], out: str) -> Table:
     """``fn(kind, *values)`` of every joint; ``"dv"`` has a cell a velocity, other fields one a coordinate."""
     of = lambda name, b: (v_of if name == "dv" else q_of)(topology, b, name)  # noqa: E731

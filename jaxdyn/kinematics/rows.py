@@ -1,6 +1,5 @@
 """Constraints as the engine works on them: `Rows`, with the products J a and Jᵀ λ."""
 
-import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..model.constraints import BodyView, Constraint, JointView, Layout, RobotView
@@ -25,7 +25,7 @@ def plan_of(topology: Topology, constraints: Sequence[Constraint]) -> Plan:
     return _plan(tuple(c.layout(topology) for c in constraints))
 
 
-@functools.lru_cache(maxsize=512)
+@tables
 def _plan(layouts) -> Plan:
     return Plan(layouts)
 
@@ -76,18 +76,18 @@ def _square(K):
     return summed((x * x).sum(1) for pair in K for x in pair)
 
 
-@functools.lru_cache(maxsize=512)
+@tables
 def _squares(plan: Plan) -> Table:
     return Table(plan.each(lambda c: Row(Step(_square), (plan.K(c),), plan.row("square", c))), {"square": plan.rows})
 
 
-@functools.lru_cache(maxsize=512)
+@tables
 def _times(plan: Plan) -> Table:
     row = lambda c: Row(Step(_image), (plan.K(c), refs("motion", plan.bodies(c))), plan.row("image", c))  # noqa: E731
     return Table(plan.each(row), {"image": plan.rows})
 
 
-@functools.lru_cache(maxsize=512)
+@tables
 def _forces(nb: int, plan: Plan) -> Table:
     row = lambda c: Row(Step(_pull), (plan.K(c), plan.row("x", c)), refs("force", plan.bodies(c)))  # noqa: E731
     return Table(plan.each(row), {"force": nb})
@@ -124,7 +124,7 @@ def _with_twists(bodies):
         yield pose, (still, still) if twist is None else twist
 
 
-@functools.lru_cache(maxsize=512)
+@tables
 def _evaluation(topology: Topology, plan: Plan, names: tuple[tuple[str, int], ...], moving: bool) -> Table:
     first: dict[Any, Layout] = {}
 

@@ -183,6 +183,7 @@ class ModelSpec:
         )
         for text in weightless(topology, rows):
             warnings.warn(f"{call}: {text}", ModelWarning, stacklevel=2)
+            topology = dataclasses.replace(topology, singular=True)
         model = Model(
             bodies=bodies_of(call, rows),
             joints=joints_of([b.joint for b in rows]),

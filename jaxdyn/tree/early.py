@@ -25,6 +25,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..spatial.small import summed
@@ -55,7 +56,7 @@ class Early:
         return tuple(out)
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def early(topology: Topology, given: tuple[int, ...]) -> Early:
     """What every body carries; `given` counts the rows of constraints on every body."""
     rows, above = list(given), [0] * topology.nb
@@ -261,7 +262,7 @@ class Elimination:
         return Row(Step(_pull, (self.topology.kinds[b],)), reads, writes)
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def elimination_of(topology: Topology, plan: Early) -> Elimination:
     """The tables of an elimination; equal ones are one object."""
     return Elimination(topology, plan)

@@ -16,7 +16,6 @@ b_s −= l_s b_r and g_a −= K_raᵀ b_r / L_rr.
 Penalties μ KᵀK instead of riding rows (LCABA) are the same with the multipliers eliminated before anything else.
 """
 
-import functools
 from collections.abc import Hashable
 from typing import Any
 
@@ -25,6 +24,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from . import articulated, multipliers
@@ -235,7 +235,7 @@ class Elimination:
         return Row(step, reads, tuple(self.plan.row("nu", c) for c in x.riders))
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def elimination_of(topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], hard: bool) -> Elimination:
     """The tables of an elimination; equal ones are one object."""
     return Elimination(topology, plan, order, penalised, hard)

@@ -10,7 +10,6 @@ factorise the damped Delassus matrix. Any symmetric positive definite matrix wit
 """
 
 import dataclasses
-import functools
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -20,6 +19,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..engine.core import widen
+from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from . import panels
@@ -39,7 +39,7 @@ class Front:
     size: int
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def fronts(
     sizes: tuple[int, ...], order: tuple[int, ...], edges: frozenset[tuple[int, int]], rows: int
 ) -> tuple[Front, ...]:
@@ -220,7 +220,7 @@ class Elimination:
         return Row(Step(_backward, (len(x.own), len(x.front))), reads, refs("x", x.own))
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def elimination_of(order: tuple[Front, ...], pattern: "Pattern", hard: bool) -> Elimination:
     """The tables of an elimination; equal ones are one object."""
     return Elimination(order, pattern, hard)

@@ -4,9 +4,9 @@ Everything here is a pure, cached function of hashable things, evaluated while t
 """
 
 import dataclasses
-import functools
 from collections import defaultdict
 
+from ..engine.kept import tables
 from .topology import WORLD, Topology
 
 
@@ -59,7 +59,7 @@ class Rider:
 Order = tuple[Joint | Multipliers, ...]
 
 
-@functools.lru_cache(maxsize=256)
+@tables
 def elimination(topology: Topology, cliques: frozenset[tuple[int, ...]], riders: tuple[Rider, ...] = ()) -> Order:
     """Elimination order of the bodies, leaves first, and of the riders' multipliers.
 

@@ -36,6 +36,8 @@ class Topology:
     frame_names: tuple[str, ...] = ()
     frame_bodies: tuple[int, ...] = ()
     actuator_names: tuple[str, ...] = ()
+    #: whether the mass matrix may be singular, so that constraints must help
+    singular: bool = False
     #: "auto", "kernel" or "xla": what makes programs (`engine/kernels.py`)
     compiler: str = "auto"
 
