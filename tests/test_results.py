@@ -1,0 +1,113 @@
+"""What `result` says is true: no wrong acceleration is called right, no right one wrong; and what is read changes
+nothing."""
+
+import dataclasses
+
+import equinox as eqx
+import hard_problems
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from catalogue import CATALOGUE
+from compiled import states
+from solvers import SOLVERS
+
+import jaxdyn as jd
+
+
+@pytest.mark.parametrize("solver", ["LCABA", "ProxBBO"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("seed", [0, 1, 4])
+def test_random_robots_with_loops(seed, dtype, solver):
+    """Masses and lengths over orders of magnitude, loops twice, gears, poses at right angles."""
+    found = hard_problems.errors(hard_problems.problems(seed), getattr(jd.solvers, solver)(), dtype)
+    solved, silent, alarm = hard_problems.judged(found, dtype)
+    assert not silent.any() and not alarm.any() and solved.mean() > 0.9
+
+
+def geared(ratio: float, rotor: float) -> jd.Model:
+    """An arm of 2 kg whose rotor of little inertia turns `ratio` times as fast."""
+    spec = jd.ModelSpec("geared")
+    heavy = jd.Inertia(2.0, np.array([0.1, 0, 0]), 0.1 * np.eye(3))
+    light = jd.Inertia(0.0, np.zeros(3), rotor * np.eye(3))
+    for k, under in enumerate(("world", "link 0", "link 1")):
+        at = jd.Transform(np.eye(3), np.array([0.3 * (k > 0), 0, 0]))
+        spec.add_body(
+            f"link {k}", under, jd.joints.Revolute(axis=(0, 1, 0), name=f"arm {k}"), placement=at, inertia=heavy
+        )
+        spec.add_body(f"rotor {k}", under, jd.joints.Revolute(axis=(0, 1, 0), name=f"motor {k}"), inertia=light)
+        rows = (f"arm {k}", f"motor {k}"), (ratio, -1.0)
+        spec.add_constraint(jd.constraints.Coupling(*rows, stabilization=None))
+    return spec.build()
+
+
+@pytest.mark.parametrize("solver", ["LCABA", "ProxBBO", "ProxLTL", "Unified"])
+def test_gears_keep_light_rotors(solver):
+    """Rows (10, -1) weigh a hundred times a unit row; the rotors' inertia of 1e-5 kg m² survives single precision."""
+    model, tau = geared(10.0, 1e-5), np.linspace(-1, 1, 6)
+    wanted = jd.forward_dynamics(model, jd.State(model.neutral(), np.zeros(6)), tau, solver=jd.solvers.Dense())
+    single = hard_problems.cast(model, np.float32)
+    state = jd.State(single.neutral(), np.zeros(6, np.float32))
+    found = jd.forward_dynamics(single, state, tau.astype(np.float32), solver=getattr(jd.solvers, solver)())
+    assert found.result == jd.Result.successful
+    scale = np.abs(wanted.acceleration).max()
+    assert np.abs(np.asarray(found.acceleration, float) - np.asarray(wanted.acceleration)).max() < 1e-4 * scale
+
+
+def test_links_without_inertia_of_their_own():
+    """A link that a gear alone gives inertia: the mass matrix is singular, the constrained problem is not."""
+    with pytest.warns(jd.ModelWarning, match="mass matrix is singular"):
+        model = geared(2.0, 0.0)
+    assert isinstance(jd.solvers.Auto().pick(model.topology, model.constraints), jd.solvers.LCABA)
+    state, tau = jd.State(model.neutral(), np.zeros(6)), np.linspace(-1, 1, 6)
+    found = jd.forward_dynamics(model, state, tau)
+    assert found.result == jd.Result.successful
+    M, J = np.asarray(jd.mass_matrix(model, state.q)), np.asarray(jd.constraint_jacobian(model, state.q))
+    right = tau - np.asarray(jd.inverse_dynamics(model, state, np.zeros(6)))
+    saddle = np.block([[M, J.T], [J, np.zeros((3, 3))]])
+    wanted = np.linalg.solve(saddle, np.concatenate([right, np.zeros(3)]))[:6]
+    np.testing.assert_allclose(found.acceleration, wanted, rtol=1e-9, atol=1e-9)
+    other = jd.forward_dynamics(model, state, tau, solver=jd.solvers.ProxBBO())
+    assert other.result == jd.Result.not_finite
+
+
+@pytest.mark.parametrize("name", ["LCABA", "ProxBBO", "ProxLTL", "PVEarly"])
+def test_what_is_read_changes_no_number(name):
+    """Off the loops, where rows contradict each other, accelerations alone have the same bits as beside all else."""
+    robot = SOLVERS[name].widest
+    model = CATALOGUE[robot].build()
+    model = eqx.tree_at(lambda m: m.constraints[-1].target, model, jnp.array([1e-3]))
+
+    def solve(q, v, tau):
+        return jd.forward_dynamics(model, jd.State(q, v), tau, solver=SOLVERS[name].solver)
+
+    given = tuple(jnp.asarray(x) for x in states(robot))
+    whole = jax.jit(jax.vmap(solve))(*given)
+    for read in (
+        lambda s: s.acceleration,
+        lambda s: (s.acceleration, s.result),
+        lambda s: (s.acceleration, s.multipliers),
+    ):
+        alone = jax.jit(jax.vmap(lambda *x, read=read: read(solve(*x))))(*given)
+        np.testing.assert_array_equal(jax.tree.leaves(alone)[0], whole.acceleration)
+
+
+def test_states_that_no_robot_has():
+    model = CATALOGUE["slider_crank"].build()
+    q, v, tau = states("slider_crank")
+    fast = np.array(v)
+    fast[0] = 1e7
+    found = jax.vmap(lambda q, v, tau: jd.forward_dynamics(model, jd.State(q, v), tau))(q, fast, tau)
+    assert np.asarray(found.result == jd.Result.diverged).tolist() == [True, False, False, False]
+
+
+def test_few_steps_are_told_by_the_error_they_leave():
+    """One step with a low weight is off by far more than 1e-6, however small its residuals look."""
+    model = CATALOGUE["slider_crank"].build()
+    q, v, tau = (x[0] for x in states("slider_crank"))
+    solver = jd.solvers.LCABA(mu=1e2, max_steps=1)
+    few = jd.forward_dynamics(model, jd.State(q, v), tau, solver=solver)
+    enough = jd.forward_dynamics(model, jd.State(q, v), tau, solver=dataclasses.replace(solver, max_steps=30))
+    assert np.abs(few.acceleration - enough.acceleration).max() > 1e-6
+    assert few.result == jd.Result.max_steps_reached and enough.result == jd.Result.successful
