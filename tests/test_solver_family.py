@@ -339,7 +339,7 @@ def test_impulses_are_not_soft(name):
         (lambda: jd.solvers.PVSoft(weights=-1.0), "`PVSoft`: `weights` = -1.0 are not positive"),
         (lambda: jd.solvers.LTLSoft(weights=(1.0, 0.0)), "`LTLSoft`: `weights`"),
         (lambda: jd.solvers.ProxBBO(mu=0.0), "`ProxBBO`: `mu` = 0.0 is not a positive number"),
-        (lambda: jd.solvers.ProxLTL(tol=-1.0), "`ProxLTL`: `tol` = -1.0 is negative"),
+        (lambda: jd.solvers.ProxLTL(tol=-1.0), "`ProxLTL`: `tol` = -1.0 is not a number from 0 on"),
     ],
 )
 def test_bad_options(make, text):

@@ -131,7 +131,7 @@ class SaddleSolve(Core):
 def _found(solver, problem, start, guess, least) -> Found:
     """What the solver finds, filled up."""
     found = Found(*solver.solve(problem, start, guess, least))
-    if found.system is None or not found.system.judges:
+    if found.system is None or not (found.system.judges or solver.soft):  # soft rows are those of their own system
         found = found._replace(system=damped(problem))
     if found.some is None or guess is not None:  # what a guess has outside the range of J stays in `some`
         found = found._replace(some=found.multipliers)
