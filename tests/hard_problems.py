@@ -124,11 +124,13 @@ def cast(tree, dtype):
 
 class Errors(NamedTuple):
     """By problem: the error beside the oracle, what rows contradict each other by, and how far the solution moves with
-    the last digit of the input, all by the scale of `RULE`; and whether the result is the successful one."""
+    the last digit of the input, all by the scale of `RULE`; how far rows are from depending on each other; and whether
+    the result is the successful one."""
 
     off: np.ndarray
     odds: np.ndarray
     moved: np.ndarray
+    kept: np.ndarray
     told: np.ndarray
 
 
@@ -155,7 +157,8 @@ def errors(given: Problems, solver, dtype) -> Errors:
         last = 1 + eps * np.random.default_rng(k).uniform(-1, 1, mass.shape)
         other = oracle.forward_dynamics(heavy(model, mass * last), q * (1 + eps), v, tau, tolerance=tolerance)
         far = [np.abs(x - wanted.acceleration).max() for x in (a, other.acceleration)]
-        rows.append((far[0] / scale, wanted.conflict / scale, far[1] / scale))
+        kept = wanted.singular_values[: wanted.rank]
+        rows.append((far[0] / scale, wanted.conflict / scale, far[1] / scale, kept.min() / kept.max()))
     return Errors(*np.array(rows).T, np.asarray(told))
 
 
@@ -164,7 +167,7 @@ def judged(found: Errors, dtype) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     posed though told to be wrong."""
     rule = RULE[np.dtype(dtype).name]
     right = found.off <= rule
-    posed = (found.moved <= 0.1 * rule) & (found.off > 100 * found.moved)
+    posed = (found.moved <= 0.1 * rule) & (found.off > 100 * found.moved) & (found.kept > rule)
     return found.told & right, found.told & ~right & posed, ~found.told & right & (found.odds <= rule)
 
 
