@@ -131,6 +131,8 @@ class SaddleSolve(Core):
 def _found(solver, problem, start, guess, least) -> Found:
     """What the solver finds, filled up."""
     found = Found(*solver.solve(problem, start, guess, least))
+    if least and found.settled is not None:  # other accelerations, and bodies, and multipliers in balance with them
+        found = found._replace(acceleration=found.settled, bodies=None, balance=None)
     if found.system is None or not (found.system.judges or solver.soft):  # soft rows are those of their own system
         found = found._replace(system=damped(problem))
     if found.some is None or guess is not None:  # what a guess has outside the range of J stays in `some`
@@ -170,7 +172,7 @@ def outputs(solver, model, constraints, q, v, tau, external, warm, used=None) ->
     start = start_of(problem, v, tau, external)
     guess = warm if constraints else None
     read = (True,) * 7 if used is None else used
-    found = _found(solver, problem, start, guess, any(read[k] for k in (1, 4, 5)) or guess is not None)
+    found = _found(solver, problem, start, guess, any(read[k] for k in (1, 3, 4, 5)) or guess is not None)
     none = jnp.zeros_like(found.steps)
     end = ended(solver, problem, start, found, v, given) if read[3] else none
     largest = left(problem, start, found) if read[4] or read[5] else (none.astype(q.dtype),) * 2

@@ -37,16 +37,14 @@ def conjugate(slow, direction, image, last_direction, last_image, residual, far,
     """One step of the conjugate residual method: the direction with an image orthogonal to the last one's, and how
     far to go along it to make the residual smallest. Plain steps (as they are, and 1) where convergence is
     fast, where what the direction can take away drowns in rounding, and where the way would be longer than
-    `far`: there the rows are as good as redundant. Where steps are not `slow` yet, a longer one must take off a good
-    part of the residual. Conflicting parts of that do not matter, since no image has a part along them. `sizes` are
-    those of the numbers that image and residual are differences of. The last result tells where the step is longer
-    than a plain one."""
+    `far`: there the rows are as good as redundant. Conflicting parts of the residual do not matter, since no
+    image has a part along them. `sizes` are those of the numbers that image and residual are differences of. The
+    last result tells where the step is longer than a plain one."""
     back = jnp.where(slow, -ratio_of(inner(image, last_image), inner(last_image, last_image)), 0)
     turned, turned_image = advance(direction, last_direction, back), advance(image, last_image, back)
     along, square = inner(residual, turned_image), inner(turned_image, turned_image)
     size = ratio_of(along, square)
-    worth = slow & (size > 1) | (size > 2) & (along * size > 0.1 * inner(residual, residual))
-    useful = worth & (size < far) & beyond_rounding(along, residual, square, sizes)
+    useful = slow & (size > 1) & (size < far) & beyond_rounding(along, residual, square, sizes)
     choose = lambda new, old: jnp.where(useful, new, old)  # noqa: E731
     return (
         jax.tree.map(choose, turned, direction),

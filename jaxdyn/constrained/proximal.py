@@ -45,7 +45,7 @@ class _State(NamedTuple):
     """Carried through the iterations: where they are; the last direction in which they moved and J times it; r2; per
     lane, the largest accelerations since bodies were swept, the last step and the least, whether the last was made
     longer, the largest one, whether to go on, how often in a row the step did not shrink, how often it was the same,
-    whether the rows' residual held, how far `clearing` has come, and the number of steps."""
+    and the number of steps."""
 
     at: _At
     direction: _At
@@ -59,8 +59,6 @@ class _State(NamedTuple):
     active: Array
     grown: Array
     crept: Array
-    held: Array
-    clearing: Array
     steps: Array
 
 
@@ -78,7 +76,6 @@ class _Iteration:
         self.wanted = largest_of(start.rows) if self.constrained else 0
         self.moving = self.constrained and stop.accelerated and stop.max_steps > 1
         self.far = farthest(self.problem, system.weights) if self.moving else None
-        self.clears = self.moving and stop.tol > 0 and self.dtype == jnp.float64
         self.warm = lam
 
     def wide(self, tree):
@@ -107,8 +104,6 @@ class _Iteration:
             active=jnp.ones(self.lanes, bool),
             grown=count,
             crept=count,
-            held=jnp.zeros(self.lanes, bool),
-            clearing=count,
             steps=count,
         )
 
@@ -134,7 +129,7 @@ class _Iteration:
         return made, self.wide(image)
 
     def step(self, s: _State, refined: bool = True) -> _State:
-        change, image = self.change(s.at, self.asked(s), refined)
+        change, image = self.change(s.at, s.r2, refined)
         step = largest_of(change.rates)
         direction, ahead, stuck, useful = change, 1, False, False
         if self.moving:
@@ -150,11 +145,6 @@ class _Iteration:
             return s._replace(at=at, r2=self.residual(at), steps=s.steps + 1)
         noise = self.stop.tol * s.scale
         runs_away = (step > FARTHER * jnp.maximum(s.least, noise)) if stop.tol else jnp.zeros(self.lanes, bool)
-        if self.clears:
-            plain = s.clearing > 0
-            direction = jax.tree.map(lambda x, y: jnp.where(plain, x, y), change, direction)
-            ahead = jnp.where(plain, jnp.where(s.clearing == 1, -s.at.steps, 1), ahead)
-            runs_away &= ~plain
         at = jax.tree.map(lambda new, old: jnp.where(runs_away, old, new), advance(s.at, direction, ahead), s.at)
         size = largest_of(at.rates)
         peak = jnp.maximum(s.peak, size)
@@ -162,21 +152,9 @@ class _Iteration:
             at, peak = self.swept(s.active & (size < 0.2 * peak), at, size, peak)
         new = self.judged(s, change, step * ahead, step, stuck, useful)
         r2 = self.residual(at)
-        held = (s.steps > 0) & self.held(s.r2, r2, peak)
-        active = new.active | held & ~s.held  # the next step shows by its image whether a longer one helps
         new = new._replace(at=at, direction=direction, image=image, r2=r2, peak=peak)
-        new = new._replace(active=active & s.active & ~runs_away, least=jnp.minimum(s.least, step), held=held)
-        new = self.to_clear(s, new) if self.clears else new
+        new = new._replace(active=new.active & ~runs_away, least=jnp.minimum(s.least, step))
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)
-
-    def held(self, before: Array, after: Array, peak: Array) -> Array:
-        """Whether a step has taken little off the rows' residual, of which more than rounding is left: they contradict
-        each other, or hardly move."""
-        if not self.moving:
-            return jnp.zeros(self.lanes, bool)
-        left = largest_of(after)
-        rounding = 8 * jnp.finfo(self.dtype).eps * jnp.maximum(peak, self.wanted)
-        return (left > 0.1 * largest_of(before)) & (left > rounding)
 
     def swept(self, drifted, at: _At, size, peak):
         """`at` with the accelerations of the bodies swept anew in the lanes of `drifted`."""
@@ -207,28 +185,10 @@ class _Iteration:
             last=step, longer=longer, scale=scale, active=active, grown=grown, crept=crept, steps=s.steps + 1
         )
 
-    def to_clear(self, s: _State, new: _State) -> _State:
-        """`new`, which in double precision goes on where rows disagree: there every plain step has added the same to
-        the multipliers, what no row can have, and a little to the accelerations. One step back, as long as all of them
-        together, takes that off; another one what the rounding of large multipliers has left."""
-        size = jnp.maximum(jnp.maximum(largest_of(new.at.rates), self.wanted), 1)
-        disagree = largest_of(new.r2) > 1e4 * jnp.finfo(self.dtype).eps * size
-        first = s.clearing == 0
-        begins = first & ~new.active & disagree
-        active = jnp.where(first, new.active | begins, s.clearing == 1)
-        clearing = jnp.where(first, begins.astype(s.clearing.dtype), s.clearing + 1)
-        return new._replace(active=active, clearing=clearing)
-
-    def asked(self, s: _State) -> Array:
-        """r2, but for the last step of clearing without what rows contradict each other by: μ times that was what the
-        step before it took back."""
-        if not self.clears:
-            return s.r2
-        return jnp.where(s.clearing == 2, s.r2 - s.direction.lam / self.system.weights, s.r2)
-
     def cleared(self, at: _At, r2: Array) -> Array:
-        """The multipliers without what no row can have, see `to_clear`."""
-        if self.clears or not self.moving:
+        """The multipliers without what no row can have: that grows by the same, μ times what rows disagree by or are
+        rounded by, in every plain step. One more step, of which little else is left, tells how much it is."""
+        if not self.moving:
             return at.lam
         return at.lam - at.steps * self.change(at, r2)[0].lam
 
@@ -238,7 +198,7 @@ class _Iteration:
             return s.at
         # what is left is the same step again and again, along rows that are as good as redundant but want what the
         # others do not: none of them shall have been made
-        crept = (s.crept >= PATIENCE - 1) & (s.clearing == 0)
+        crept = s.crept >= PATIENCE - 1
         return advance(s.at, s.direction, jnp.where(crept, -s.at.steps, 0))
 
 
@@ -256,4 +216,4 @@ def iterate(system: System, start: Start, lam: Array | None, stop: Stop, soft: b
             state = loop(going, lambda s: iteration.step(s, False), state, rest)
     at = iteration.finished(state)
     some = iteration.cleared(at, state.r2)
-    return Found(at.rates, at.lam, state.steps, some, at.bodies, at.lam, system, state.active)
+    return Found(at.rates, at.lam, state.steps, some, None, at.bodies, at.lam, system, state.active)

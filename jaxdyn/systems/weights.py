@@ -14,10 +14,13 @@ def automatic_weights(problem: Problem) -> Array:
     digits, so small that μ JᵀJ leaves those of M. Measured on the benchmark systems: `docs/algorithms/lcaba.md`.
 
     All rows weigh the same, since rows that contradict each other meet at the point of least squares. What a long
-    row, such as a coupling of 10 and −1, would take from the digits of a light rotor makes all of them lighter."""
+    row, such as a coupling of 10 and −1, would take in single precision from the digits of a light rotor makes all of
+    them lighter."""
     mu = _digits(problem, 3e3, 1e7) * _mean_mass(problem)
     if problem.rows is None:
         return jnp.zeros((0, mu.shape[-1]), mu.dtype)
+    if problem.q.dtype == jnp.float64:  # has digits enough
+        return uniform(problem, mu)
     longest = (problem.rows.squares() / 2).max(0)
     return uniform(problem, mu / jnp.clip(longest / USUAL, 1, LONGEST))
 
@@ -31,10 +34,10 @@ def _mean_mass(problem: Problem) -> Array:
 
 
 def farthest(problem: Problem, weights: Array) -> Array:
-    """The longest conjugate step. An eigenvalue w of J M⁻¹ Jᵀ calls for 1 / (μ w); what is smaller than 1e-9 over the
-    mean mass counts as zero. Rows that are redundant where loops are closed have
+    """The longest conjugate step. An eigenvalue w of J M⁻¹ Jᵀ calls for 1 / (μ w); what is smaller than 1e-9 (single
+    precision: 1e-7) over the mean mass counts as zero. Rows that are redundant where loops are closed have
     w of 1e-12 where the loops are open by a micrometre: resolving those would make forces of rounding errors."""
-    return jnp.maximum(1e9 * _mean_mass(problem) / weights.max(0), 1)
+    return jnp.maximum(_digits(problem, 1e7, 1e9) * _mean_mass(problem) / weights.max(0), 1)
 
 
 def uniform(problem: Problem, mu: Array) -> Array:
