@@ -56,3 +56,15 @@ def closed(model, q=None, steps=50):
         step = -np.linalg.lstsq(oracle.constraint_jacobian(model, q), r, rcond=1e-9)[0]
         q = oracle.integrate(model, q, step * min(1.0, 0.3 / max(np.abs(step).max(), 1e-12)), 1.0)
     return q, np.abs(oracle.constraint_residual(model, q)).max()
+
+
+def mujoco_mass_matrix(mm, data):
+    """MuJoCo's mass matrix (nv, nv) where `data` is."""
+    import mujoco
+
+    M = np.zeros((mm.nv, mm.nv))
+    try:
+        mujoco.mj_fullM(mm, data, M)
+    except TypeError:  # the signature before MuJoCo 4
+        mujoco.mj_fullM(mm, M, data.qM)
+    return M

@@ -14,6 +14,7 @@ import numpy as np
 import oracle
 import pytest
 from lxml import etree
+from parse_help import mujoco_mass_matrix
 
 import jaxdyn as jd
 from jaxdyn import interop
@@ -96,11 +97,7 @@ def as_in_mujoco(model, file, what):
     data.qpos[:], _ = (np.array(x) for x in interop.to_mujoco(model, mm, jd.State(q, v)))
     mm.opt.disableflags |= int(mujoco.mjtDisableBit.mjDSBL_CONTACT)
     mujoco.mj_forward(mm, data)
-    M = np.zeros((mm.nv, mm.nv))
-    try:
-        mujoco.mj_fullM(mm, data, M)
-    except TypeError:  # the signature before MuJoCo 4
-        mujoco.mj_fullM(mm, M, data.qM)
+    M = mujoco_mass_matrix(mm, data)
     T = np.array(jax.jacobian(lambda u: interop.to_mujoco(model, mm, jd.State(q, u))[1])(v))
     same(model, q, v, T.T @ M @ T, T.T @ data.qfrc_bias, what)
 

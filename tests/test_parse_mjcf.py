@@ -9,7 +9,7 @@ import jax
 import numpy as np
 import oracle
 import pytest
-from parse_help import closed, quiet
+from parse_help import closed, mujoco_mass_matrix, quiet
 
 import jaxdyn as jd
 from jaxdyn import interop
@@ -64,11 +64,7 @@ def test_dynamics_are_mujocos():
     data = mujoco.MjData(mm)
     data.qpos[:], data.qvel[:] = (np.array(x) for x in interop.to_mujoco(model, mm, state))
     mujoco.mj_forward(mm, data)
-    M = np.zeros((mm.nv, mm.nv))
-    try:
-        mujoco.mj_fullM(mm, data, M)
-    except TypeError:  # the signature before MuJoCo 4
-        mujoco.mj_fullM(mm, M, data.qM)
+    M = mujoco_mass_matrix(mm, data)
     T = velocity_map(model, mm, state.q, state.v)
     np.testing.assert_allclose(oracle.mass_matrix(model, q), T.T @ M @ T, atol=1e-12)
     np.testing.assert_allclose(oracle.passive_forces(model, q, v), T.T @ data.qfrc_passive, atol=1e-12)

@@ -10,6 +10,7 @@ from catalogue import CATALOGUE
 from compiled import states
 
 import jaxdyn as jd
+from jaxdyn.constrained.result import MEMBERS, result_of
 
 
 @pytest.mark.parametrize("solver", ["LCABA", "ProxBBO"])
@@ -86,3 +87,9 @@ def test_few_steps_are_told_by_the_error_they_leave():
     enough = jd.forward_dynamics(model, jd.State(q, v), tau, solver=dataclasses.replace(solver, max_steps=30))
     assert np.abs(few.acceleration - enough.acceleration).max() > 1e-6
     assert few.result == jd.Result.max_steps_reached and enough.result == jd.Result.successful
+
+
+def test_every_result_has_a_code():
+    assert len(MEMBERS) == len(jd.Result)
+    for code, name in enumerate(MEMBERS):
+        assert result_of(np.asarray(code)) == getattr(jd.Result, name)

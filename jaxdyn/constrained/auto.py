@@ -39,9 +39,10 @@ class Auto(Unrollable):
         return self._pick(topology, plan_of(topology, constraints))
 
     def _pick(self, topology, plan) -> Solver:
-        solver = _cheapest(topology, plan) if plan.layouts else ABA()
-        if plan.layouts and topology.singular:  # LCABA alone eliminates constraints before it divides by inertias
-            solver = LCABA()
+        if not plan.layouts:
+            return ABA()
+        # LCABA alone eliminates constraints before it divides by inertias
+        solver = LCABA() if topology.singular else _cheapest(topology, plan)
         return solver.unrolled() if self._unrolled else solver
 
     def order(self, topology, plan):

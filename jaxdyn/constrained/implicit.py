@@ -22,9 +22,8 @@ import jax
 import jax.numpy as jnp
 
 from ..engine.core import Core, Function, Tangent, bind, widen
-from ..systems.problem import Start, problem_of, residual, start_of
+from ..systems.problem import Start, body_accelerations, problem_of, residual, start_of
 from .base import Found, Solver
-from .lcaba import damped
 from .result import ended, left
 
 
@@ -133,8 +132,6 @@ def _found(solver, problem, start, guess, least) -> Found:
     found = Found(*solver.solve(problem, start, guess, least))
     if least and found.settled is not None:  # other accelerations, and bodies, and multipliers in balance with them
         found = found._replace(acceleration=found.settled, bodies=None, balance=None)
-    if found.system is None or not (found.system.judges or solver.soft):  # soft rows are those of their own system
-        found = found._replace(system=damped(problem))
     if found.some is None or guess is not None:  # what a guess has outside the range of J stays in `some`
         found = found._replace(some=found.multipliers)
     return found
@@ -174,6 +171,8 @@ def outputs(solver, model, constraints, q, v, tau, external, warm, used=None) ->
     read = (True,) * 7 if used is None else used
     found = _found(solver, problem, start, guess, any(read[k] for k in (1, 3, 4, 5)) or guess is not None)
     none = jnp.zeros_like(found.steps)
+    if found.bodies is None and any(read[3:6]):
+        found = found._replace(bodies=body_accelerations(problem, start, found.acceleration))
     end = ended(solver, problem, start, found, v, given) if read[3] else none
     largest = left(problem, start, found) if read[4] or read[5] else (none.astype(q.dtype),) * 2
     return [found.acceleration, found.multipliers, found.steps, end, *largest, found.some]

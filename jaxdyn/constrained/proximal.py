@@ -18,9 +18,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..engine.core import widen
-from ..kinematics.forward import accelerations
 from ..systems.base import System
-from ..systems.problem import Start, left_over, rows_left_over, still
+from ..systems.problem import Start, body_accelerations, given_accelerations, left_over, rows_left_over, still
 from ..systems.weights import farthest
 from .base import Found
 from .iteration import Stop, advance, conjugate, largest_of, loop
@@ -81,16 +80,11 @@ class _Iteration:
     def wide(self, tree):
         return jax.tree.map(lambda x: widen(x, self.lanes), tree)
 
-    def at_start(self):
-        """Accelerations of the bodies that the start gives."""
-        given = self.start.acceleration
-        return still(self.problem, self.start.tau) if given is None else self.wide(given)
-
     def begun(self) -> _State:
         m = self.start.rows.shape[0] if self.constrained else 0
         lam = jnp.zeros((m, self.lanes), self.dtype) if self.warm is None else self.wide(self.warm)
         zero, count = jnp.zeros(self.lanes, self.dtype), jnp.zeros(self.lanes, jnp.int32)
-        at = _At(jnp.zeros_like(self.start.tau), self.at_start(), lam, zero)
+        at = _At(jnp.zeros_like(self.start.tau), self.wide(given_accelerations(self.problem, self.start)), lam, zero)
         return _State(
             at=at,
             direction=jax.tree.map(jnp.zeros_like, at),
@@ -143,16 +137,14 @@ class _Iteration:
         if not stop.accelerated and stop.tol == 0 or stop.unrolled or stop.max_steps == 1:
             at = advance(s.at, direction, ahead)
             return s._replace(at=at, r2=self.residual(at), steps=s.steps + 1)
-        noise = self.stop.tol * s.scale
-        runs_away = (step > FARTHER * jnp.maximum(s.least, noise)) if stop.tol else jnp.zeros(self.lanes, bool)
+        runs_away = (step > FARTHER * jnp.maximum(s.least, stop.tol * s.scale)) & (stop.tol > 0)
         at = jax.tree.map(lambda new, old: jnp.where(runs_away, old, new), advance(s.at, direction, ahead), s.at)
         size = largest_of(at.rates)
         peak = jnp.maximum(s.peak, size)
         if self.moving:
             at, peak = self.swept(s.active & (size < 0.2 * peak), at, size, peak)
         new = self.judged(s, change, step * ahead, step, stuck, useful)
-        r2 = self.residual(at)
-        new = new._replace(at=at, direction=direction, image=image, r2=r2, peak=peak)
+        new = new._replace(at=at, direction=direction, image=image, r2=self.residual(at), peak=peak)
         new = new._replace(active=new.active & ~runs_away, least=jnp.minimum(s.least, step))
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)
 
@@ -160,7 +152,7 @@ class _Iteration:
         """`at` with the accelerations of the bodies swept anew in the lanes of `drifted`."""
 
         def anew():
-            bodies = advance(accelerations(self.problem.motion, at.rates), self.at_start(), 1)
+            bodies = body_accelerations(self.problem, self.start, at.rates)
             return jax.tree.map(lambda x, y: jnp.where(drifted, x, y), bodies, at.bodies)
 
         bodies = jax.lax.cond(drifted.any(), anew, lambda: at.bodies)

@@ -15,12 +15,11 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ..engine.core import widen
-from ..kinematics.forward import accelerations
-from ..systems.problem import Problem, Start, left_over, residual, rows_left_over, still
+from ..systems.problem import Problem, Start, left_over, residual, rows_left_over
 from ..systems.weights import farthest
 from .base import Found, Solver
 from .iteration import beyond_rounding, inner, largest_of, ratio_of
-from .lcaba import free
+from .lcaba import damped, free
 
 
 class Result(eqx.Enumeration):
@@ -113,8 +112,7 @@ def result_of(code) -> Result:
 
 def left(problem: Problem, start: Start, found: Found) -> tuple[Array, Array]:
     """The largest entries of r1 and r2 (lanes,) at the accelerations and the multipliers of minimum norm."""
-    bodies = _bodies(problem, start, found)
-    r1, r2 = residual(problem, start, found.acceleration, bodies, found.multipliers)
+    r1, r2 = residual(problem, start, found.acceleration, found.bodies, found.multipliers)
     return tuple(jnp.abs(r).max(0, initial=0.0) for r in (r1, r2))
 
 
@@ -122,25 +120,18 @@ def _balance(found: Found) -> Array:
     return found.multipliers if found.balance is None else found.balance
 
 
-def _bodies(problem, start, found):
-    """Accelerations of the bodies."""
-    if found.bodies is not None:
-        return found.bodies
-    begun = still(problem, found.acceleration) if start.acceleration is None else start.acceleration
-    return jax.tree.map(jnp.add, accelerations(problem.motion, found.acceleration), begun)
-
-
 def _checked(problem: Problem, start: Start, found: Found, soft: bool) -> tuple[Array, Array]:
     """Per lane, the estimated error of the accelerations, and the largest conflict between rows."""
     rates, system = found.acceleration, found.system
+    if system is None or not (system.judges or soft):  # soft rows are those of their own system
+        system = damped(problem)
     lanes, zero = rates.shape[-1], jnp.zeros(rates.shape[-1], rates.dtype)
     start = start._replace(tau=widen(start.tau, lanes))
-    bodies = _bodies(problem, start, found)
-    tau, force = left_over(problem, start, rates, bodies, _balance(found))
+    tau, force = left_over(problem, start, rates, found.bodies, _balance(found))
     if problem.rows is None:
         change, *_ = system.solve(tau, force, None)
         return largest_of(widen(change, lanes)), zero
-    r2 = widen(rows_left_over(problem, start, bodies), lanes)
+    r2 = widen(rows_left_over(problem, start, found.bodies), lanes)
     if soft:
         r2 = r2 - _balance(found) / system.weights
     change, _, _, image = system.solve(tau, force, r2)

@@ -181,9 +181,10 @@ class ModelSpec:
             frame_bodies=tuple(index[b] for b, _, _ in frames.values()),
             actuator_names=tuple(self.actuators),
         )
-        for text in weightless(topology, rows):
+        lacks = list(weightless(topology, rows))
+        for text in lacks:
             warnings.warn(f"{call}: {text}", ModelWarning, stacklevel=2)
-            topology = dataclasses.replace(topology, singular=True)
+        topology = dataclasses.replace(topology, singular=bool(lacks))
         model = Model(
             bodies=bodies_of(call, rows),
             joints=joints_of([b.joint for b in rows]),

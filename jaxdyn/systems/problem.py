@@ -7,11 +7,12 @@ refinement are the same code: r1 and r2 are what the *undamped* equations leave 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..dynamics.rnea import body_forces, joint_forces, passive
-from ..kinematics.forward import Kinematics, kinematics
+from ..kinematics.forward import Kinematics, accelerations, kinematics
 from ..kinematics.rows import Rows, evaluate
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -63,13 +64,13 @@ def start_of(problem: Problem, v: Array, tau: Array, external: Array | None) -> 
     return Start(tau + passive(problem.model, problem.q, v), wanted, motion.acceleration, force)
 
 
-def left_over(problem: Problem, start: Start, rates: Array, accelerations, lam: Array | None):
+def left_over(problem: Problem, start: Start, rates: Array, bodies, lam: Array | None):
     """The residual r1 = τ − M a − h + Jᵀλ as generalised forces (nv, lanes) and forces of the bodies that oppose them;
-    `accelerations` are those of the bodies, None is zero."""
+    `bodies` are the accelerations of the bodies, None is zero."""
     motion = problem.motion
     force = start.force
-    if accelerations is not None:
-        own = body_forces(motion, None, accelerations)
+    if bodies is not None:
+        own = body_forces(motion, None, bodies)
         force = own if force is None else tuple(x + y for x, y in zip(own, force, strict=True))
     if force is None:
         force = still(problem, start.tau)
@@ -84,17 +85,27 @@ def still(problem: Problem, like: Array):
     return zero, zero
 
 
-def rows_left_over(problem: Problem, start: Start, accelerations) -> Array:
+def given_accelerations(problem: Problem, start: Start):
+    """The accelerations of the bodies that the start gives."""
+    return still(problem, start.tau) if start.acceleration is None else start.acceleration
+
+
+def body_accelerations(problem: Problem, start: Start, rates: Array):
+    """The accelerations of the bodies where joints accelerate by `rates`, swept anew."""
+    return jax.tree.map(jnp.add, accelerations(problem.motion, rates), given_accelerations(problem, start))
+
+
+def rows_left_over(problem: Problem, start: Start, bodies) -> Array:
     """The residual r2 = a* − γ − J a (m, lanes)."""
-    return start.rows if accelerations is None else start.rows - problem.rows.times(accelerations)
+    return start.rows if bodies is None else start.rows - problem.rows.times(bodies)
 
 
-def residual(problem: Problem, start: Start, rates: Array, accelerations, lam: Array) -> tuple[Array, Array]:
+def residual(problem: Problem, start: Start, rates: Array, bodies, lam: Array) -> tuple[Array, Array]:
     """(r1, r2) in joint coordinates: (nv, lanes) and (m, lanes)."""
-    tau, force = left_over(problem, start, rates, accelerations, lam)
+    tau, force = left_over(problem, start, rates, bodies, lam)
     r2 = jnp.zeros((0, tau.shape[-1]), tau.dtype)
     if problem.rows is not None:
-        r2 = rows_left_over(problem, start, accelerations)
+        r2 = rows_left_over(problem, start, bodies)
     return tau - joint_forces(problem.motion, force), r2
 
 
