@@ -1,14 +1,15 @@
 """jaxdyn: differentiable dynamics of robots with closed loops, gears and contacts, in JAX.
 
 Functions and what they take and return are here; what there are many of is in a namespace each: `joints`,
-`constraints`, `solvers`, `integrators`.
+`constraints`, `solvers`, `integrators`, `osim`.
 """
 
 from typing import TYPE_CHECKING
 
-from . import constraints, integrators, joints, solvers
+from . import constraints, integrators, joints, osim, solvers
 from .constrained.forward_dynamics import Result, Solution, Stats, forward_dynamics
 from .constrained.impulse import Jump, impulse
+from .delassus.operator import Delassus, delassus
 from .dynamics.constraint_terms import constraint_bias, constraint_jacobian, constraint_residual, constraint_slices
 from .dynamics.energy import center_of_mass, centroidal_momentum, kinetic_energy, potential_energy
 from .dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics, mass_matrix, passive_forces
@@ -35,6 +36,7 @@ from .spatial.transform import Transform
 __version__ = "0.1.0"
 
 __all__ = [
+    "Delassus",
     "Inertia",
     "Jump",
     "Model",
@@ -56,6 +58,7 @@ __all__ = [
     "constraint_residual",
     "constraint_slices",
     "constraints",
+    "delassus",
     "difference",
     "forward_dynamics",
     "forward_kinematics",
@@ -76,6 +79,7 @@ __all__ = [
     "log_cholesky_from_inertia",
     "mass_matrix",
     "passive_forces",
+    "osim",
     "potential_energy",
     "simulate",
     "solvers",
@@ -88,7 +92,7 @@ if not TYPE_CHECKING:  # with it, type checkers would take every name for one th
 
     def __getattr__(name: str):
         """Tells where a joint, a constraint, a solver or an integrator is that was looked for here."""
-        for family in (joints, constraints, solvers, integrators):
+        for family in (joints, constraints, solvers, integrators, osim):
             if name in family.__all__:
                 place = family.__name__.rsplit(".", 1)[-1]
                 raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}; use `jd.{place}.{name}`.", name=name)

@@ -24,8 +24,8 @@ FLOORS = (
     "kinematics",
     "dynamics",
     "systems",
-    "delassus",
     "constrained",
+    "delassus",
     "contact",
     "simulate",
 )

@@ -162,4 +162,4 @@ class Soft(Unrollable):
             weights = given[:, None] if given.ndim else uniform(problem, given[None])
         system = self.system(problem, weights)
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
-        return iterate(system, start, None, stop, soft=True)._replace(some=None)
+        return iterate(system, start, None, stop, 1 / weights)._replace(some=None)

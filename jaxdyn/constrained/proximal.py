@@ -64,8 +64,8 @@ class _State(NamedTuple):
 class _Iteration:
     """The steps of one solve."""
 
-    def __init__(self, system: System, start: Start, lam: Array | None, stop: Stop, soft: bool):
-        self.system, self.problem, self.stop, self.soft = system, system.problem, stop, soft
+    def __init__(self, system: System, start: Start, lam: Array | None, stop: Stop, compliance: Array | None):
+        self.system, self.problem, self.stop, self.compliance = system, system.problem, stop, compliance
         rows = self.problem.rows
         given = [self.problem.q, start.tau, *(x for x in (start.rows, lam) if x is not None)]
         self.lanes = max(x.shape[-1] for x in given)
@@ -102,11 +102,11 @@ class _Iteration:
         )
 
     def residual(self, at: _At) -> Array:
-        """r2, that of the damped equations for a soft system."""
+        """r2, with the compliance of the rows."""
         if not self.constrained:
             return at.lam
         left = self.wide(rows_left_over(self.problem, self.start, at.bodies))
-        return left - at.lam / self.system.weights if self.soft else left
+        return left if self.compliance is None else left - self.compliance * at.lam
 
     def change(self, at: _At, r2: Array, refined: bool = True):
         """The correction that the factor makes of what is left over, and J times it."""
@@ -119,6 +119,8 @@ class _Iteration:
         if not self.constrained:
             y = image = at.lam
         x, bodies, y = self.wide((x, bodies, y))
+        if self.compliance is not None:
+            image = image + self.compliance * y
         made = _At(x, bodies, y, jnp.ones(self.lanes, self.dtype))
         return made, self.wide(image)
 
@@ -194,10 +196,12 @@ class _Iteration:
         return advance(s.at, s.direction, jnp.where(crept, -s.at.steps, 0))
 
 
-def iterate(system: System, start: Start, lam: Array | None, stop: Stop, soft: bool = False) -> Found:
-    """What the iterations find. The solution of a `soft` system is that of the damped one itself, with
-    r2 = a* − γ − J a − R λ."""
-    iteration = _Iteration(system, start, lam, stop, soft)
+def iterate(
+    system: System, start: Start, lam: Array | None, stop: Stop, compliance: Array | None = None
+) -> Found:
+    """What the iterations find. With a `compliance` R (m, lanes) of the rows they end at r2 = a* − γ − J a − R λ = 0:
+    rows of a soft system, whose R is that of the factor, are pulled at rather than fulfilled."""
+    iteration = _Iteration(system, start, lam, stop, compliance)
     state, going = iteration.begun(), lambda s: s.active
     if stop.refined:
         state = loop(going, iteration.step, state, stop)

@@ -1,0 +1,57 @@
+"""What a method of the Delassus operator is."""
+
+import abc
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import equinox as eqx
+from jaxtyping import Array
+
+from ..model.constraints import Constraint
+from ..model.model import Model
+from ..tree.topology import Topology
+
+
+class Given(NamedTuple):
+    """What an operator is made of: `held` are the constraints that hold, `asked` those whose rows it acts on."""
+
+    model: Model
+    held: tuple[Constraint, ...]
+    asked: tuple[Constraint, ...]
+    q: Array
+
+    @property
+    def constraints(self) -> tuple[Constraint, ...]:
+        return (*self.held, *self.asked)
+
+    @property
+    def rows(self) -> int:
+        """Of the constraints that are asked for."""
+        return sum(c.layout(self.model.topology).rows for c in self.asked)
+
+
+class Method(eqx.Module):
+    """A method of the Delassus operator G = J M⁻¹ Jᵀ: static, hashable, without arrays.
+
+    A method knows its recursion alone. Validation, columns, refinement and the derivatives of the inverse are those of
+    `Delassus`. All functions are for single states.
+    """
+
+    def check(self, call: str, topology: Topology, held: Sequence[Constraint], asked: Sequence[Constraint]) -> None:
+        """Raise `ValueError` for constraints that the method cannot treat."""
+
+    @abc.abstractmethod
+    def prepare(self, given: Given) -> Any:
+        """What all products share, as arrays."""
+
+    @abc.abstractmethod
+    def times(self, given: Given, made: Any, x: Array) -> Array:
+        """G x (m,), differentiable in everything; `made` is what `prepare` returns."""
+
+    @abc.abstractmethod
+    def damp(self, given: Given, made: Any, R: Array) -> Any:
+        """What all solves with the positive damping R (m,) share, as arrays."""
+
+    @abc.abstractmethod
+    def solve(self, given: Given, made: Any, damped: Any, R: Array, b: Array) -> Array:
+        """(G + R)⁻¹ b (m,); no derivative is taken of it. `damped` is what `damp` returns."""

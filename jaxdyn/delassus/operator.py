@@ -1,0 +1,142 @@
+"""`delassus`: the operator J M⁻¹ Jᵀ + R, with products and damped inverses."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from ..constrained.result import Result
+from ..model.checks import check_constraints, check_model, check_vector, common_dtype, rows_of
+from ..model.constraints import Constraint
+from ..model.model import Model
+from ..spatial.instances import check_instance
+from ..spatial.numbers import check, finite, floats, not_negative
+from .base import Given, Method
+from .inverse import Solved, damped_inverse, least_damping
+from .matrix_free import MatrixFree
+
+
+class Delassus(eqx.Module):
+    """The operator A = G + R of the rows of constraints, G = J M⁻¹ Jᵀ: what they exert on each other.
+
+    It maps forces along the rows to the accelerations of the rows that they cause (or impulses to velocities). With
+    constraints that hold (`within`), M⁻¹ is that of the robot whose loops are closed. `with_damping` and all products
+    share what does not depend on R or the vector. **Fields** are not public.
+    """
+
+    method: Method = eqx.field(static=True)
+    _given: Given
+    _made: Any
+    _damping: Float[Array, " m"] | None
+    _damped: Any
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(m, m)."""
+        m = self._given.rows
+        return m, m
+
+    @property
+    def dtype(self):
+        return self._given.q.dtype
+
+    def mv(self, x: ArrayLike) -> Float[Array, "m *columns"]:
+        """A x for a vector (m,), or a matrix (m, k) of columns; G x without damping."""
+        return self._by_columns("mv", "x", x, self._times)
+
+    def solve(self, b: ArrayLike) -> Float[Array, "m *columns"]:
+        """x with A x = b for a vector (m,), or a matrix (m, k) of columns. Where A is singular, the x of least norm with
+        least residual; `solution` tells when b is out of its range."""
+        return self._by_columns("solve", "b", b, lambda b: self._solved(b).x)
+
+    def solution(self, b: ArrayLike) -> Solved:
+        """What `solve` finds for a vector b (m,), how it ended, and the number of damped solves."""
+        return self._solved(self._vector("solution", "b", b))
+
+    def dense(self) -> Float[Array, "m m"]:
+        """A as a matrix."""
+        return self.mv(jnp.eye(self.shape[0], dtype=self.dtype))
+
+    def with_damping(self, damping: ArrayLike | None) -> "Delassus":
+        """The operator with another R (the compliance that is added: see `delassus`)."""
+        return _damped(self.method, self._given, self._made, damping, "with_damping")
+
+    @property
+    def result(self) -> Result:
+        """Whether the operator is sound: `not_finite` where an input was, or where M is singular."""
+        leaves = [x for x in jax.tree.leaves((self._made, self._damping)) if eqx.is_inexact_array(x)]
+        sound = jnp.stack([jnp.isfinite(x).all() for x in leaves]).all()
+        return Result.where(sound, Result.successful, Result.not_finite)
+
+    def _times(self, x):
+        y = self.method.times(self._given, self._made, x)
+        return y if self._damping is None else y + self._damping * x
+
+    def _solved(self, b) -> Solved:
+        least = least_damping(self._given.model)
+        R = jnp.full_like(b, least) if self._damping is None else jnp.maximum(self._damping, least)
+        given = jax.lax.stop_gradient((self._given, self._made, self._damped, R))
+        return damped_inverse(self._times, lambda r: self.method.solve(*given, r), b, self._damping, R)
+
+    def _vector(self, call, name, x):
+        x = floats(f"`{call}`", name, x)
+        m = self.shape[0]
+        if x.ndim not in (1, 2) or x.shape[0] != m:
+            raise ValueError(f"`Delassus.{call}`: `{name}` has shape {x.shape}, neither ({m},) nor ({m}, k).")
+        return x.astype(self.dtype)
+
+    def _by_columns(self, call, name, x, fn):
+        x = self._vector(call, name, x)
+        return fn(x) if x.ndim == 1 else jax.vmap(fn, 1, 1)(x)
+
+
+def delassus(
+    model: Model,
+    q: ArrayLike,
+    constraints: Sequence[Constraint] | None = None,
+    *,
+    method: Method = MatrixFree(),  # noqa: B008 - static
+    damping: ArrayLike | None = None,
+    within: Sequence[Constraint] = (),
+) -> Delassus:
+    """The operator J M⁻¹ Jᵀ + R at q (nq,) of the rows of `constraints` (None: the model's own).
+
+    **Arguments:**
+
+    - `method`, one of `jaxdyn.osim`.
+    - `damping`: the compliance R that is added, in 1/kg for linear rows: () for all rows or (m,). None is none.
+    - `within`: constraints that hold while others are asked for. With the loops of a robot in it, M⁻¹ is that of the
+      robot with its loops closed.
+
+    **Returns** a `Delassus`, differentiable in all that it is made of.
+
+    **Raises** `TypeError` and `ValueError` for wrong types and shapes, unknown bodies, negative damping, and
+    constraints that the method cannot treat.
+    """
+    call = "delassus"
+    model = check_model(call, model)
+    q = check_vector(call, "q", q, (model.nq,))
+    asked, held = check_constraints(call, model, constraints), check_constraints(call, model, within)
+    check_instance(f"`{call}`", "method", method, Method, " Use one such as `jd.osim.MatrixFree()`.")
+    if rows_of(model, asked) == 0:
+        raise ValueError(f"`{call}`: `constraints` is empty: the operator would have no rows.")
+    method.check(f"`{call}`", model.topology, held, asked)
+    given = Given(*common_dtype(model, held, asked, q))
+    return _damped(method, given, method.prepare(given), damping, call)
+
+
+def _damped(method: Method, given: Given, made, damping, call: str) -> Delassus:
+    least = least_damping(given.model)
+    m, dtype = given.rows, given.q.dtype
+    R = None
+    if damping is not None:
+        R = floats(f"`{call}`", "damping", damping)
+        check(f"`{call}`", "damping", R, finite, not_negative)
+        if R.shape not in ((), (m,)):
+            raise ValueError(f"`{call}`: `damping` has shape {R.shape}, neither () nor ({m},), one number a row.")
+        R = jnp.broadcast_to(R, (m,)).astype(dtype)
+    at_least = jnp.full((m,), least, dtype) if R is None else jnp.maximum(R, least)
+    return Delassus(method, given, made, R, method.damp(given, made, at_least))
