@@ -74,7 +74,9 @@ class _Iteration:
         self.constrained = rows is not None
         self.wanted = largest_of(start.rows) if self.constrained else 0
         self.moving = self.constrained and stop.accelerated and stop.max_steps > 1
-        self.far = farthest(self.problem, system.weights) if self.moving else None
+        self.far = None
+        if self.moving:
+            self.far = jnp.inf if stop.resolved else farthest(self.problem, system.weights)
         self.warm = lam
 
     def wide(self, tree):

@@ -46,12 +46,13 @@ def damped_inverse(times: Callable, damped: Callable, b: Array, R: Array | None,
 
 
 class _State(NamedTuple):
-    """Of the iteration: x, the last step and its size, how often in a row it did not shrink, the number of steps, and
-    whether to go on."""
+    """Of the iteration: x, the last step, the size of what was left before it and the least so far, how often in a row
+    that did not shrink, the number of steps, and whether to go on."""
 
     x: Array
     step: Array
-    size: Array
+    left: Array
+    least: Array
     stuck: Array
     steps: Array
     active: Array
@@ -59,24 +60,24 @@ class _State(NamedTuple):
 
 def _iterate(times, damped, b: Array, proximal: Array):
     eps = jnp.finfo(b.dtype).eps
-    first = damped(b)
     size_of = lambda x: jnp.abs(x).max()  # noqa: E731
     count = jnp.zeros((), jnp.int32)
 
     def step(s: _State) -> _State:
-        change = damped(b - times(s.x))
-        x, size = s.x + change, size_of(change)
-        stuck = jnp.where(size < SHRINKS * s.size, 0, s.stuck + 1)
-        active = (size > 10 * eps * size_of(x)) & (stuck < PATIENCE)  # NaN ends it
-        return _State(x, change, size, stuck, s.steps + 1, active)
+        left = b - times(s.x)
+        change, size = damped(left), size_of(left)
+        x = s.x + change
+        stuck = jnp.where(size < SHRINKS * s.least, 0, s.stuck + 1)
+        active = (size_of(change) > 10 * eps * size_of(x)) & (stuck < PATIENCE)  # NaN ends it
+        return _State(x, change, size, jnp.minimum(size, s.least), stuck, s.steps + 1, active)
 
-    start = _State(first, first, size_of(first), count, count + 1, proximal)
+    first = damped(b)
+    start = _State(first, first, size_of(b), jnp.full_like(size_of(b), jnp.inf), count, count + 1, proximal)
     end = jax.lax.while_loop(lambda s: s.active & (s.steps < STEPS), step, start)
-    # the same step again and again is that of a part of b that is out of the range: all steps have had it
-    stuck = end.stuck >= PATIENCE
-    x = end.x - jnp.where(stuck, end.steps, 0) * end.step
-    left = size_of(b - times(x)) > jnp.sqrt(eps) * size_of(b)
-    code = jnp.where(stuck & left, MEMBERS.index("inconsistent_constraints"), 0)
+    outside = (end.stuck >= PATIENCE) & (end.left > jnp.sqrt(eps) * size_of(b))
+    # of b, what is out of the range has made the same step again and again
+    x = end.x - jnp.where(outside, end.steps, 0) * end.step
+    code = jnp.where(outside, MEMBERS.index("inconsistent_constraints"), 0)
     code = jnp.where(end.active & proximal, MEMBERS.index("max_steps_reached"), code)
     code = jnp.where(jnp.isfinite(x).all(), code, MEMBERS.index("not_finite"))
     return x, (code, end.steps)

@@ -33,6 +33,11 @@ from ..tree.plan import elimination
 from .base import Given, Method
 
 
+#: what rows that hold weigh in double precision beside those of forward dynamics: their right sides are zero, so that
+#: conflicts cannot arise, and rows of which a rounded file has left a hundred-thousandth count as independent
+HELD = 1e4
+
+
 class Geometry(NamedTuple):
     """Of a configuration: inertias of the bodies about their origins, poses in the parents, coefficients of all rows,
     and the weight μ of the rows that hold."""
@@ -89,7 +94,7 @@ def _system(problem: Problem, weights: Array, parts: dict | None = None) -> Body
 def _prepared(given: Given) -> Prepared:
     problem = problem_of(given.model, given.constraints, given.q)
     assert problem.rows is not None
-    mu = automatic_weights(problem)[:1]
+    mu = automatic_weights(problem)[:1] * (HELD if given.q.dtype == jnp.float64 else 1)
     geometry = Geometry(problem.motion.inertia, problem.motion.pose, problem.rows.K, mu)
     held = _problem(given, geometry, given.held)
     return Prepared(geometry, _system(held, _weights(given, mu)).factor.parts)
@@ -166,7 +171,7 @@ class MatrixFree(Method):
 
     def stop(self, dtype) -> Stop:
         tol = self.tol if self.tol is not None else (1e-12 if dtype == jnp.float64 else 1e-6)
-        return Stop(tol, self.max_steps)
+        return Stop(tol, self.max_steps, resolved=True)
 
     def prepare(self, given):
         return laned(_prepared)(jax.lax.stop_gradient(given))
