@@ -19,7 +19,7 @@ from ..model.model import Model
 #: most steps
 STEPS = 50
 #: what a step must be of the one before, and how often in a row it may be more
-SHRINKS, PATIENCE = 0.9, 3
+SHRINKS, PATIENCE = 0.5, 3
 
 
 class Solved(eqx.Module):

@@ -56,12 +56,19 @@ def every_constraint(problem: Problem) -> frozenset[int]:
 
 
 def body_factor(
-    problem: Problem, order: Order, weights: Array, riding: frozenset[int], hard: bool = False
+    problem: Problem,
+    order: Order,
+    weights: Array,
+    riding: frozenset[int],
+    hard: bool = False,
+    penalised: tuple[int, ...] | None = None,
 ) -> BodyFactor:
-    """The factor of [M Jᵀ; J −1/μ] in the given order; `hard` leaves 1/μ of the riding rows out."""
+    """The factor of [M Jᵀ; J −1/μ] in the given order; `hard` leaves 1/μ of the riding rows out. `penalised` are the
+    constraints that enter as penalties: by default those that do not ride."""
     model, rows, motion = problem.model, problem.rows, problem.motion
     plan = problem.plan
-    penalised = tuple(c for c in range(len(plan)) if c not in riding)
+    if penalised is None:
+        penalised = tuple(c for c in range(len(plan)) if c not in riding)
     tables = elimination_of(model.topology, plan, order, penalised, hard)
     compliance = None
     if riding:

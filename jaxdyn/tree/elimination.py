@@ -13,6 +13,9 @@ A multiplier (`multipliers.py`; lcaba_proxbbo 51 and 52, one row at a time; at t
 lines 13 and 14): with l_s = L_sr / L_rr, H_ab += K_raᵀ K_rb / L_rr, K_sa −= l_s K_ra, L_st −= l_s L_rt,
 b_s −= l_s b_r and g_a −= K_raᵀ b_r / L_rr.
 
+Rows that are kept ride on and are never eliminated: where all bodies are gone, L is J M⁻¹ Jᵀ, the Delassus matrix
+(popov_vereshchagin, Alg. 2, PV-OSIM, for constraints on any number of bodies).
+
 Penalties μ KᵀK instead of riding rows (LCABA) are the same with the multipliers eliminated before anything else.
 """
 
@@ -66,6 +69,9 @@ class Elimination:
 
     def __init__(self, topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], hard: bool):
         self.topology, self.plan, self.hard = topology, plan, hard
+        gone = {c for x in order if isinstance(x, Multipliers) for c in x.riders}
+        #: whether rows ride that nobody eliminates
+        self.keeps = any(isinstance(x, Joint) and set(x.riders) - gone for x in order)
         names = "tie", "K", "L", "V", "R", "Linv", "below", "taken"
         self.cells = {name: _Cells(name) for name in names}
         for c in range(len(plan)):
@@ -97,6 +103,10 @@ class Elimination:
     def L(self, c: int, d: int) -> Ref:
         c, d = sorted((c, d))
         return self.cells["L"]((c, d), self.count(c) * self.count(d))
+
+    def block(self, c: int, d: int) -> int | None:
+        """Where the block of constraints c ≤ d, row by row of c, begins among the cells of L; None if it is zero."""
+        return self.cells["L"].at.get((c, d))
 
     def count(self, c: int) -> int:
         return self.plan.layouts[c].rows
@@ -283,5 +293,5 @@ def factorise(
         given |= {} if weights is None else {"weight": weights}
         given |= {} if compliance is None else {"compliance": compliance}
     found = swept(tables.factor, given)
-    kept = "U", "V", "R", "Linv", "below", "taken"
+    kept = ("U", "V", "R", "Linv", "below", "taken", *(("L", "K", "H") if tables.keeps else ()))
     return Factor(tables, joints, {name: found[name] for name in kept if name in found})

@@ -80,6 +80,13 @@ def fronts(
     return tuple(out)
 
 
+def bordered(order: Sequence[Front], first: int) -> tuple[Front, ...]:
+    """The runs whose variables are before `first`: what they leave of the others is not worked out."""
+    kept = [x for x in order if x.own[0] < first]
+    ends = lambda x: x.parent is None or order[x.parent].own[0] >= first  # noqa: E731
+    return tuple(dataclasses.replace(x, parent=None, places=(), size=0) if ends(x) else x for x in kept)
+
+
 @dataclasses.dataclass(frozen=True)
 class Pattern:
     """Where the entries of a matrix lie among the rows of a flat array: `width` velocities, then rows of constraints.

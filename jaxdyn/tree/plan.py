@@ -48,12 +48,14 @@ class Multipliers:
 @dataclasses.dataclass(frozen=True)
 class Rider:
     """A constraint (its number, its rows) whose rows ride from its bodies to `root`, their common ancestor, and are
-    eliminated there."""
+    eliminated there. Rows that are `kept` ride to the world and stay: what they exert on each other, the blocks L, is
+    their Delassus matrix."""
 
     constraint: int
     rows: tuple[int, ...]
     bodies: tuple[int, ...]
-    root: int
+    root: int = WORLD
+    kept: bool = False
 
 
 Order = tuple[Joint | Multipliers, ...]
@@ -147,7 +149,7 @@ class _Elimination:
         arrived: dict[int, list[int]] = defaultdict(list)
         for c in sorted(self.riding):
             root = self.riders[c].root
-            if self.tips[c] <= {root}:
+            if self.tips[c] <= {root} and not self.riders[c].kept:
                 arrived[root].append(c)
         for node, here in ((node, part) for node, riders in arrived.items() for part in self.apart(riders)):
             others = sorted(set().union(*[self.coupled[c] for c in here]) - set(here))

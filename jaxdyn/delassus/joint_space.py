@@ -1,0 +1,87 @@
+"""Methods in joint coordinates: `Dense`, the reference, and `LTL`.
+
+With M = L D Lᵀ and Y = D^(-1/2) L⁻¹ Jᵀ, G = Yᵀ Y. Rows that hold take their directions away from Y: with the orthogonal
+projector P on the range of Y_h, G = Y_cᵀ (1 − P) Y_c. (Their Gram matrix, which a Schur complement of G needs, has
+only half of the digits.)
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import solve_triangular
+
+from ..dynamics import jacobians
+from ..dynamics.crba import jacobian_at, mass_matrix, mass_matrix_at
+from ..engine.kept import tables
+from ..engine.lanes import laned
+from ..kinematics.rows import plan_of
+from ..systems.joint_factor import saddle_fronts
+from ..systems.problem import problem_of
+from ..tree.fronts import Pattern, bordered, factorise_sparse
+from ..tree.topology import Topology
+from .base import Given
+from .explicit import Explicit, projected
+
+
+def _gram(given: Given, Y):
+    held = Y.shape[1] - given.rows
+    left = projected(Y[:, :held], Y[:, held:])
+    return left.T @ left
+
+
+class Dense(Explicit):
+    """J M⁻¹ Jᵀ by the Cholesky factor of the dense mass matrix: the reference, any constraints, O(n³ + n²m + n m²)."""
+
+    def matrix(self, given):
+        L = jnp.linalg.cholesky(laned(mass_matrix)(given.model, given.q))
+        J = laned(jacobians.constraint_jacobian)(given.model, given.constraints, given.q)
+        return _gram(given, solve_triangular(L, J.T, lower=True))
+
+
+@tables
+def _fronts(topology: Topology, plan):
+    return bordered(saddle_fronts(topology, plan), topology.nv)
+
+
+@tables
+def _places(topology: Topology, plan) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Where Y is not zero: its entries, and theirs among 1 / D and l of the factor."""
+    entries, pivots, below = [], [], []
+    start = pivot = 0
+    for front in _fronts(topology, plan):
+        every = front.own + front.front
+        for c, v in enumerate(front.own):
+            for k, u in enumerate(every[c + 1 :]):
+                if u >= topology.nv:
+                    entries.append(v * plan.rows + u - topology.nv)
+                    pivots.append(pivot)
+                    below.append(start + k)
+            start += len(every) - c - 1
+            pivot += 1
+    return np.asarray(entries), np.asarray(pivots), np.asarray(below)
+
+
+def _factor(given: Given):
+    """1 / D and the columns of L, those of J below those of M."""
+    problem = problem_of(given.model, given.constraints, given.q)
+    topology, plan = given.model.topology, problem.plan
+    J = jacobian_at(problem.motion, problem.rows)
+    parts = [mass_matrix_at(problem.motion), J]
+    lanes = max(x.shape[-1] for x in parts)
+    flat = [jnp.broadcast_to(x.reshape(-1, x.shape[-1]), (x.shape[0] * x.shape[1], lanes)) for x in parts]
+    flat = jnp.concatenate([*flat, jnp.zeros((1, lanes), J.dtype)])
+    factor = factorise_sparse(_fronts(topology, plan), flat, Pattern(topology.nv, plan.rows), None, None)
+    return factor.D, factor.l
+
+
+class LTL(Explicit):
+    """LTL-OSIM: the sparse factor of the mass matrix leaves first, with the rows of J as its last columns (Featherstone,
+    Exploiting sparsity in operational-space dynamics, 2010; popov_vereshchagin, section II-C; proximal_ltl, IV): any
+    constraints, O(n d² + m d² + d m²)."""
+
+    def matrix(self, given):
+        D, l = laned(_factor)(given)
+        plan = plan_of(given.model.topology, given.constraints)
+        entries, pivots, below = _places(given.model.topology, plan)
+        values = l[below] * jnp.sqrt(1 / D[pivots])
+        Y = jnp.zeros(given.model.nv * plan.rows, D.dtype).at[entries].set(values, unique_indices=True)
+        return _gram(given, Y.reshape(given.model.nv, plan.rows))
