@@ -3,12 +3,16 @@
 from .delassus.base import Method
 from .delassus.joint_space import LTL, Dense
 from .delassus.matrix_free import MatrixFree
-from .delassus.riding import PV
+from .delassus.propagated import EFPA, KJR
+from .delassus.riding import PV, PVFast
 
 __all__ = [
     "Dense",
+    "EFPA",
+    "KJR",
     "LTL",
     "MatrixFree",
     "Method",
     "PV",
+    "PVFast",
 ]

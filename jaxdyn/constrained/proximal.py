@@ -198,9 +198,7 @@ class _Iteration:
         return advance(s.at, s.direction, jnp.where(crept, -s.at.steps, 0))
 
 
-def iterate(
-    system: System, start: Start, lam: Array | None, stop: Stop, compliance: Array | None = None
-) -> Found:
+def iterate(system: System, start: Start, lam: Array | None, stop: Stop, compliance: Array | None = None) -> Found:
     """What the iterations find. With a `compliance` R (m, lanes) of the rows they end at r2 = a* − γ − J a − R λ = 0:
     rows of a soft system, whose R is that of the factor, are pulled at rather than fulfilled."""
     iteration = _Iteration(system, start, lam, stop, compliance)

@@ -55,3 +55,12 @@ class Method(eqx.Module):
     @abc.abstractmethod
     def solve(self, given: Given, made: Any, damped: Any, R: Array, b: Array) -> Array:
         """(G + R)⁻¹ b (m,); no derivative is taken of it. `damped` is what `damp` returns."""
+
+
+def refuse_held(method: Method, call: str, held: Sequence[Constraint]) -> None:
+    """Raise `ValueError` for constraints that hold."""
+    if held:
+        raise ValueError(
+            f"{call}: `{type(method).__name__}` takes no constraints that hold, and `within` has {len(held)}. "
+            "Use `jd.osim.MatrixFree()`, `jd.osim.PV()` or `jd.osim.LTL()`."
+        )

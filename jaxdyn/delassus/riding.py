@@ -5,6 +5,8 @@ the world, that is G = J M⁻¹ Jᵀ (popov_vereshchagin, section VII and Alg. 2
 rows on several bodies ride from each of them, and where two ways meet their coefficients add up.
 """
 
+from typing import NamedTuple
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -17,11 +19,12 @@ from ..kinematics.rows import plan_of
 from ..systems.body_factor import body_factor
 from ..systems.problem import problem_of
 from ..systems.weights import automatic_weights
+from ..tree import columns as co
 from ..tree.elimination import Elimination, elimination_of
 from ..tree.plan import Joint, Order, Rider, elimination
 from ..tree.rows import Plan
 from ..tree.topology import Topology
-from .base import Given, Method
+from .base import Given, Method, refuse_held
 from .explicit import Explicit
 
 #: eigenvalues of μ J_h M_μ⁻¹ J_hᵀ, which are 1 for rows that hold and 0 for redundant ones, that count as zero
@@ -64,17 +67,7 @@ def _tables(topology: Topology, plan: Plan, held: int, open_base: bool) -> Elimi
 def _places(topology: Topology, plan: Plan, held: int, open_base: bool) -> np.ndarray:
     """The cell of L of every entry of G, one beyond the last where there is none: (m, m)."""
     made = _tables(topology, plan, held, open_base)
-    size = made.cells["L"].size
-    out = np.full((plan.rows, plan.rows), size)
-    for c in range(len(plan)):
-        for d in range(c, len(plan)):
-            start = made.block(c, d)
-            if start is not None:
-                n, k = len(plan.span(c)), len(plan.span(d))
-                block = start + np.arange(n * k).reshape(n, k)
-                out[np.ix_(plan.span(c), plan.span(d))] = block
-                out[np.ix_(plan.span(d), plan.span(c))] = block.T
-    return out
+    return plan.placed(made.blocks, made.cells["L"].size)
 
 
 def _gathered(given: Given, parts, held: int, open_base: bool) -> Array:
@@ -82,9 +75,7 @@ def _gathered(given: Given, parts, held: int, open_base: bool) -> Array:
     plan = plan_of(given.model.topology, given.constraints)
     places = _places(given.model.topology, plan, held, open_base)
     L = parts["L"] if "L" in parts else jnp.zeros((0,), given.q.dtype)
-    L = jnp.concatenate([L, jnp.zeros((1,), L.dtype)])[places]
-    i, j = np.triu_indices(plan.rows, 1)  # blocks on the diagonal are symmetric but for rounding
-    return L.at[j, i].set(L[i, j])
+    return jnp.concatenate([L, jnp.zeros((1,), L.dtype)])[places]
 
 
 class PV(Explicit):
@@ -104,3 +95,111 @@ class PV(Explicit):
         S = mu * G[:n, :n]
         inverse = jnp.linalg.pinv((S + S.T) / 2, rtol=REDUNDANT[S.dtype.itemsize], hermitian=True)
         return G[n:, n:] - mu * G[n:, :n] @ inverse @ G[:n, n:]
+
+
+class Branches(NamedTuple):
+    """G = L + K H⁻¹ Kᵀ: the blocks of L, of rows that are coupled before the bases move, K (m, 6 bases) and the inertias
+    H (6, 6) of the bases."""
+
+    L: tuple[Array, ...]
+    K: Array
+    H: tuple[Array, ...]
+
+    def through_bases(self, x: Array) -> Array:
+        """H⁻¹ x."""
+        return cho_solve((jnp.linalg.cholesky(block_diag(*self.H)), True), x) if self.H else x
+
+
+class DampedBranches(NamedTuple):
+    """Cholesky factors of L + R block by block, W = (L + R)⁻¹ K, and the Cholesky factor of H + Kᵀ W."""
+
+    L: tuple[Array, ...]
+    W: Array
+    H: Array
+
+
+def _open(given: Given):
+    """The cells of L where bases are left; by base S ᵀH S with armature (6, 6, lanes), and K S of every constraint that
+    arrives there."""
+    problem = problem_of(given.model, given.constraints, given.q)
+    topology, plan = given.model.topology, problem.plan
+    order, weights = _order(topology, plan, 0, True), jnp.ones((plan.rows, 1), given.q.dtype)
+    parts = body_factor(problem, order, weights, frozenset(range(len(plan))), penalised=()).factor.parts
+    made, arrived, inertias = _tables(topology, plan, 0, True), [], []
+    for b in _bases(topology):
+        par = jax.tree.map(lambda x, b=b: x[b], problem.motion.joints["joint"])
+        start = topology.v_starts[b]
+        columns = topology.kinds[b].columns(par, given.q[topology.q_starts[b] : topology.q_starts[b + 1]])
+        own = co.rigid(*(x[b] for x in problem.motion.inertia))
+        H = co.added(own, tuple(x[b] for x in parts["H"])) if topology.parents.count(b) else own
+        U = [co.times(s, *H) for s in columns]
+        rows = [jnp.stack(jnp.broadcast_arrays(*[co.product(s, *u) for s in columns])) for u in U]
+        armature = given.model.joints.armature[start : start + 6]
+        inertias.append(jnp.stack(rows) + jnp.eye(6, dtype=armature.dtype)[..., None] * armature[:, None])
+        for c in range(len(plan)):
+            at = made.cells["K"].at.get((c, b))
+            if at is not None:
+                K = tuple(jnp.swapaxes(x[at : at + len(plan.span(c))], 0, 1) for x in parts["K"])
+                arrived.append(jnp.stack([co.product(s, *K) for s in columns], 1))
+    return parts.get("L", jnp.zeros((0, 1), given.q.dtype)), tuple(inertias), tuple(arrived)
+
+
+@tables
+def _coupled(topology: Topology, plan: Plan) -> tuple[tuple[int, ...], ...]:
+    """The sets of rows that are coupled where bases are left."""
+    sets = [{c} for c in range(len(plan))]
+    for c, d in _tables(topology, plan, 0, True).blocks:
+        one, other = (next(s for s in sets if x in s) for x in (c, d))
+        if one is not other:
+            sets = [s for s in sets if s is not one and s is not other] + [one | other]
+    return tuple(tuple(r for c in sorted(s) for r in plan.span(c)) for s in sorted(sets, key=min))
+
+
+class PVFast(Method):
+    """PV-OSIM-fast: rows are kept before floating bases are eliminated, where limbs are not coupled yet. G is never
+    formed: the bases come in by the matrix inversion lemma (popov_vereshchagin, section VII-B). Any constraints; none
+    that hold. Without a floating base it is `PV`."""
+
+    def check(self, call, topology, held, asked):
+        refuse_held(self, call, held)
+
+    def prepare(self, given):
+        cells, H, arrived = laned(_open)(given)
+        topology, plan = given.model.topology, plan_of(given.model.topology, given.constraints)
+        made, columns, next_one = _tables(topology, plan, 0, True), [], iter(arrived)
+        for b in _bases(topology):
+            reach = [(c, b) in made.cells["K"].at for c in range(len(plan))]
+            zero = [jnp.zeros((len(plan.span(c)), 6), given.q.dtype) for c in range(len(plan))]
+            columns.append(jnp.concatenate([next(next_one) if r else z for r, z in zip(reach, zero, strict=True)]))
+        K = jnp.concatenate(columns, 1) if columns else jnp.zeros((plan.rows, 0), given.q.dtype)
+        cells = jnp.concatenate([cells, jnp.zeros(1, cells.dtype)])
+        places = _places(topology, plan, 0, True)
+        return Branches(tuple(cells[places[np.ix_(s, s)]] for s in _coupled(topology, plan)), K, H)
+
+    def times(self, given, made, x):
+        plan = plan_of(given.model.topology, given.constraints)
+        y = made.K @ made.through_bases(made.K.T @ x)
+        for rows, L in zip(_coupled(given.model.topology, plan), made.L, strict=True):
+            y = y.at[np.asarray(rows)].add(L @ x[np.asarray(rows)])
+        return y
+
+    def damp(self, given, made, R):
+        made = jax.lax.stop_gradient(made)
+        plan = plan_of(given.model.topology, given.constraints)
+        sets = _coupled(given.model.topology, plan)
+        L = tuple(jnp.linalg.cholesky(x + jnp.diag(R[np.asarray(rows)])) for rows, x in zip(sets, made.L, strict=True))
+        W = _branchwise(sets, L, made.K)
+        return DampedBranches(L, W, jnp.linalg.cholesky(block_diag(*made.H) + made.K.T @ W) if made.H else W)
+
+    def solve(self, given, made, damped, R, b):
+        plan = plan_of(given.model.topology, given.constraints)
+        y = _branchwise(_coupled(given.model.topology, plan), damped.L, b)
+        return y - damped.W @ cho_solve((damped.H, True), made.K.T @ y) if made.H else y
+
+
+def _branchwise(sets, factors, b: Array) -> Array:
+    """(L + R)⁻¹ b of a vector or of columns."""
+    out = jnp.zeros_like(b)
+    for rows, L in zip(sets, factors, strict=True):
+        out = out.at[np.asarray(rows)].set(cho_solve((L, True), b[np.asarray(rows)]))
+    return out

@@ -104,9 +104,10 @@ class Elimination:
         c, d = sorted((c, d))
         return self.cells["L"]((c, d), self.count(c) * self.count(d))
 
-    def block(self, c: int, d: int) -> int | None:
-        """Where the block of constraints c ≤ d, row by row of c, begins among the cells of L; None if it is zero."""
-        return self.cells["L"].at.get((c, d))
+    @property
+    def blocks(self) -> dict[tuple[int, int], int]:
+        """Where the blocks of constraints c ≤ d begin among the cells of L, row by row of c."""
+        return self.cells["L"].at
 
     def count(self, c: int) -> int:
         return self.plan.layouts[c].rows

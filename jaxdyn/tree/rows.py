@@ -2,9 +2,11 @@
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import accumulate
 from typing import Any
+
+import numpy as np
 
 from ..engine.steps import Ref, Row
 
@@ -56,6 +58,19 @@ class Plan:
     def K(self, c: int, name: str = "K") -> tuple[Ref, ...]:
         """The coefficients of a constraint, body by body."""
         return tuple(Ref(name, k, self.layouts[c].rows) for k in self.coefficients[c])
+
+    def placed(self, blocks: Mapping[tuple[int, int], int], size: int) -> np.ndarray:
+        """Where the entries (m, m) of a symmetric matrix are among `size` numbers. `blocks` are the places from which
+        on its blocks of constraints c ≤ d stand, row by row of c; what is in none is at `size`. Of a block on the
+        diagonal, the upper half counts."""
+        out = np.full((self.rows, self.rows), size)
+        for (c, d), start in blocks.items():
+            shape = self.layouts[c].rows, self.layouts[d].rows
+            block = start + np.arange(shape[0] * shape[1]).reshape(shape)
+            out[np.ix_(self.span(c), self.span(d))] = block if c != d else np.triu(block) + np.triu(block, 1).T
+            if c != d:
+                out[np.ix_(self.span(d), self.span(c))] = block.T
+        return out
 
     def each(self, row: Callable[[int], Row]) -> list[Row]:
         return [row(c) for c in range(len(self.layouts))]

@@ -1,0 +1,68 @@
+"""Methods that propagate inverse inertias of bodies from the root: `KJR` and `EFPA`; see `jaxdyn.tree.propagation`."""
+
+from typing import ClassVar
+
+import jax.numpy as jnp
+import numpy as np
+
+from ..engine.kept import tables
+from ..engine.lanes import laned
+from ..engine.sweeps import swept
+from ..kinematics.rows import plan_of
+from ..systems.body_factor import body_factor
+from ..systems.problem import problem_of
+from ..tree.plan import elimination
+from ..tree.propagation import propagation_of
+from ..tree.rows import Plan
+from ..tree.topology import Topology
+from .base import Given, refuse_held
+from .explicit import Explicit
+
+
+def _blocks(extended: bool, given: Given):
+    """The cells of G."""
+    problem = problem_of(given.model, given.constraints, given.q)
+    topology = given.model.topology
+    alone = problem._replace(constraints=(), rows=None)
+    weights = jnp.zeros((0, 1), given.q.dtype)
+    factor = body_factor(alone, elimination(topology, frozenset()), weights, frozenset()).factor
+    tables = propagation_of(topology, problem.plan, extended)
+    fields = problem.motion.joints | {"U": factor.parts["U"]}
+    omega = swept(tables.omega, fields) if tables.omega.rows else {}
+    if not tables.size:
+        return jnp.zeros((0, 1), given.q.dtype)
+    return swept(tables.between, fields | omega | {"K": problem.rows.K})["G"]
+
+
+@tables
+def _places(topology: Topology, plan: Plan, extended: bool) -> np.ndarray:
+    """The cell of every entry of G, one beyond the last where there is none: (m, m)."""
+    made = propagation_of(topology, plan, extended)
+    return plan.placed(made.at, made.size)
+
+
+class _Propagated(Explicit):
+    extended: ClassVar[bool]
+
+    def check(self, call, topology, held, asked):
+        refuse_held(self, call, held)
+
+    def matrix(self, given):
+        cells = laned(_blocks, self.extended)(given)
+        plan = plan_of(given.model.topology, given.constraints)
+        return jnp.concatenate([cells, jnp.zeros(1, cells.dtype)])[_places(given.model.topology, plan, self.extended)]
+
+
+class KJR(_Propagated):
+    """The algorithm of Kreutz-Delgado, Jain and Rodriguez (1992): inverse inertias between bodies, as 6x6 matrices,
+    along the way of every pair of bodies, O(n + m² d). Any constraints; none that hold."""
+
+    extended: ClassVar[bool] = False
+
+
+class EFPA(_Propagated):
+    """The extended-force-propagator algorithm (Chang and Khatib 2000; Wensing, Featherstone and Orin 2012): rows ride to
+    the common ancestor of two bodies and meet its inverse inertia there, O(n + m d + m²). Any constraints; none that
+    hold."""
+
+    extended: ClassVar[bool] = True
