@@ -21,7 +21,6 @@ from jaxtyping import Array
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
-from ..model.joints import JointParameters
 from ..model.model import Model
 from ..spatial.small import cross, dot, eye, mm, mtv, mv, outer
 from ..tree.columns import from_parent, motion, plus
@@ -45,12 +44,7 @@ class Kinematics(NamedTuple):
     @property
     def joints(self) -> dict[str, Any]:
         """The fields of the joints that recursions read, see `place_of`."""
-        return {"joint": parameters(self.model), "q": self.q, "pose": self.pose}
-
-
-def parameters(model: Model) -> JointParameters:
-    """Of all joints, (nb, ..., lanes)."""
-    return JointParameters(model.joints.axis, model.joints.axis2, model.joints.pitch)
+        return {"joint": self.model.joints.parameters, "q": self.q, "pose": self.pose}
 
 
 def _constants(kind, body, par):
@@ -152,7 +146,7 @@ def kinematics(
     topology, bodies = model.topology, model.bodies
     placement = bodies.placement
     body = bodies.mass, bodies.center_of_mass, bodies.rotational, placement.rotation, placement.translation
-    joint = parameters(model)
+    joint = model.joints.parameters
     constants = swept(_constants_table(topology), {"body": body, "joint": joint})
     inertia = constants.pop("inertia")
     given = constants | {"joint": joint, "q": q, "root gravity": model.gravity[None]}

@@ -181,13 +181,14 @@ class ModelSpec:
             frame_bodies=tuple(index[b] for b, _, _ in frames.values()),
             actuator_names=tuple(self.actuators),
         )
-        lacks = list(weightless(topology, rows))
+        joints = joints_of(call, [b.joint for b in rows])
+        lacks = list(weightless(topology, rows, joints))
         for text in lacks:
             warnings.warn(f"{call}: {text}", ModelWarning, stacklevel=2)
         topology = dataclasses.replace(topology, singular=bool(lacks))
         model = Model(
             bodies=bodies_of(call, rows),
-            joints=joints_of([b.joint for b in rows]),
+            joints=joints,
             frames=transforms((r, p) for _, r, p in frames.values()),
             gravity=jnp.asarray(self.gravity, dtype=jnp.result_type(float)),
             actuation=actuation_of(call, topology, self.actuators),
