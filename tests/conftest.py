@@ -18,7 +18,7 @@ os.environ["XLA_FLAGS"] = f"{before or ''} {FLAGS}"
 import jax  # noqa: E402 - after the environment that it reads
 import pytest  # noqa: E402
 
-from jaxdyn.engine import kernels  # noqa: E402
+from jaxdyn.engine import kept  # noqa: E402
 
 jax.config.update("jax_disable_most_optimizations", True)
 jax.devices()  # reads the flags
@@ -54,7 +54,7 @@ def small_processes():
     maps = Path("/proc/self/maps")
     many = maps.exists() and maps.read_bytes().count(b"\n") > 20_000
     if many or memory() > _kept[0] + 0.5e9:
-        kernels.forget()
+        kept.forget()
         jax.clear_caches()
         gc.collect()
         if sys.platform == "linux":

@@ -12,6 +12,7 @@ from catalogue import CATALOGUE
 from compiled import close, states
 
 import jaxdyn as jd
+from jaxdyn.engine import host
 
 ROBOT = "four_bar_point"
 
@@ -144,6 +145,43 @@ def test_one_trace_for_a_robot_that_is_loaded_twice():
     y = jnp.zeros(other.nv)
     run(other, other.neutral(), y, y)
     assert len(traces) == 2
+
+
+def two_rods(name: str, upper: str, lower: str) -> jd.Model:
+    """A double pendulum whose tip is held in the plane y = 0."""
+    spec = jd.ModelSpec(name)
+    for body, parent, x in ((upper, "world", 0.0), (lower, upper, 0.4)):
+        inertia = jd.Inertia(1.0, (0.2, 0.0, 0.0), 0.01 * np.eye(3))
+        placement = jd.Transform(np.eye(3), np.array([x, 0.0, 0.0]))
+        spec.add_body(body, parent, jd.joints.Spherical(), placement=placement, inertia=inertia)
+    spec.add_constraint(jd.constraints.PointOnPlane(lower, normal=(0, 1, 0), name=f"{lower} in plane"))
+    return spec.build()
+
+
+def test_a_renamed_robot_compiles_no_kernel(monkeypatch):
+    """Names belong to the key under which JAX keeps a program, not to the kernel in it: that is called again."""
+    run = jax.jit(single)
+    model = two_rods("first", "upper", "lower")
+    given = model.neutral(), 0.1 * jnp.ones(model.nv), jnp.zeros(model.nv)
+    wanted = run(model, *given)
+    known = set(host._made)
+    monkeypatch.setattr(host, "_make", None)  # what makes a kernel that is not there yet
+    got = run(two_rods("second", "a", "b"), *given)
+    assert known and set(host._made) == known
+    assert all(np.array_equal(x, y) for x, y in zip(got, wanted, strict=True))
+
+
+def test_robots_that_differ_in_names_alone_keep_them():
+    """A compiled function looks names up, and returns models with names: it serves one set of names only."""
+    model, swapped = two_rods("first", "upper", "lower"), two_rods("second", "lower", "upper")
+    assert model.topology != swapped.topology
+    q = model.neutral()
+    place = jax.jit(lambda m: jd.frame_pose(m, q, "lower").translation)
+    close(place(model), [0.4, 0.0, 0.0], 1e-15)
+    close(place(swapped), [0.0, 0.0, 0.0], 1e-15)
+    heavier = jax.jit(lambda m: m.replace({"bodies.mass": 2 * m.bodies.mass}))
+    assert [heavier(m).body_names for m in (model, swapped)] == [("upper", "lower"), ("lower", "upper")]
+    assert heavier(swapped).name == "second"
 
 
 def test_eager_calls_reuse_what_is_compiled():

@@ -20,7 +20,7 @@ from compiled import states
 from solvers import SOLVERS
 
 import jaxdyn as jd
-from jaxdyn.engine import kernels
+from jaxdyn.engine import kept, kernels
 from jaxdyn.engine.facts import facts
 
 FILE = Path(__file__).with_name("budgets.json")
@@ -61,7 +61,7 @@ def numbers(case: str) -> dict[str, int]:
     """What is counted of a program."""
     f, args = program(case)
     jax.clear_caches()
-    kernels.forget()
+    kept.forget()
     with kernels.watching() as seen:
         jax.jit(f).lower(*args)
     found = [facts(*entry) for entry in dict.fromkeys(seen)]

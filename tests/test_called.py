@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from scalar_help import needs_kernels
 
-from jaxdyn.engine import host, kernels
+from jaxdyn.engine import host, kept, kernels
 from jaxdyn.engine.called import Kind
 from jaxdyn.engine.intervals import Intervals
 from jaxdyn.engine.lanes import PARAMETERS, laned
@@ -187,7 +187,7 @@ def test_bits_do_not_depend_on_the_width_of_vectors(width, monkeypatch):
     wanted = None
     for bytes_ in (width, "32"):
         jax.clear_caches()
-        kernels.forget()
+        kept.forget()
         monkeypatch.setenv("JAXDYN_VECTOR_BYTES", bytes_)
         found = [both(fn, values(21, np.float32), (None, 0, 0)) for fn in (plain, twice, in_loop)]
         for one, other in found:
@@ -197,7 +197,7 @@ def test_bits_do_not_depend_on_the_width_of_vectors(width, monkeypatch):
         for a, b in zip(flat, wanted or flat, strict=True):
             np.testing.assert_array_equal(a, b)
         wanted = flat
-    kernels.forget()
+    kept.forget()
 
 
 def test_values_are_right():
@@ -270,7 +270,7 @@ def _size(fn, n: int) -> int:
 @pytest.mark.parametrize(("fn", "addresses"), [(along, 30), (iterated, 30)])
 def test_code_does_not_grow_with_a_robot(fn, addresses, monkeypatch):
     monkeypatch.setenv("JAXDYN_CACHE_DIR", "")
-    kernels.forget()
+    kept.forget()
     small, large = (_size(fn, n) for n in (100, 400))
     # 300 links more are as many addresses more
     assert large - small < 300 * addresses * 4
@@ -278,7 +278,7 @@ def test_code_does_not_grow_with_a_robot(fn, addresses, monkeypatch):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_bits_of_what_stands_around_steps_do_not_depend_on_calls(dtype):
-    kernels.forget()
+    kept.forget()
     x = np.random.default_rng(0).uniform(-0.1, 0.1, (37, 80, 2)).astype(dtype)
     found = []
     for mode in ("straight", "called"):

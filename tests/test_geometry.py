@@ -1,4 +1,9 @@
-"""Batches over, and derivatives by, the geometry of constraints: every number of every kind of constraint."""
+"""Batches over, and derivatives by, the geometry of constraints: every number of every kind of constraint.
+
+All kinds are evaluated by one program, since compiling is what takes the time; a test looks at the rows of its kind.
+"""
+
+import functools
 
 import equinox as eqx
 import jax
@@ -18,7 +23,7 @@ def chain():
         spec.add_body(
             f"link_{k}",
             f"link_{k - 1}" if k else "world",
-            jd.joints.Spherical(),
+            jd.joints.Revolute(axis=np.roll((0.2, -0.4, 0.9), k)),
             placement=jd.Transform(np.eye(3), (0.3, 0.0, 0.1)),
             inertia=jd.Inertia(1.0, (0.1, 0.0, 0.0), np.diag([0.1, 0.2, 0.15])),
         )
@@ -26,7 +31,8 @@ def chain():
 
 
 MODEL = chain()
-STATE = jd.State(MODEL.random_state(jax.random.key(0)).q, jnp.linspace(0.1, 0.9, MODEL.nv))
+STATE = jd.State(jnp.array([0.4, -0.7, 1.1]), jnp.array([0.1, -0.5, 0.9]))
+AT = 0.2, -0.1, 0.3
 
 
 def constraint(kind):
@@ -37,6 +43,7 @@ def constraint(kind):
     return getattr(jd.constraints, kind)(
         "link_2",
         "link_0",
+        name=kind,
         placement_a=place((1.0, 0.3, -0.2, 0.1), (0.1, 0.2, 0.3)),
         placement_b=place((0.5, -0.1, 0.4, 0.7), (-0.2, 0.1, 0.1)),
         **options,
@@ -49,79 +56,126 @@ def turned(placement, x):
     return placement @ jd.Transform.from_quaternion(turn, jnp.stack([0.1 * x, x, 0 * x]))
 
 
-def rows(kind, x, y, z):
-    """Residual, Jacobian and bias with side a moved by x, side b by y, and the axis or length by z."""
-    held = constraint(kind)
-    axis = held.axis + z * jnp.array([0.3, 0.1, 0.2])
-    held = eqx.tree_at(
-        lambda c: (c.placement_a, c.placement_b, c.axis),
-        held,
-        (turned(held.placement_a, x), turned(held.placement_b, y), axis / jnp.linalg.norm(axis)),
+def rows(x, y, z):
+    """By kind: residual, Jacobian and bias with side a moved by x, side b by y, and the axis or length by z."""
+    all_held = []
+    for kind in KINDS:
+        held = constraint(kind)
+        axis = held.axis + z * jnp.array([0.3, 0.1, 0.2])
+        held = eqx.tree_at(
+            lambda c: (c.placement_a, c.placement_b, c.axis),
+            held,
+            (turned(held.placement_a, x), turned(held.placement_b, y), axis / jnp.linalg.norm(axis)),
+        )
+        if kind == "Distance":
+            held = eqx.tree_at(lambda c: c.length, held, held.length + z)
+        all_held.append(held)
+    found = (
+        jd.constraint_residual(MODEL, STATE.q, tuple(all_held)),
+        jd.constraint_jacobian(MODEL, STATE.q, tuple(all_held)),
+        jd.constraint_bias(MODEL, STATE, tuple(all_held)),
     )
-    if kind == "Distance":
-        held = eqx.tree_at(lambda c: c.length, held, held.length + z)
-    held = (held,)
-    return (
-        jd.constraint_residual(MODEL, STATE.q, held),
-        jd.constraint_jacobian(MODEL, STATE.q, held),
-        jd.constraint_bias(MODEL, STATE, held),
-    )
+    slices = jd.constraint_slices(MODEL, tuple(all_held))
+    return {kind: [x[slices[kind]] for x in found] for kind in KINDS}
 
 
-@pytest.mark.parametrize("side", [0, 1, 2])
+one = functools.cache(jax.jit(rows))
+XS = jnp.array([-0.3, 0.0, 0.2])
+
+
+def moved(side, x):
+    """The numbers at which all is evaluated, with one of them replaced."""
+    return *AT[:side], x, *AT[side + 1 :]
+
+
+@functools.cache
+def batches():
+    """`rows` of a batch of each number."""
+
+    def all_sides(xs):
+        return [jax.vmap(rows, [0 if k == side else None for k in range(3)])(*moved(side, xs)) for side in range(3)]
+
+    return jax.jit(all_sides)(XS)
+
+
+@functools.cache
+def jacobians():
+    """The derivatives of `rows` in forward and in reverse mode."""
+    return [jax.jit(jac(rows, argnums=(0, 1, 2)))(*AT) for jac in (jax.jacfwd, jax.jacrev)]
+
+
 @pytest.mark.parametrize("kind", KINDS)
-def test_one_part_varies_in_a_batch(kind, side):
-    at = [jnp.asarray(0.2), jnp.asarray(-0.1), jnp.asarray(0.3)]
-    xs = jnp.array([-0.3, 0.0, 0.2])
-    axes = [None, None, None]
-    axes[side] = 0
-    many = jax.vmap(lambda *x: rows(kind, *x), axes)(*at[:side], xs, *at[side + 1 :])
-    for k, x in enumerate(xs):
-        one = rows(kind, *at[:side], x, *at[side + 1 :])
-        jax.tree.map(lambda a, b, k=k: np.testing.assert_allclose(a[k], b, rtol=1e-9, atol=1e-9), many, one)
+def test_one_part_varies_in_a_batch(kind):
+    for side, many in enumerate(batches()):
+        for k, x in enumerate(XS.tolist()):
+            for a, b in zip(many[kind], one(*moved(side, x))[kind], strict=True):
+                np.testing.assert_allclose(a[k], b, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_derivatives_by_geometry(kind):
-    at, h = [jnp.asarray(0.2), jnp.asarray(-0.1), jnp.asarray(0.3)], 1e-6
-    f = lambda *x: rows(kind, *x)  # noqa: E731
-    forward, reverse = (jac(f, argnums=(0, 1, 2))(*at) for jac in (jax.jacfwd, jax.jacrev))
+    h = 1e-6
+    forward, reverse = (found[kind] for found in jacobians())
     for side in range(3):
-        ahead, behind = (f(*at[:side], at[side] + s, *at[side + 1 :]) for s in (h, -h))
+        ahead, behind = (one(*moved(side, AT[side] + s))[kind] for s in (h, -h))
         for a, b, p, m in zip(forward, reverse, ahead, behind, strict=True):
             np.testing.assert_allclose(a[side], b[side], rtol=1e-8, atol=1e-8)
             np.testing.assert_allclose(a[side], (p - m) / (2 * h), rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("kind", ["Weld", "Hinge", "Slider", "Cylinder"])
-def test_both_sides_vary_in_batches_of_their_own(kind):
+def test_the_rows_depend_on_what_varies():
+    """Or the tests above would compare zeros."""
+    forward = jacobians()[0]
+    for kind in KINDS:
+        size = [sum(float(jnp.abs(x[side]).max()) for x in forward[kind]) for side in range(3)]
+        assert min(size[:2]) > 0.1 and (size[2] > 0.1) == (kind in AXIS or kind == "Distance"), kind
+
+
+HELD = "Weld", "Hinge", "Slider", "Cylinder"
+
+
+def test_both_sides_vary_in_batches_of_their_own():
     def f(x, y):
-        held = constraint(kind)
-        held = eqx.tree_at(lambda c: c.placement_a.translation, held, held.placement_a.translation + x)
-        held = eqx.tree_at(lambda c: c.placement_b.translation, held, held.placement_b.translation + y)
-        return jd.constraint_residual(MODEL, STATE.q, (held,))
+        all_held = []
+        for kind in HELD:
+            held = constraint(kind)
+            held = eqx.tree_at(lambda c: c.placement_a.translation, held, held.placement_a.translation + x)
+            held = eqx.tree_at(lambda c: c.placement_b.translation, held, held.placement_b.translation + y)
+            all_held.append(held)
+        return jd.constraint_residual(MODEL, STATE.q, tuple(all_held))
 
     xs, ys = jnp.linspace(0, 0.3, 3), jnp.linspace(-0.2, 0, 2)
-    found = jax.vmap(jax.vmap(f, (None, 0)), (0, None))(xs, ys)
+    found = jax.jit(jax.vmap(jax.vmap(f, (None, 0)), (0, None)))(xs, ys)
     assert found.shape[:2] == (3, 2)
-    np.testing.assert_allclose(found[2, 1], f(xs[2], ys[1]), atol=1e-12)
+    single = jax.jit(f)
+    for i, j in np.ndindex(3, 2):
+        np.testing.assert_allclose(found[i, j], single(xs[i], ys[j]), atol=1e-12)
 
 
-@pytest.mark.parametrize("kind", ["Weld", "Hinge", "Slider", "Cylinder"])
-def test_assembly_has_derivatives_by_lengths(kind):
-    """The tip is held to a rail of the world: its height depends on the length of the rod."""
+def held_balls():
+    """A ball on a slide for each kind of constraint."""
     spec = jd.ModelSpec("held")
-    spec.add_body("slide", "world", jd.joints.Translation(), inertia=jd.Inertia(1.0))
-    spec.add_body("ball", "slide", jd.joints.Spherical(), inertia=jd.Inertia(1.0, (0, 0, 0), np.eye(3)))
-    model = spec.build()
+    for kind in HELD:
+        spec.add_body(f"slide {kind}", "world", jd.joints.Translation(), inertia=jd.Inertia(1.0))
+        ball = jd.Inertia(1.0, (0, 0, 0), np.eye(3))
+        spec.add_body(f"ball {kind}", f"slide {kind}", jd.joints.Spherical(), inertia=ball)
+    return spec.build()
+
+
+def test_assembly_has_derivatives_by_lengths():
+    """The tips are held to rails of the world: their heights depend on the lengths of the rods."""
+    model = held_balls()
 
     def close(x):
-        held = getattr(jd.constraints, kind)("ball", placement_a=jd.Transform(jnp.eye(3), jnp.stack([x, 2 * x, 0 * x])))
-        return jd.assemble(model, model.neutral(), constraints=(held,))
+        tip = jd.Transform(jnp.eye(3), jnp.stack([x, 2 * x, 0 * x]))
+        held = tuple(getattr(jd.constraints, kind)(f"ball {kind}", placement_a=tip) for kind in HELD)
+        return jd.assemble(model, model.neutral(), constraints=held)
 
-    x, h = jnp.asarray(0.3), 1e-6
-    expected = (close(x + h) - close(x - h)) / (2 * h)
-    assert jnp.abs(expected).max() > 0.5
-    np.testing.assert_allclose(jax.jacfwd(close)(x), expected, atol=1e-6)
-    np.testing.assert_allclose(jax.jacrev(close)(x), expected, atol=1e-6)
-    np.testing.assert_allclose(jax.vmap(close)(jnp.stack([x, 2 * x]))[0], close(x), atol=1e-9)
+    x, h = 0.3, 1e-6
+    near = jax.jit(jax.vmap(close))(jnp.array([x, x + h, x - h, 2 * x]))
+    expected = (near[1] - near[2]) / (2 * h)
+    for kind in HELD:
+        assert jnp.abs(expected[model.q_slice(f"slide {kind}")]).max() > 0.5, kind
+    np.testing.assert_allclose(jax.jit(jax.jacfwd(close))(x), expected, atol=1e-6)
+    np.testing.assert_allclose(jax.jit(jax.jacrev(close))(x), expected, atol=1e-6)
+    np.testing.assert_allclose(near[0], jax.jit(close)(x), atol=1e-9)

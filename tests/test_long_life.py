@@ -18,14 +18,14 @@ import json, sys
 sys.path.insert(0, "benchmarks")
 import jax, numpy as np
 import long_life
-from jaxdyn.engine import host, kernels
+from jaxdyn.engine import host, kept
 
 rng = np.random.default_rng(3)
 found = []
 for last in (6, 26):
     for k in range(last - (20 if found else 6), last):
         long_life.live(long_life.robot(rng, k))
-    kernels.forget()
+    kept.forget()
     jax.clear_caches()
     found.append((*long_life.held(), len(host._made)))
 print(json.dumps(found))

@@ -1,6 +1,7 @@
 """Loops, branches and calls in scalar programs, and their derivatives: kernels beside XLA; lanes beside each other."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -218,14 +219,17 @@ def test_control(f):
 def test_control_in_small_pieces(monkeypatch, f, longest):
     """Values that cross from one piece of code to another, which only large programs have else."""
 
+    def pieces(texts):
+        return len(re.findall(r"define .* @piece\d+\(", "\n".join(texts)))
+
     def made(program):
-        width = host.target().vector_bytes
-        runtime.provide(width, cpu.numbers(program))
-        found = host.made(
-            program.key() + b"pieces of %d" % longest,
-            lambda: cpu.modules(schedule(program), width, longest),
-            cpu.HANDLER,
-        )
+        aim = host.target()
+        runtime.provide(aim.vector_bytes, cpu.numbers(program))
+        whole = cpu.modules(schedule(program), aim.vector_bytes, not aim.fused)
+        monkeypatch.setattr(cpu, "PIECE", longest)
+        small = cpu.modules(schedule(program), aim.vector_bytes, not aim.fused)
+        assert pieces(small) > pieces(whole)
+        found = host.made(program.key() + b"pieces of %d" % longest, lambda: small, cpu.HANDLER)
         host.register(found.name, found.address)
         return found
 

@@ -72,7 +72,7 @@ def test_extending_needs_one_module():
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "extending.md"
 #: what is written from the page alone, and the classes of its blocks
 AUTHORS = {
-    "a joint": "PinInSlotKind PinInSlot",
+    "a joint": "RollingKind Rolling",
     "a constraint": "Height",
     "a solver": "Stacked",
     "a recursion": "Loops",

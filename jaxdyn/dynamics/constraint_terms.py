@@ -1,4 +1,4 @@
-"""The public functions of constraints: Jacobian, bias, residual, and where their rows stand."""
+"""The public functions of constraints: Jacobian, bias, residual, and the places of their rows."""
 
 from collections.abc import Sequence
 
@@ -25,7 +25,7 @@ def _bias(model, constraints, q, v):
 def constraint_jacobian(
     model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None
 ) -> Float[Array, "m nv"]:
-    """J (m, nv) at q (nq,), rows in the order of `constraints` (None: the model's own)."""
+    """Return J (m, nv) at q (nq,), rows in the order of `constraints` (None: the model's own)."""
     model, constraints, q = _at_q("constraint_jacobian", model, q, constraints)
     return (
         laned(jacobians.constraint_jacobian)(model, constraints, q)
@@ -35,7 +35,7 @@ def constraint_jacobian(
 
 
 def constraint_bias(model: Model, state: State, constraints: Sequence[Constraint] | None = None) -> Float[Array, " m"]:
-    """γ (m,), the rows' time derivative at q̈ = 0, without stabilisation: J q̈ + γ is their acceleration."""
+    """Return γ (m,), the rows' time derivative at q̈ = 0, without stabilisation: J q̈ + γ is their acceleration."""
     call = "constraint_bias"
     check_model(call, model)
     state = check_state(call, model, state)
@@ -47,7 +47,7 @@ def constraint_bias(model: Model, state: State, constraints: Sequence[Constraint
 def constraint_residual(
     model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None
 ) -> Float[Array, " m"]:
-    """Position errors (m,) at q (nq,), in metres and radians."""
+    """Return the position errors (m,) at q (nq,), in metres and radians."""
     model, constraints, q = _at_q("constraint_residual", model, q, constraints)
     return laned(residual)(model, constraints, q) if constraints else jnp.zeros(0, q.dtype)
 
@@ -59,9 +59,9 @@ def _at_q(call, model, q, constraints):
 
 
 def constraint_slices(model: Model, constraints: Sequence[Constraint] | None = None) -> dict[str | int, slice]:
-    """Rows of every constraint: its name (its place in the tuple where it has none) to a Python slice.
+    """Return the rows of each constraint as a Python slice, by its name, or by its place in the tuple if it has none.
 
-    **Raises** `ValueError` for two constraints of one name.
+    **Raises** `ValueError` if two constraints have the same name.
     """
     call = "constraint_slices"
     check_model(call, model)

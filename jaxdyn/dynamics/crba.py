@@ -1,4 +1,5 @@
-"""Mass matrix and Jacobians: wrench columns that ride up the tree and leave a number at every joint.
+"""Mass matrix and Jacobians. Both are computed from wrenches that are carried up the tree: at every joint on the way, a
+wrench gives a number, its product with the motion subspace.
 
 The mass matrix is the composite-rigid-body algorithm (Featherstone, Rigid Body Dynamics Algorithms, section 6.2):
 
@@ -8,7 +9,7 @@ The mass matrix is the composite-rigid-body algorithm (Featherstone, Rigid Body 
 | F_i | ``wrench`` | I^c_i S_i, carried up to every ancestor |
 | M_ji | number | S_jᵀ F_i |
 
-The rows of a constraint are wrenches too: J_rj is what row r leaves at joint j.
+The rows of a constraint are wrenches too: J_rj is the product of row r with joint j.
 """
 
 import dataclasses
@@ -30,7 +31,7 @@ from ..tree.topology import WORLD, Topology
 
 
 def _compose(kind, root, inertia, H, par, q, pose):
-    """I^c S as wrenches (nv, 3, lanes), and I^c seen from the parent."""
+    """Return I^c S as wrenches (nv, 3, lanes), and I^c as seen from the parent."""
     H = added(rigid(*inertia), H)
     parts = [times(s, *H) for s in kind.columns(par, q)]
     wrench = tuple(jnp.stack(jnp.broadcast_arrays(*x)) for x in zip(*parts, strict=True))
@@ -38,7 +39,7 @@ def _compose(kind, root, inertia, H, par, q, pose):
 
 
 def _carry(kind, root, par, q, pose, wrench):
-    """Sᵀ F of wrenches (count, 3, lanes) as numbers (nv count,), and the wrenches seen from the parent."""
+    """Return Sᵀ F of wrenches (count, 3, lanes) as numbers (nv count,), and the wrenches as seen from the parent."""
     n, f = (jnp.swapaxes(x, 0, 1) for x in wrench)
     numbers = jnp.stack([product(s, n, f) for s in kind.columns(par, q)])
     moved = None if root else rows_to_parent(pose, wrench)
@@ -61,8 +62,8 @@ def _composites(topology: Topology) -> Table:
 
 @dataclasses.dataclass(frozen=True)
 class Boarding:
-    """Wrenches that ride together from `body`: `count` of them, from cell `start` of the field ``"wrench"`` on; they
-    belong to the entries (rows of a matrix) of `rows`."""
+    """Wrenches that are carried up together from `body`: `count` of them, in the cells of field ``"wrench"`` from
+    `start` on. `rows` are the rows of the matrix that they belong to."""
 
     body: int
     start: int
@@ -71,8 +72,8 @@ class Boarding:
 
 
 class Ride(NamedTuple):
-    """A table of rides, and the entries of the matrix that its numbers add up to: per rank, a place among the
-    numbers for every entry, the last one being zero."""
+    """The table that carries wrenches up, and where its numbers go in the matrix. An entry of the matrix is a sum of
+    numbers: `places` holds, for the k-th term of every entry, the number's index. The index `size` stands for zero."""
 
     table: Table
     size: int
@@ -113,7 +114,7 @@ def _ride(topology: Topology, boarding: tuple[Boarding, ...], height: int) -> Ri
 
 
 def _ridden(motion: Kinematics, boarding: tuple[Boarding, ...], wrench, height: int) -> Array:
-    """The matrix (height, nv, lanes) of what wrenches leave at the joints on their way up."""
+    """Return the matrix (height, nv, lanes) of the products of wrenches with the joints above them."""
     ride = _ride(motion.model.topology, boarding, height)
     numbers = swept(ride.table, motion.joints | {"wrench": wrench})["number"]
     numbers = jnp.concatenate([numbers, jnp.zeros((1, numbers.shape[-1]), numbers.dtype)])
@@ -122,17 +123,17 @@ def _ridden(motion: Kinematics, boarding: tuple[Boarding, ...], wrench, height: 
 
 
 def mass_matrix(model: Model, q):
-    """M with armature: (nv, nv, lanes)."""
+    """Return M with armature, (nv, nv, lanes)."""
     return mass_matrix_at(kinematics(model, q))
 
 
 def mass_matrix_at(motion: Kinematics) -> Array:
-    """The same where the bodies are known."""
+    """Return M with armature, (nv, nv, lanes), for bodies whose poses are known."""
     model, topology = motion.model, motion.model.topology
     wrench = swept(_composites(topology), motion.joints | {"inertia": motion.inertia})["wrench"]
     lower = _ridden(motion, _of_joints(topology), wrench, topology.nv)
     body = jnp.asarray(topology.velocity_bodies)
-    # a column's own joint is visited with both orders of its columns; elsewhere only once
+    # the block of a joint with itself is complete; of all others only one half is
     same = (body[:, None] == body[None])[..., None]
     armature = jnp.eye(topology.nv, dtype=lower.dtype)[..., None] * model.joints.armature
     return jnp.where(same, lower, lower + jnp.swapaxes(lower, 0, 1)) + armature
@@ -158,5 +159,5 @@ def _of_rows(plan: Plan) -> tuple[Boarding, ...]:
 
 
 def jacobian_at(motion: Kinematics, rows: Rows) -> Array:
-    """J (m, nv, lanes) of constraints whose rows are evaluated."""
+    """Return J (m, nv, lanes) of constraints whose rows are evaluated."""
     return _ridden(motion, _of_rows(rows.plan), rows.K, rows.plan.rows)

@@ -20,7 +20,7 @@ from ..tree.topology import Topology
 
 
 def _moment(inertia, world):
-    """The body's first moment about the world's origin."""
+    """Return the body's first moment about the world's origin."""
     mass, first, _ = inertia
     return mass * world[1] + mv(world[0], first)
 
@@ -31,7 +31,7 @@ def _twice_energy(inertia, velocity):
 
 
 def _body_momentum(inertia, world, velocity):
-    """Momentum about the world's origin: (angular, linear)."""
+    """Return the body's momentum (angular, linear) about the world's origin."""
     n, f = inertia_times(inertia, velocity)
     f = mv(world[0], f)
     return mv(world[0], n) + cross(world[1], f), f
@@ -39,7 +39,7 @@ def _body_momentum(inertia, world, velocity):
 
 @tables
 def _sum(topology: Topology, fn, names: tuple[str, ...]) -> Table:
-    """Σ fn of all bodies, in one cell."""
+    """Return the table that adds up fn over all bodies, in one cell."""
     row = lambda b: Row(Step(fn), tuple(Ref(name, b) for name in names), Ref("sum", 0))  # noqa: E731
     return Table(each(topology, row), {"sum": 1})
 
@@ -87,24 +87,25 @@ def _at_state(call: str, model: Model, state: State):
 
 
 def center_of_mass(model: Model, q: ArrayLike) -> Float[Array, "3"]:
-    """Position (3,) of the centre of mass in the world at q (nq,), in metres."""
+    """Return the position (3,) of the centre of mass in the world at q (nq,), in metres."""
     return laned(_center)(*_at_q("center_of_mass", model, q))
 
 
 def potential_energy(model: Model, q: ArrayLike) -> Float[Array, ""]:
-    """Energy () at q (nq,) of gravity (zero with the centre of mass at the world's origin) and of springs, in joules.
+    """Return the energy () at q (nq,) of gravity (zero with the centre of mass at the world's origin) and of springs,
+    in joules.
 
-    A spring stores ½ stiffness (q ⊖ rest)²; on joints with rotations of three freedoms this is the potential of
-    `passive_forces` when the stiffness is the same about all axes.
+    A spring stores ½ stiffness (q ⊖ rest)². For joints with three rotations this is the potential of `passive_forces`
+    if the stiffness is the same about all axes.
     """
     return laned(_potential)(*_at_q("potential_energy", model, q))
 
 
 def kinetic_energy(model: Model, state: State) -> Float[Array, ""]:
-    """½ vᵀ M v (), armature included, in joules."""
+    """Return ½ vᵀ M v (), armature included, in joules."""
     return laned(_kinetic)(*_at_state("kinetic_energy", model, state))
 
 
 def centroidal_momentum(model: Model, state: State) -> Float[Array, "6"]:
-    """Momentum (6,) about the centre of mass in the world's axes: linear (kg m/s), angular (kg m²/s)."""
+    """Return the momentum (6,) about the centre of mass in the world's axes: linear (kg m/s), angular (kg m²/s)."""
     return laned(_momentum)(*_at_state("centroidal_momentum", model, state))

@@ -24,7 +24,7 @@ def _prepared(call: str, model: Model, state: State):
 def inverse_dynamics(
     model: Model, state: State, acceleration: ArrayLike, *, external: ArrayLike | None = None
 ) -> Float[Array, " nv"]:
-    """Generalised forces (nv,) for a joint acceleration (nv,): τ = M a + h − passive − external (RNEA).
+    """Return the generalised forces (nv,) for a joint acceleration (nv,): τ = M a + h − passive − external (RNEA).
 
     `external`: wrenches (nb, 6), force then torque, in body axes at the body's origin. Constraint forces are not
     included.
@@ -40,25 +40,25 @@ def inverse_dynamics(
 
 
 def mass_matrix(model: Model, q: ArrayLike) -> Float[Array, "nv nv"]:
-    """M (nv, nv) at q (nq,) with armature, by the composite-rigid-body algorithm."""
+    """Return M (nv, nv) at q (nq,) with armature, by the composite-rigid-body algorithm."""
     check_model("mass_matrix", model)
     q = check_vector("mass_matrix", "q", q, (model.nq,))
     return laned(crba.mass_matrix)(*common_dtype(model, q))
 
 
 def bias_forces(model: Model, state: State) -> Float[Array, " nv"]:
-    """h (nv,): Coriolis, centrifugal and gravity forces."""
+    """Return h (nv,): Coriolis, centrifugal and gravity forces."""
     model, q, v = _prepared("bias_forces", model, state)
     return laned(rnea)(model, q, v, jnp.zeros_like(v))
 
 
 def gravity_forces(model: Model, q: ArrayLike) -> Float[Array, " nv"]:
-    """The part (nv,) of the bias at q (nq,) that gravity makes: the gradient of the potential energy of the bodies."""
+    """Return the gravity part (nv,) of the bias at q (nq,): the gradient of the bodies' potential energy."""
     check_model("gravity_forces", model)
     q = check_vector("gravity_forces", "q", q, (model.nq,))
     return bias_forces(model, State(q, jnp.zeros(model.nv, q.dtype)))
 
 
 def passive_forces(model: Model, state: State) -> Float[Array, " nv"]:
-    """Forces (nv,) of dampers and springs: −damping v − stiffness (q ⊖ rest)."""
+    """Return the forces (nv,) of dampers and springs: −damping v − stiffness (q ⊖ rest)."""
     return laned(passive)(*_prepared("passive_forces", model, state))

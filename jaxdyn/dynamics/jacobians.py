@@ -9,6 +9,6 @@ from .crba import jacobian_at
 
 
 def constraint_jacobian(model: Model, constraints, q) -> Array:
-    """J (m, nv, lanes)."""
+    """Return J (m, nv, lanes)."""
     motion = kinematics(model, q)
     return jacobian_at(motion, evaluate(constraints, motion))

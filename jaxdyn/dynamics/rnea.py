@@ -26,7 +26,7 @@ from ..tree.topology import WORLD, Topology
 
 
 def _inertial(inertia, acceleration, g):
-    """I (a − g); None is zero."""
+    """Return I (a − g). An argument of None is zero."""
     if acceleration is None:
         mass, first, _ = inertia
         return -cross(first, g), -mass * g
@@ -35,7 +35,7 @@ def _inertial(inertia, acceleration, g):
 
 
 def _body_force(inertia, velocity, acceleration, g, external):
-    """I (a − g) + v ×* I v − external: (moment, force). None is zero."""
+    """Return I (a − g) + v ×* I v − external as (moment, force). An argument of None is zero."""
     force = None, None
     if velocity is not None:
         w, l = velocity
@@ -49,7 +49,7 @@ def _body_force(inertia, velocity, acceleration, g, external):
 
 
 def _joint_force(kind, root, par, q, pose, force):
-    """Sᵀ f, and f seen from the parent."""
+    """Return Sᵀ f, and f as seen from the parent."""
     tau = jnp.stack([product(s, *force) for s in kind.columns(par, q)])
     return tau, None if root else to_parent(pose, force)
 
@@ -80,8 +80,8 @@ def _up(topology: Topology) -> Table:
 
 
 def body_forces(motion: Kinematics, velocity=None, acceleration=None, gravity=None, external=None):
-    """What the bodies exert, (moment, force) as (nb, 3, lanes) each; None is zero. `external` (nb, 6, lanes) has the
-    force first."""
+    """Return the forces that move the bodies, (moment, force) as (nb, 3, lanes) each. An argument of None is zero.
+    `external` (nb, 6, lanes) has the force first."""
     fields = {"velocity": velocity, "acceleration": acceleration, "gravity": gravity, "external": external}
     given = {name: x for name, x in fields.items() if x is not None}
     table = _bodies(motion.model.topology, *(x is not None for x in fields.values()))
@@ -89,14 +89,14 @@ def body_forces(motion: Kinematics, velocity=None, acceleration=None, gravity=No
 
 
 def joint_forces(motion: Kinematics, force) -> Array:
-    """Generalised forces (nv, lanes) that balance forces (moment, force) on the bodies: the sweep up."""
+    """Return the generalised forces (nv, lanes) in balance with forces (moment, force) on the bodies: the sweep up."""
     return swept(_up(motion.model.topology), motion.joints | {"force": force})["tau"]
 
 
 def rnea(model: Model, q, v, a, external=None):
-    """M a + h of the rigid bodies (without armature and passive forces): (nv, lanes).
+    """Return M a + h (nv, lanes) of the rigid bodies, without armature and passive forces.
 
-    v = None leaves out velocities and gravity: M a alone.
+    With v = None, velocities and gravity are left out: the result is M a.
     """
     motion = kinematics(model, q, v, a)
     gravity = None if v is None else motion.gravity
@@ -104,6 +104,6 @@ def rnea(model: Model, q, v, a, external=None):
 
 
 def passive(model: Model, q, v):
-    """Forces of dampers and springs (nv, lanes): −damping v − stiffness (q ⊖ rest)."""
+    """Return the forces (nv, lanes) of dampers and springs: −damping v − stiffness (q ⊖ rest)."""
     stretch = differenced(model.topology, model.joints.rest, q)
     return -model.joints.damping * v - model.joints.stiffness * stretch

@@ -1,4 +1,4 @@
-"""atan, atan2, asin and acos: a polynomial on an eighth of the circle, or a sixth of the half."""
+"""atan, atan2, asin and acos: one polynomial for atan up to 45 degrees, one for asin up to 30 degrees."""
 
 from .floats import Floats
 from .program import Program
@@ -65,13 +65,13 @@ STRAIGHT = ((3.1415927, -8.742278e-08), (3.141592653589793, 1.2246467991473532e-
 
 
 def _less(f: Floats, angle: tuple, x: int) -> int:
-    """The angle less x."""
+    """Return the angle minus x."""
     first, second = (f.number(c) for c in f.of(angle))
     return f.p.add(f.p.sub(first, x), second)
 
 
 def _up_to_one(f: Floats, t: int) -> int:
-    """atan of t between 0 and 1."""
+    """Return atan of t between 0 and 1."""
     z = f.p.mul(t, t)
     return f.fma(f.p.mul(z, t), f.horner(z, f.of(TANGENT)), t)
 
@@ -89,7 +89,7 @@ def atan2(p: Program, y: int, x: int) -> int:
     a, b = p.abs_(y), p.abs_(x)
     steep = p.lt(b, a)
     short, long = p.select(steep, b, a), p.select(steep, a, b)
-    # equal ones are in the ratio 1 even if infinite, and 0 to 0 is 0
+    # the ratio of equal numbers is 1, also if they are infinite, and 0 to 0 is 0
     ratio = p.select(p.eq(short, long), p.select(p.eq(short, f.number(0)), short, f.number(1)), p.div(short, long))
     angle = _up_to_one(f, ratio)
     angle = p.select(steep, _less(f, RIGHT, angle), angle)
@@ -98,7 +98,8 @@ def atan2(p: Program, y: int, x: int) -> int:
 
 
 def _arc(f: Floats, size: int) -> tuple[int, int, int, int]:
-    """(whether x > 1/2; asin x, or else that of half its complement; its sine; their difference) for x of no sign."""
+    """Return (whether x > 1/2; asin x, or else that of half its complement; its sine; their difference) for x that is
+    not negative."""
     p = f.p
     half = f.number(0.5)
     large = p.lt(half, size)

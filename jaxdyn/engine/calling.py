@@ -1,22 +1,33 @@
 """Calls in programs that are being made."""
 
+from .live import Schedule
 from .ops import NONE, Call, Op, TooLarge
 from .program import Program
 
 
 def uniform(program: Program) -> list[bool]:
-    """By operation made so far, whether all lanes surely share it."""
-    same, op, region = program.same, program.op, program.region
+    """Return, by operation made so far, whether all lanes surely share it."""
+    return _extended(program.same, program, program)
+
+
+def uniform_of(s: Schedule, live: list[bool]) -> list[bool]:
+    """Return, by operation of a fused program, whether it is read and all lanes share it."""
+    return _extended([], s, s.program, live)
+
+
+def _extended(same: list[bool], code: Program | Schedule, program: Program, live=None) -> list[bool]:
+    """Append to `same` for all operations of `code` that it has no answer for yet, and return it."""
+    op, a, b, c, region = code.op, code.a, code.b, code.c, program.region
     for v in range(len(same), len(op)):
         o = op[v]
-        if region[v] or o == Op.carry or o == Op.result:
+        if region[v] or o == Op.carry or o == Op.result or live is not None and not live[v]:
             same.append(False)
         elif o == Op.input:
-            same.append(program.inputs[program.a[v]][2])
+            same.append(program.inputs[a[v]][2])
         elif o == Op.call:
-            same.append(program.calls[program.a[v]].template.uniform)
+            same.append(program.calls[a[v]].template.uniform)
         else:
-            same.append(all(x < 0 or same[x] for x in (program.a[v], program.b[v], program.c[v])))
+            same.append(all(x < 0 or same[x] for x in (a[v], b[v], c[v])))
     return same
 
 

@@ -1,7 +1,7 @@
-"""Cores: what a batched program computes, and its derivatives.
+"""Cores: functions of batched arrays that become one program each, and their derivatives.
 
 A `Core` is static and hashable: an instance is a key of the compilation cache. Its derivatives are cores again,
-`Tangent` and `Pullback`. Those of an *implicit* core, such as a linear solve, come from its own rule, and what that
+`Tangent` and `Pullback`. An *implicit* core, such as a linear solve, has a derivative rule of its own; all that this
 rule binds becomes one program.
 """
 
@@ -21,60 +21,61 @@ lanes_p.multiple_results = True
 
 
 def bind(core: "Core", *args, used=None) -> list:
-    """Bind the primitive to flat operands that already carry lanes."""
+    """Bind the primitive to flat operands whose last axis is the lanes, and return the outputs."""
     return lanes_p.bind(*args, core=core, used=used)
 
 
 class Core(abc.ABC):
-    """A pure function of flat lists of lanes-last arrays. Subclasses are frozen dataclasses.
+    """A pure function of flat lists of arrays whose last axis is the lanes. Subclasses are frozen dataclasses.
 
-    `used` tells which outputs somebody reads (None: all); a core may leave the others out of its work but
-    still returns an array of the right shape for each. `known`, one entry an operand, marks parameters: None for what
-    is none, else a byte a number (see `patterns.py`). `compiler` is "auto", "kernel" or "xla".
+    `used` marks the outputs that are read (None: all). A core need not compute the others, but returns an array of the
+    right shape for each. `known` has one entry for each operand: for parameters of a robot a byte for each number (see
+    `patterns.py`), for other operands None. `compiler` is "auto", "kernel" or "xla".
     """
 
     known: tuple[bytes | None, ...]
     compiler: str
 
-    #: outputs of a core that knows its derivative by `tangents`, which reads them; 0: it is differentiated
+    #: number of outputs of an implicit core, whose derivative is `tangents`; 0: JAX differentiates `run`
     implicit: ClassVar[int] = 0
 
     @abc.abstractmethod
     def run(self, args: tuple, used: tuple[bool, ...] | None) -> list:
-        """The outputs."""
+        """Return the outputs."""
 
     def traced(self, used, avals: tuple):
-        """The closed jaxpr at one lane; `avals` are the operands' shapes without lanes, and dtypes."""
+        """Return the closed jaxpr at one lane. `avals` are the operands' shapes without lanes, and dtypes."""
         return traces(self, used, avals)
 
     def jvp(self, primals, tangents, outs, used):
-        """Tangents of the outputs `outs`; symbolic zeros are `None`."""
+        """Return the tangents of the outputs `outs`. None stands for a symbolic zero."""
         active = tuple(t is not None for t in tangents)
         lifted = [t for t in tangents if t is not None]
         return bind(Tangent(self, active), *primals, *outs[: self.implicit], *lifted, used=used)
 
     def instead(self, outs, used) -> list:
-        """`outs` of an `implicit` core, others in place of those that `tangents` does not read if of its results only
-        those in `used` are read."""
+        """Return the outputs of an `implicit` core that `tangents` reads when only the results in `used` are needed,
+        with other arrays in place of those that it does not read."""
         return list(outs)
 
     def lean(self, args, used) -> list:
-        """The operands, others in place of those that are not read."""
+        """Return the operands, with other arrays in place of those that are not read."""
         return list(args)
 
     def tangents(self, primals, tangents, outs, used) -> list:
-        """Tangents of the outputs of an `implicit` core, `None` where one has none: made by binding cores, which become
-        one program. None stands for a tangent that is zero."""
+        """Return the tangents of the outputs of an `implicit` core, by binding cores, which become one program. In
+        arguments and results, None stands for zero."""
         raise NotImplementedError
 
     def transpose(self, args, undefined, cotangents, used):
-        """Cotangents of the operands marked in `undefined`, in which the core is linear; None elsewhere."""
+        """Return the cotangents of the operands marked in `undefined`, in which the core is linear, and None for the
+        others."""
         raise NotImplementedError(f"{type(self).__name__} is not linear")
 
 
 @dataclasses.dataclass(frozen=True)
 class Function(Core):
-    """A function of pytrees of lanes-last arrays; `fn` must be a module-level function, `static` hashable."""
+    """A function of pytrees of arrays with lanes last. `fn` must be a module-level function, `static` hashable."""
 
     fn: Callable
     static: tuple
@@ -87,15 +88,15 @@ class Function(Core):
 
 
 class _Derivative(Core):
-    """What `Tangent` and `Pullback` share. Operands are the primals of `core`, its outputs if it is implicit, and what
-    the derivative is linear in."""
+    """Base class of `Tangent` and `Pullback`. Operands are the primals of `core`, its outputs if it is implicit, and
+    then the operands in which the derivative is linear."""
 
     core: Core
     active: tuple[bool, ...]
 
     @property
     def given(self) -> int:
-        """Operands before those in which it is linear."""
+        """The number of operands before those in which the derivative is linear."""
         return len(self.active) + self.core.implicit
 
     @property
@@ -106,11 +107,11 @@ class _Derivative(Core):
         return [k for k, a in enumerate(self.active) if a]
 
     def at(self, args, lanes: int) -> tuple:
-        """The primals of active operands, all with so many lanes."""
+        """Return the primals of active operands, widened to `lanes` lanes."""
         return tuple(widen(args[k], lanes) for k in self.place())
 
     def filled(self, xs, others) -> list:
-        """`others` with the active ones replaced by `xs`."""
+        """Return `others` with the active operands replaced by `xs`."""
         full = list(others)
         for k, x in zip(self.place(), xs, strict=True):
             full[k] = x
@@ -122,7 +123,7 @@ class _Derivative(Core):
         return [*args[:n], *outs, *args[self.given :]]
 
     def linear(self, args, used) -> Callable:
-        """The active tangents to those of the outputs, for an implicit core."""
+        """Return the function from active tangents to the outputs' tangents of an implicit core."""
         n = len(self.active)
         outs = args[n : self.given]
 
@@ -133,7 +134,7 @@ class _Derivative(Core):
         return tangents
 
     def primal(self, args, used) -> Callable:
-        """The active operands to the outputs."""
+        """Return the function from active operands to the outputs."""
         n = len(self.active)
         return lambda *xs: self.core.run(tuple(self.filled(xs, args[:n])), used)
 
@@ -203,12 +204,12 @@ class Pullback(_Derivative):
 
 
 def widen(x, lanes: int) -> jax.Array:
-    """`x` with at least that many lanes: a single one is repeated."""
+    """Return `x` with at least `lanes` lanes, by repeating a single lane."""
     return jnp.broadcast_to(x, (*x.shape[:-1], lanes)) if x.shape[-1] < lanes else x
 
 
 def run(core: Core, used, args):
-    """The core's outputs, all with the common number of lanes."""
+    """Return the core's outputs, all with the common number of lanes."""
     lanes = max((a.shape[-1] for a in args), default=1)
     with jax.numpy_rank_promotion("allow"):
         outs = core.run(tuple(args), used)

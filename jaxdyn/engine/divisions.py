@@ -1,4 +1,4 @@
-"""cbrt, remainders and neighbours: what needs iterations, or the order of the bits."""
+"""cbrt, remainders and nextafter, which need iterations or the order of the bits."""
 
 from .floats import Floats
 from .ops import Type
@@ -40,14 +40,14 @@ def cbrt(p: Program, x: int) -> int:
 
 
 def rem(p: Program, x: int, y: int) -> int:
-    """The rest of the division towards zero, with the sign of x."""
+    """Return the remainder of the division rounded towards zero; it has the sign of x."""
     if not Type(p.type_of(x)).floating:
         return p.sub(x, p.mul(p.div(x, y), y))
     f = Floats(p, x)
     zero, infinity = f.number(0), f.number(float("inf"))
     size, by = p.abs_(x), p.abs_(y)
     usual = p.and_(p.lt(size, infinity), p.lt(zero, by))
-    # multiples of y that keep the quotient finite
+    # multiples of y for which the quotient is finite
     step = f.number(f.of((2.0**100, 2.0**1000)))
     more = p.mul(by, step)
     most = p.mul(more, step)
@@ -55,7 +55,7 @@ def rem(p: Program, x: int, y: int) -> int:
     (r,) = loop.carries
     rest = p.abs_(r)
     unit = p.select(p.le(most, rest), most, p.select(p.le(more, rest), more, by))
-    # what a quotient rounded to nearest leaves is exact
+    # the remainder of a quotient rounded to nearest is exact
     quotient = p.rint(p.div(r, unit))
     (r,) = p.close(loop, p.le(by, rest), [f.fma(p.neg(quotient), unit, r)])
     r = p.select(p.lt(r, zero), p.add(r, by), r)
@@ -65,7 +65,7 @@ def rem(p: Program, x: int, y: int) -> int:
 
 
 def nextafter(p: Program, x: int, y: int) -> int:
-    """The number next to x in the direction of y."""
+    """Return the number next to x in the direction of y."""
     f = Floats(p, x)
     zero = f.number(0)
     bits = f.bits(x)

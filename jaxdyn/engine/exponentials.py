@@ -1,4 +1,5 @@
-"""exp and its kin: a power of two times exp of a number up to log(2)/2, made of hyperbolic sine and cosine."""
+"""exp and its relatives: a power of two times exp of a number up to log(2)/2, computed from hyperbolic sine and
+cosine."""
 
 import dataclasses
 
@@ -9,7 +10,7 @@ from .program import Program
 LOG2 = ((0.6931472, -1.9046542e-09), (0.6931471805599453, 2.3190468138462996e-17))
 #: 1 / log 2
 PER_LOG2 = 1.4426950408889634
-#: exp of less is 0
+#: exp of smaller numbers is 0
 LEAST = (-104.0, -746.0)
 #: (sinh x / x - 1) / x², in powers of x²
 SINE = (
@@ -37,8 +38,8 @@ COSINE = (
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """exp(x) = 2ⁿ (1 + sinh + cosh - 1) of a small number: `main` and `rest` add up to its sinh, `more` is its cosh - 1
-    as two factors. `bits`: n in the low bits of an integer."""
+    """exp(x) = 2ⁿ (1 + sinh + cosh - 1) of a small number. `main` and `rest` add up to its sinh, `more` is its cosh - 1
+    as two factors, `bits` holds n in the low bits of an integer."""
 
     f: Floats
     bits: int
@@ -47,12 +48,12 @@ class Parts:
     more: tuple[int, int]
 
     def less_one(self) -> int:
-        """exp of the small number, less one and less `main`."""
+        """Return exp of the small number, minus one and minus `main`."""
         return self.f.fma(*self.more, self.rest)
 
 
 def _parts(f: Floats, x: int, low: int | None = None) -> Parts:
-    """Of x + low."""
+    """Return the parts of x + low."""
     n, bits = f.nearest(x, PER_LOG2)
     first, second = (f.number(-part) for part in f.of(LOG2))
     tail = f.p.mul(n, second)
@@ -68,7 +69,8 @@ def _series(f: Floats, bits: int, main: int, tail: int) -> Parts:
 
 
 def _scaled(e: Parts) -> int:
-    """exp, with the power of two as two factors: neither overflows before the product does, nor underflows."""
+    """Return exp, with the power of two as two factors, so that neither overflows or underflows before the product
+    does."""
     f, p = e.f, e.f.p
     value = p.add(f.number(1), p.add(e.main, e.less_one()))
     n = f.exponent(e.bits, 2 * f.format.bias)
@@ -77,7 +79,7 @@ def _scaled(e: Parts) -> int:
 
 
 def exp(p: Program, x: int, low: int | None = None) -> int:
-    """exp(x + low); `low` is much smaller than 1."""
+    """Return exp(x + low); `low` is much smaller than 1."""
     f = Floats(p, x)
     x = f.at_least(f.at_most(x, f.of((89.0, 710.0))), f.of(LEAST))
     return _scaled(_parts(f, x, low))
@@ -105,9 +107,9 @@ def expm1(p: Program, x: int) -> int:
 
 
 def _halves(f: Floats, x: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Half of sinh and cosh of a number that is not negative, up to where sinh overflows.
+    """Return half of sinh and cosh of a number that is not negative, up to where sinh overflows.
 
-    Each is the sum of a large part and a small one; the third number is what the large part's rounding lost.
+    Each is the sum of a large part and a small one; the third number is the large part's rounding error.
     """
     p = f.p
     e = _parts(f, x)
@@ -150,7 +152,7 @@ def tanh(p: Program, x: int) -> int:
 
 
 def _odd(f: Floats, x: int, size: int, value: int) -> int:
-    """The value with the sign of x; x itself where it is so small that there is no difference."""
+    """Return the value with the sign of x, or x itself if it is so small that there is no difference."""
     small = f.p.lt(size, f.number(f.of((2.0**-12, 2.0**-26))))
     return f.signed(f.p.select(small, size, value), f.sign(x))
 

@@ -1,4 +1,4 @@
-"""What the elementary functions are built with: constants, polynomials and bits of one float type in a program."""
+"""Tools for elementary functions: constants, polynomials and bits of one float type in a program."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from .program import Program
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """A float type: its integers of the same size, bits of its fraction, and the offset of its exponents."""
+    """A float type: the integer types of the same size, bits of its fraction, and the bias of its exponents."""
 
     integer: Type
     fraction: int
@@ -23,7 +23,8 @@ FORMATS = {Type.float32: Format(Type.int32, 23, 127), Type.float64: Format(Type.
 
 
 class Floats:
-    """Numbers of x's type in a program. Constants given by type are a pair: for float32 and for float64."""
+    """Arithmetic on numbers of x's type in a program. Constants that depend on the type are given as a pair: for
+    float32 and for float64."""
 
     def __init__(self, p: Program, x: int):
         self.p, self.type = p, Type(p.type_of(x))
@@ -31,7 +32,7 @@ class Floats:
         self.double = self.type == Type.float64
 
     def of(self, pair: tuple):
-        """What is given for this type."""
+        """Return the member of the pair for this type."""
         return pair[self.double]
 
     def number(self, value: float) -> int:
@@ -41,13 +42,13 @@ class Floats:
         return self.p.constant(value, self.format.integer)
 
     def fma(self, x: int, y: int, z: int) -> int:
-        """x y + z, rounded once; of constants a constant."""
+        """Return x y + z, rounded once; a constant if all three are."""
         if x < 0 and y < 0 and z < 0:
             return self.number(_exactly(*(self.p.value(v) for v in (x, y, z))))
         return self.p.fma(x, y, z)
 
     def horner(self, x: int, coefficients: Sequence[float]) -> int:
-        """The polynomial, lowest power first."""
+        """Return the polynomial with these coefficients, lowest power first."""
         *rest, last = coefficients
         found = self.number(last)
         for c in reversed(rest):
@@ -61,19 +62,19 @@ class Floats:
         return self.p.bits(bits, self.type)
 
     def sum(self, x: int, y: int) -> tuple[int, int]:
-        """The sum of x and a smaller y, and what its rounding lost."""
+        """Return the sum of x and a smaller y, and its rounding error."""
         s = self.p.add(x, y)
         return s, self.p.add(self.p.sub(x, s), y)
 
     def any_sum(self, x: int, y: int) -> tuple[int, int]:
-        """The sum, and what its rounding lost."""
+        """Return the sum and its rounding error, for numbers of any size."""
         p = self.p
         s = p.add(x, y)
         part = p.sub(s, x)
         return s, p.add(p.sub(x, p.sub(s, part)), p.sub(y, part))
 
     def ratio(self, x: tuple[int, int], y: tuple[int, int]) -> int:
-        """The ratio of two numbers that are given with what their roundings lost."""
+        """Return the ratio of two numbers that are given with their rounding errors."""
         inverse = self.p.div(self.number(1), y[0])
         near = self.p.mul(x[0], inverse)
         back = self.p.neg(near)
@@ -82,49 +83,50 @@ class Floats:
 
     @property
     def magic(self) -> float:
-        """A number whose unit in the last place is 1: a sum with it is rounded to an integer, found in its low bits."""
+        """Return a number whose unit in the last place is 1. A sum with it is rounded to an integer, which is in its
+        low bits."""
         return 1.5 * 2.0**self.format.fraction
 
     def nearest(self, x: int, factor: float) -> tuple[int, int]:
-        """The integer nearest to x times the factor, as a number and in the low bits of an integer."""
+        """Return the integer nearest to x times the factor, as a number and in the low bits of an integer."""
         found = self.fma(x, self.number(factor), self.number(self.magic))
         return self.p.sub(found, self.number(self.magic)), self.bits(found)
 
     def exponent(self, bits: int, offset: int) -> int:
-        """The integer in the low bits (from `nearest`), and an offset, as an integer."""
+        """Return the integer in the low bits (from `nearest`) plus an offset, as an integer."""
         return self.p.sub(
             bits, self.integer(int(self.type.dtype.type(self.magic).view(self.of((np.int32, np.int64)))) - offset)
         )
 
     def power(self, field: int) -> int:
-        """2 to the power of an integer to which the bias was added; 0 where the sum is 0."""
+        """Return 2 to the power of an integer to which the bias was added; 0 if the sum is 0."""
         return self.from_bits(self.p.shl(field, self.integer(self.format.fraction)))
 
     def sign(self, x: int) -> int:
-        """The sign bit, alone."""
+        """Return the sign bit alone."""
         return self.p.and_(self.bits(x), self.integer(-(2 ** (8 * self.type.bytes - 1))))
 
     def signed(self, x: int, sign: int) -> int:
-        """x, negated where the sign bit is set."""
+        """Return x, negated if the sign bit is set."""
         return self.from_bits(self.p.xor(self.bits(x), sign))
 
     def negative(self, x: int) -> int:
-        """Whether the sign bit is set."""
+        """Return whether the sign bit is set."""
         return self.p.lt(self.bits(x), self.integer(0))
 
     def at_most(self, x: int, bound: float) -> int:
-        """The smaller one; NaN stays."""
+        """Return the smaller number; NaN stays NaN."""
         bound_ = self.number(bound)
         return self.p.select(self.p.lt(bound_, x), bound_, x)
 
     def at_least(self, x: int, bound: float) -> int:
-        """The larger one; NaN stays."""
+        """Return the larger number; NaN stays NaN."""
         bound_ = self.number(bound)
         return self.p.select(self.p.lt(x, bound_), bound_, x)
 
 
 def _exactly(x, y, z):
-    """x y + z of finite numbers, rounded once."""
+    """Return x y + z of finite numbers, rounded once."""
     if not (np.isfinite(x) and np.isfinite(y) and np.isfinite(z)):
         with np.errstate(all="ignore"):
             return x * y + z
@@ -134,6 +136,6 @@ def _exactly(x, y, z):
     except OverflowError:
         return np.inf if exact > 0 else -np.inf
     if x.dtype == np.float32 and Fraction(float(near)) != exact and not near.view(np.int64) & 1:
-        # rounding to odd, so that rounding again does no harm
+        # rounded to odd, so that the second rounding is correct
         near = np.nextafter(near, np.inf if exact > Fraction(float(near)) else -np.inf)
     return near

@@ -30,13 +30,15 @@ FOLD = {
 
 
 def _quotient(x, y):
-    """Integers divide towards zero; by zero they give -1, as XLA has it, and what is too large goes round."""
+    """Return the quotient of integers, rounded towards zero. As in XLA, division by zero gives -1, and overflow wraps
+    around."""
     found = -1 if y == 0 else abs(int(x)) // abs(int(y)) * (1 if (x < 0) == (y < 0) else -1)
     return np.array(found).astype(x.dtype)[()]
 
 
 def converted(x, t: Type):
-    """A float that is no integer of type t becomes the nearest one, NaN zero."""
+    """Return numbers converted to type t. A float outside its range becomes the nearest number of the range, NaN
+    becomes zero."""
     if x.dtype.kind != "f" or t.floating or t == Type.bool_:
         return x.astype(t.dtype)
     info = np.iinfo(t.dtype)

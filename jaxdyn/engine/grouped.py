@@ -1,6 +1,6 @@
-"""A sweep as array operations: XLA's path.
+"""A sweep as array operations, for XLA's path.
 
-Rows of one kind that do not wait for each other are one call over stacked values, behind a wall (`kernel.py`).
+Rows of one kind that do not depend on each other are one call over stacked values, behind a wall (`kernel.py`).
 """
 
 from collections import defaultdict
@@ -15,7 +15,7 @@ from .steps import Sweep, cells
 
 
 def grouped(sweep: Sweep, args: Sequence) -> list:
-    """The outputs of a sweep."""
+    """Return the outputs of a sweep."""
     n = len(sweep.inputs)
     held = [_Held(a, sweep.array(k)) for k, a in enumerate(args)]
     for k, i in enumerate(sweep.initial):
@@ -42,7 +42,7 @@ def _walled(kind: int, sweep: Sweep, members: int):
 
 
 def _groups(sweep: Sweep) -> list[tuple[int, list[int]]]:
-    """(kind, rows) that may go together, in an order that works."""
+    """Return (kind, rows) of rows that may be evaluated together, in an order that respects what they read."""
     if "groups" in sweep.derived:
         return sweep.derived["groups"]
     ready: dict[tuple[int, int], int] = defaultdict(int)
@@ -62,19 +62,19 @@ def _groups(sweep: Sweep) -> list[tuple[int, list[int]]]:
 
 
 class _Held:
-    """Cells of an array as sums of slices of what was written."""
+    """The cells of an array, as sums of slices of what was written."""
 
     def __init__(self, given, array):
         self.array, self.sources, self.parts = array, [], defaultdict(list)
         if given is not None:
-            # what an output starts from may have fewer lanes
+            # the initial values of an output may have fewer lanes
             wide = (*given.shape[:-1], max(given.shape[-1], array.shape[-1]))
             self.sources.append(jnp.broadcast_to(given, wide))
             for c in range(array.cells):
                 self.parts[c].append((0, c))
 
     def add(self, starts: Sequence[int], count: int | None, value) -> None:
-        """`value` is (rows, ...), or (rows, count, ...)."""
+        """Add `value` to cells: (rows, ...), or (rows, count, ...)."""
         self.sources.append(value if count is None else value.reshape(-1, *value.shape[2:]))
         places = [c for s in starts for c in cells(s, count)]
         for k, c in enumerate(places):

@@ -1,8 +1,8 @@
 """Kernel walls: functions that XLA compiles as one piece and neither inlines nor recomputes.
 
-Left alone, XLA:CPU fuses element-wise code across joints and recomputes shared values without bound. A jitted
-function that is called under ``inlineable="false"`` stays a call in the compiled program, through `vmap`,
-derivatives and sharding. Whether walls help on a GPU is decided by `walls_on`.
+Without walls, XLA:CPU fuses element-wise code across joints and recomputes shared values without bound. A jitted
+function that is called under ``inlineable="false"`` stays a call in the compiled program, through `vmap`, derivatives
+and sharding. `walls_on` decides where walls are used.
 """
 
 import functools
@@ -13,7 +13,8 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 
 def kernel(fn: Callable) -> Callable:
-    """Put a wall around a function of arrays. Apply it once, at module level, so that its traces are shared."""
+    """Return a function of arrays with a wall around it. Apply this once, at module level, so that its traces are
+    shared."""
     jitted = jax.jit(fn)
 
     @functools.wraps(fn)
@@ -27,5 +28,5 @@ def kernel(fn: Callable) -> Callable:
 
 
 def walls_on() -> bool:
-    """Whether kernels keep their walls on the default backend."""
+    """Return whether walls are used on the default backend."""
     return jax.default_backend() == "cpu"

@@ -13,7 +13,6 @@ from jax.interpreters import mlir
 from . import cpu, cuda, host, runtime
 from .calls import Target, call
 from .inline import called, steps, straight
-from .kept import forget as forget_kept
 from .kept import programs
 from .live import trim
 from .ops import TooLarge, Unsupported
@@ -117,11 +116,6 @@ def _target(core, used, avals, shared, platform, mode) -> Target | None:
     program = outlined(program) if platform == "cpu" and called(program, mode) else straight(program)
     found = made(program) if platform == "cpu" else cuda.made(program)
     return Target(found.name, kept, outs, shared, outputs)
-
-
-def forget() -> None:
-    """Drop what is kept of cores that were traced; kernels stay, and programs that call them."""
-    forget_kept()
 
 
 def made(program: Program) -> host.Made:

@@ -1,10 +1,10 @@
-"""The batching primitive: single-state functions whose batch becomes the fastest axis.
+"""The batching primitive. It turns single-state functions into functions whose batch is the last, fastest axis.
 
-`call(core, *args)` binds one JAX primitive. Its operands carry a trailing *lane* axis; `jax.vmap` moves the
-batch there (unbatched operands keep a lane axis of size 1, never a broadcast copy), so that code under a core
-sees ``(..., lanes)`` however deep the user nests `vmap`. On a CPU long batches run in tiles that fit the cache.
+`call(core, *args)` binds one JAX primitive. The last axis of its operands is the *lane* axis. `jax.vmap` moves the
+batch there, however deep `vmap` is nested, so that a core always sees arrays ``(..., lanes)``. Operands without a batch
+keep a lane axis of size 1 and are not copied. On XLA's path, CPUs work on long batches in tiles that fit the cache.
 
-Where the primitive is lowered, `kernels.py` makes one kernel of a core, or leaves it to XLA.
+When the primitive is lowered, `kernels.py` compiles a core to one kernel, or leaves it to XLA.
 """
 
 import functools
@@ -20,12 +20,13 @@ from . import kernels, patterns
 from .core import Core, Function, lanes_p, run
 from .kept import parts, programs
 
-#: lanes worked on at once on a CPU, by bytes of the widest float
+#: lanes of a tile on a CPU, by the bytes of the widest float
 TILE = {4: 256, 8: 128}
 
 
 def _tiled(core: Core, used, args):
-    """As `core.run`, in tiles of lanes; the last tile is filled with copies of the last lane."""
+    """Return what `core.run` returns, computed in tiles of lanes. The last tile is filled up with copies of the last
+    lane."""
     lanes = max((a.shape[-1] for a in args), default=1)
     width = TILE[8 if any(a.dtype.itemsize == 8 for a in args) else 4]
     if lanes <= width + width // 2:
@@ -48,18 +49,18 @@ def _tiled(core: Core, used, args):
 
 
 def shapes(core: Core, used, avals: tuple) -> tuple:
-    """Shapes (without lanes) and dtypes of the outputs."""
+    """Return the shapes (without lanes) and dtypes of the outputs."""
     return tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
 
 
 def key_of(avals) -> tuple:
-    """Operands' shapes without lanes, and dtypes."""
+    """Return the operands' shapes without lanes, and dtypes."""
     return tuple((a.shape[:-1], a.dtype) for a in avals)
 
 
 @programs
 def _compiled(core: Core, used):
-    # through the primitive's lowering, so that eager calls are tiled as jitted ones are
+    # binds the primitive again, so that eager calls are lowered as jitted ones are
     return jax.jit(lambda *args: lanes_p.bind(*args, core=core, used=used))
 
 
@@ -77,7 +78,8 @@ def _abstract(*avals, core, used):
 
 @programs
 def _jitted(run, core: Core, used):
-    """One jitted function a core, so that a program that binds it often holds its code once."""
+    """Return one jitted function for each core, so that a program that binds a core many times contains its code
+    once."""
     return jax.jit(lambda *args: run(core, used, args))
 
 
@@ -89,7 +91,7 @@ _on_xla, _tiled_on_xla = _lowering(run), _lowering(_tiled)
 
 
 def _lower(platform: str, otherwise):
-    """The lowering to a call of the core's kernel, or to what XLA makes of it."""
+    """Return the lowering rule: a call of the core's kernel, or `otherwise` if XLA is to compile it."""
 
     def rule(ctx, *operands, core, used):
         target = kernels.target(core, used, tuple((a.shape, a.dtype) for a in ctx.avals_in), platform)
@@ -114,7 +116,7 @@ def _batch(args, dims, *, core, used):
     for a, d in zip(moved, dims, strict=True):
         if d is not None:
             a = jnp.broadcast_to(a, (*a.shape[:-1], lanes)).reshape(*a.shape[:-2], size * lanes)
-        elif a.shape[-1] > 1:  # lanes of another batch: one copy per member of this one
+        elif a.shape[-1] > 1:  # the lanes of another batch are repeated for each member of this one
             a = jnp.broadcast_to(a[..., None, :], (*a.shape[:-1], size, lanes)).reshape(*a.shape[:-1], size * lanes)
         flat.append(a)
     outs = lanes_p.bind(*flat, core=core, used=used)
@@ -144,7 +146,7 @@ def _transpose(cotangents, *args, core, used):
             result.append(None)
         elif o is None:
             result.append(ad.Zero(a.aval))
-        else:  # an operand shared by all lanes collects from all of them
+        else:  # the cotangent of an operand shared by all lanes is a sum over lanes
             result.append(o.sum(-1, keepdims=True) if a.aval.shape[-1] < o.shape[-1] else o)
     return result
 
@@ -166,13 +168,13 @@ ad.primitive_transposes[lanes_p] = _transpose
 pe.dce_rules[lanes_p] = _dce
 
 
-#: what marks a class whose leaves are parameters: the same for all lanes unless somebody maps over them
+#: attribute of classes whose leaves are parameters: the same for all lanes unless `vmap` maps over them
 PARAMETERS = "parameters_of_lanes"
 
 
 def _known(args: tuple) -> tuple[bytes | None, ...]:
-    """`Core.known` of the leaves of `args`: numbers under objects marked as parameters are looked at if they are
-    there."""
+    """Return `Core.known` of the leaves of `args`. Numbers of objects that are marked as parameters are examined unless
+    they are traced."""
     out: list[bytes | None] = []
     for node in jax.tree.leaves(args, is_leaf=lambda x: hasattr(type(x), PARAMETERS)):
         if hasattr(type(node), PARAMETERS):
@@ -183,7 +185,7 @@ def _known(args: tuple) -> tuple[bytes | None, ...]:
 
 
 def _compiler(things: tuple) -> str:
-    """The first choice of compiler that one of these makes."""
+    """Return the compiler that the first of these objects with a choice asks for."""
     return next((x.compiler for x in things if hasattr(x, "compiler")), "auto")
 
 
@@ -193,15 +195,16 @@ def _single(core: Core, *leaves) -> list:
 
 @programs
 def _eager(core: Core):
-    """One program of a call outside of `jit`: lanes put on and taken off one by one are a program for each shape."""
+    """Return one jitted program for a call outside of `jit`. Adding and removing the lane axis operation by operation
+    would compile a program for each shape."""
     return jax.jit(functools.partial(_single, core))
 
 
 def call(core_of: Callable[[Any, tuple, str], Core], *args, static: tuple = ()):
-    """Call a core on single-state pytrees. `core_of` makes the core from the operands' tree structure, what is known of
-    them, and the compiler that an operand or one of `static` names.
+    """Call a core on single-state pytrees and return the flat list of outputs without their lane axis.
 
-    Returns the flat list of outputs without their lane axis.
+    `core_of` makes the core from the operands' tree structure, from what is known of them, and from the compiler that
+    an operand or one of `static` asks for.
     """
     leaves, tree = jax.tree.flatten(args)
     leaves = [jnp.asarray(x) for x in leaves]
@@ -212,10 +215,9 @@ def call(core_of: Callable[[Any, tuple, str], Core], *args, static: tuple = ()):
 
 
 def laned(fn: Callable, *static: Any) -> Callable:
-    """`fn(*static, *pytrees)`, written for lanes-last arrays, as a function of single states.
+    """Return `fn(*static, *pytrees)`, which is written for arrays with lanes last, as a function of single states.
 
-    `fn` is a module-level function; `static` are hashable. The result has the derivatives that automatic
-    differentiation of `fn` gives.
+    `fn` is a module-level function; `static` are hashable. Derivatives are those of automatic differentiation of `fn`.
     """
 
     def single(*args):
@@ -229,7 +231,7 @@ def laned(fn: Callable, *static: Any) -> Callable:
 
 @parts
 def _structure(fn, static, tree, avals: tuple):
-    """Tree structure of the result, for operands of this structure with these shapes and dtypes."""
+    """Return the tree structure of the result, for operands of this structure with these shapes and dtypes."""
 
     def out(*leaves):
         with jax.numpy_rank_promotion("allow"):

@@ -1,4 +1,4 @@
-"""log and its kin: the exponent times log 2, and the logarithm of what is left, between √½ and √2."""
+"""log and its relatives: the exponent times log 2, plus the logarithm of a number between √½ and √2."""
 
 from .exponentials import LOG2, exp
 from .floats import Floats
@@ -30,12 +30,12 @@ FURTHER = (
     0.06004424769809925,
 )
 THIRD = (0.3333333333333333, 1.850371707708594e-17)
-#: log 2 in a part that times an exponent is exact, and the rest
+#: log 2 in two parts, of which the first times an exponent is exact
 EXACT_LOG2 = (0.6931471805598903, 5.497923018708371e-14)
 
 
 def _split(f: Floats, x: int) -> tuple[int, int]:
-    """(n, m): x = 2ⁿ m, both numbers but n an integer; x is positive and not tiny."""
+    """Return (n, m) with x = 2ⁿ m, for a positive x that is not denormal. n is of an integer type."""
     p = f.p
     root = f.integer(f.of((0x3F3504F3, 0x3FE6A09E667F3BCD)))
     n = p.shr(p.sub(f.bits(x), root), f.integer(f.format.fraction))
@@ -43,7 +43,7 @@ def _split(f: Floats, x: int) -> tuple[int, int]:
 
 
 def _normal(f: Floats, x: int) -> tuple[int, int]:
-    """(n, y): x = 2ⁿ y, where y is no tiny number if x is none that is not positive; n is a number."""
+    """Return (n, y) with x = 2ⁿ y, where y is not denormal if x is positive; n is a float."""
     p = f.p
     bits = f.format.fraction + 1
     tiny = p.lt(x, f.number(2.0 ** (1 - f.format.bias)))
@@ -52,12 +52,12 @@ def _normal(f: Floats, x: int) -> tuple[int, int]:
 
 
 def _number(f: Floats, n: int) -> int:
-    """A small integer as a number; processors have no vector instruction for integers of 64 bits."""
+    """Return a small integer as a number. Processors have no vector instruction for integers of 64 bits."""
     return f.p.convert(f.p.convert(n, Type.int32), f.type)
 
 
 def _log(f: Floats, n: int, a: int) -> int:
-    """n log 2 + log(1 + a)."""
+    """Return n log 2 + log(1 + a)."""
     p = f.p
     s = p.div(a, p.add(a, f.number(2)))
     z = p.mul(s, s)
@@ -68,7 +68,7 @@ def _log(f: Floats, n: int, a: int) -> int:
 
 
 def _special(f: Floats, x: int, value: int) -> int:
-    """The value, but what log x is of x that is not positive or not finite."""
+    """Return the value, or what log x is if x is not positive or not finite."""
     p, zero, infinity = f.p, f.number(0), f.number(float("inf"))
     value = p.select(p.lt(x, infinity), value, x)
     value = p.select(p.lt(x, zero), f.number(float("nan")), value)
@@ -83,7 +83,7 @@ def log(p: Program, x: int) -> int:
 
 
 def log1p(p: Program, x: int, low: int | None = None) -> int:
-    """log(1 + x + low); `low` is what rounding x has lost."""
+    """Return log(1 + x + low); `low` is the rounding error of x."""
     f = Floats(p, x)
     one = f.number(1)
     u = p.add(x, one)
@@ -91,7 +91,7 @@ def log1p(p: Program, x: int, low: int | None = None) -> int:
     lost = p.add(p.sub(one, p.sub(u, less)), p.sub(x, less))
     lost = lost if low is None else p.add(lost, low)
     n, m = _split(f, u)
-    # where the power is not a number anymore what was lost is nothing
+    # the power is 0 if it is too small for a number: the rounding error does not matter there
     back = f.power(p.max_(p.sub(f.integer(f.format.bias), n), f.integer(0)))
     a = f.fma(lost, back, p.sub(m, one))
     return _special(f, u, _log(f, _number(f, n), a))
@@ -112,7 +112,7 @@ def acosh(p: Program, x: int) -> int:
     double = p.add(t, t)
     square = f.fma(t, t, double)
     root = p.sqrt(square)
-    # what the root and its square lost
+    # the rounding errors of the root and of its square
     rest = p.add(f.fma(p.neg(root), root, square), f.fma(t, t, p.sub(double, square)))
     rest = p.select(p.eq(root, f.number(0)), root, p.div(rest, p.add(root, root)))
     main, low = f.sum(root, t)
@@ -121,7 +121,7 @@ def acosh(p: Program, x: int) -> int:
 
 
 def _large(f: Floats, x: int, y: tuple[int, int]) -> int:
-    """log(1 + y), or log(2 x) where x is so large that it is the same and y may have overflown."""
+    """Return log(1 + y), or log(2 x) if x is so large that it is the same and y may have overflown."""
     p, zero = f.p, f.number(0)
     large = p.lt(f.number(f.of((2.0**30, 2.0**60))), x)
     value = log1p(p, p.select(large, x, y[0]), p.select(large, zero, y[1]))
@@ -133,7 +133,7 @@ def atanh(p: Program, x: int) -> int:
     size, one = p.abs_(x), f.number(1)
     double, (rest, lost) = p.add(size, size), f.sum(one, p.neg(size))
     ratio = p.div(double, rest)
-    # what the ratio lost, divided by 1 - x: times 1 + ratio / 2
+    # the ratio's rounding error, divided by 1 - x: times 1 + ratio / 2
     back = p.neg(ratio)
     low = f.fma(back, lost, f.fma(back, rest, double))
     value = log1p(p, ratio, f.fma(low, p.mul(ratio, f.number(0.5)), low))
@@ -141,7 +141,7 @@ def atanh(p: Program, x: int) -> int:
 
 
 def pow_(p: Program, x: int, y: int) -> int:
-    """x to the power y, of x's type; as C has it where either is zero, infinite or NaN."""
+    """Return x to the power y, of x's type; as in C if either is zero, infinite or NaN."""
     f = Floats(p, x)
     y = p.convert(y, f.type)
     size, one, zero = p.abs_(x), f.number(1), f.number(0)
@@ -161,7 +161,7 @@ def pow_(p: Program, x: int, y: int) -> int:
 
 
 def _power(f: Floats, x: int, y: int) -> int:
-    """exp(y log x) of doubles, with the logarithm in two parts."""
+    """Return exp(y log x) of doubles, with the logarithm in two parts."""
     p = f.p
     one, two = f.number(1), f.number(2)
     before, scaled = _normal(f, x)

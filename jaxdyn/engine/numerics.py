@@ -1,7 +1,7 @@
-"""Elementary functions as arithmetic of the program, so that their bits are the same everywhere.
+"""Elementary functions, built from the program's arithmetic so that their bits are the same everywhere.
 
 `FUNCTIONS` maps names of JAX primitives to functions of a program and values. Errors are at most two units in the last
-place for float32 and float64, of gradual underflow too; infinities and NaN are treated as C does.
+place for float32 and float64, also of denormal results. Infinities and NaN are treated as in C.
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ def square(p: Program, x: int) -> int:
 
 
 def integer_pow(p: Program, x: int, y: int) -> int:
-    """x to the power of a number known beforehand, by squaring."""
+    """Return x to a known integer power, by repeated squaring."""
     one = p.constant(1, Type(p.type_of(x)))
     if y == 0:
         return one
@@ -49,7 +49,7 @@ def ceil(p: Program, x: int) -> int:
 
 
 def round_(p: Program, x: int) -> int:
-    """The nearest integer, halves away from zero."""
+    """Return the nearest integer, halves rounded away from zero."""
     f = Floats(p, x)
     size = p.abs_(x)
     low = p.floor(size)

@@ -1,4 +1,4 @@
-"""The words of scalar programs: types, operations, loops and branches."""
+"""The vocabulary of scalar programs: types, operations, loops, branches and calls."""
 
 import dataclasses
 import enum
@@ -85,7 +85,7 @@ class Unsupported(Exception):
 
 
 def type_of(dtype) -> Type:
-    """The type of numbers of a dtype. Raises `Unsupported` where there is none."""
+    """Return the type of a dtype's numbers. Raises `Unsupported` if there is none."""
     try:
         return TYPES[np.dtype(dtype)]
     except (KeyError, TypeError):
@@ -93,7 +93,7 @@ def type_of(dtype) -> Type:
 
 
 class TooLarge(Exception):
-    """The program has more operations than anybody would wait for."""
+    """The program has more operations than the limit."""
 
     def __init__(self, limit: int):
         super().__init__(f"more than {limit:,} operations")
@@ -101,7 +101,7 @@ class TooLarge(Exception):
 
 @dataclasses.dataclass
 class Region:
-    """Where values stand: the whole program (0), a loop's body, or a branch. `owner` is the `Loop` or `Branches`."""
+    """A part of the program: the whole program (0), a loop's body, or a branch. `owner` is the `Loop` or `Branches`."""
 
     parent: int
     owner: "Loop | Branches | None" = None
@@ -109,7 +109,7 @@ class Region:
 
 @dataclasses.dataclass
 class Loop:
-    """``while cond: carries = nexts``, lane by lane: a lane that is done keeps its values."""
+    """``while cond: carries = nexts``, lane by lane: a lane whose condition fails keeps its values."""
 
     index: int
     parent: int
@@ -123,7 +123,7 @@ class Loop:
 
 @dataclasses.dataclass
 class Branches:
-    """The values of the branch whose predicate holds; the last branch has none and serves all other lanes."""
+    """The values of the branch whose predicate holds. The last branch has no predicate and serves all other lanes."""
 
     index: int
     parent: int
@@ -135,7 +135,7 @@ class Branches:
 
 @dataclasses.dataclass(eq=False)
 class Call:
-    """A call of a `templates.Template`: its results are values from `first` on. Within branches, `floor` is the region
+    """A call of a `templates.Template`; its results are values from `first` on. Within branches, `floor` is the region
     that the call may not leave."""
 
     index: int

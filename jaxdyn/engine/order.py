@@ -8,7 +8,8 @@ as few as there can be.
 import dataclasses
 import itertools
 
-from .live import LEAVES, Schedule, fused, masks
+from .calling import uniform_of
+from .live import Schedule, fused, masks
 from .ops import Branches, Call, Loop, Op
 from .program import Program
 
@@ -33,27 +34,12 @@ def schedule(program: Program) -> Schedule:
     """The program in order."""
     s, live = fused(program)
     s.masks = masks(s, live)
-    _uniform(s, live)
+    s.is_uniform = uniform_of(s, live)
+    s.uniform = list(itertools.compress(range(len(s.op)), s.is_uniform))
+    if program.calls:
+        _gather(s)
     _Order(s, live).run()
     return s
-
-
-def _uniform(s: Schedule, live: list[bool]) -> None:
-    same = s.is_uniform = [False] * len(s.op)
-    inputs = s.program.inputs
-    for v, alive in enumerate(live):
-        if not alive or s.program.region[v]:
-            continue
-        if s.op[v] == Op.input:
-            same[v] = inputs[s.a[v]][2]
-        elif s.op[v] == Op.call:
-            same[v] = s.program.calls[s.a[v]].template.uniform
-        elif s.op[v] not in LEAVES:
-            same[v] = all(same[x] for x in s.operands(v))
-        if same[v]:
-            s.uniform.append(v)
-    if s.program.calls:
-        _gather(s)
 
 
 def _gather(s: Schedule) -> None:

@@ -9,6 +9,7 @@ otherwise, so bits stay.
 
 from collections import defaultdict
 
+from .calling import uniform_of
 from .inline import Copy
 from .kept import PARTS, Kept
 from .live import LEAVES, masks
@@ -39,8 +40,8 @@ class _Outline(Copy):
         self.bundle: dict[int, list[list[int]]] = {}
         self.regions = {0, *(program.calls[c].region for c in masks(self.s, self.live))}
         self.uses = self._uses()
-        self.level: list[int] = []
-        self.same = self._uniform()
+        self.same = uniform_of(self.s, self.live)
+        self.level = self._levels()
         self.read = self._read_outside()
         kinds = defaultdict(list)
         for members in self._clusters():
@@ -67,41 +68,32 @@ class _Outline(Copy):
                     found[x] += 1
         return found
 
-    def _uniform(self) -> list[bool]:
-        """By value, whether all lanes share it. On the way values get levels: operations of one level that read each
-        other do so without calls and loops between, and are not too many."""
-        s, old, same, level = self.s, self.old, [], self.level
+    def _levels(self) -> list[int]:
+        """Return a level for each value: operations of one level that read each other do so without calls and loops
+        between, and are not too many."""
+        s, level = self.s, []
         highest = 0
         begins: dict[tuple[int, int], int] = {}
         terms = [0] * len(s.op)
         for v, alive in enumerate(self.live):
             o = s.op[v]
-            if not alive:
-                same.append(False)
-                level.append(0)
-                continue
-            outside = not old.region[v]
-            if o == Op.input:
-                same.append(old.inputs[s.a[v]][2])
+            if not alive or o == Op.input:
                 level.append(0)
             elif o == Op.call:
                 key = o, s.a[v]
                 if key not in begins:
                     begins[key] = 1 + max([level[x] for x in self.needs(v) if x >= 0], default=0)
-                same.append(outside and old.calls[s.a[v]].template.uniform)
                 level.append(begins[key])
             elif o in LEAVES:
-                same.append(False)
                 level.append(begins.setdefault((o, s.a[v]), highest + 1))
             else:
-                same.append(outside and all(same[x] for x in s.operands(v)))
-                level.append(self._behind(v, terms))
+                level.append(self._behind(v, level, terms))
             highest = max(highest, level[v])
-        return same
+        return level
 
-    def _behind(self, v: int, terms: list[int]) -> int:
-        """The level of an operation, and its terms if it is a sum or the like."""
-        s, level = self.s, self.level
+    def _behind(self, v: int, level: list[int], terms: list[int]) -> int:
+        """Return the level of an operation, and enter its terms if it is a sum or the like."""
+        s = self.s
         found, sums = 0, []
         for x in s.operands(v):
             found = max(found, level[x] + (self.uses[x] > READERS and s.op[x] not in LEAVES))

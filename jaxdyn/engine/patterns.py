@@ -1,7 +1,7 @@
-"""Which numbers of a parameter are exactly 0, 1 or -1.
+"""Finds the numbers of a parameter that are exactly 0, 1 or -1.
 
-Most of a robot's parameters are: axes, rotations between joints, symmetric inertias. A program that knows them leaves
-out what they make superfluous, half of it and more. Other values stay operands, so that they can change and carry
+Most parameters of a robot are: axes, rotations between joints, symmetric inertias. A program that knows these numbers
+leaves out half of its operations and more. All other numbers stay operands, so that they can change and have
 derivatives.
 """
 
@@ -10,14 +10,14 @@ import weakref
 import jax
 import numpy as np
 
-#: what a number may be known to be; anything else is `ANY`
+#: the values that a number may be known to have; all others are `ANY`
 ZERO, ONE, MINUS, ANY = range(4)
 
 _found: dict[int, tuple[weakref.ref, bytes]] = {}
 
 
 def of(leaf) -> bytes:
-    """A byte for every number: `ZERO`, `ONE`, `MINUS`, or `ANY`, which is all that a traced array tells."""
+    """Return a byte for each number: `ZERO`, `ONE`, `MINUS`, or `ANY`, which all numbers of a traced array are."""
     if isinstance(leaf, jax.core.Tracer):
         return bytes([ANY]) * leaf.size
     if not isinstance(leaf, jax.Array):  # may be written to

@@ -1,13 +1,13 @@
-"""The scalar program that every lane runs: integers in lists, built with folding and sharing.
+"""The scalar program that every lane runs: lists of integers. Operations are folded and shared while they are added.
 
-A value is an integer: an operation's place if it is not negative, a constant's otherwise. Operations have up to three
-operands, and every one is *pure*, so that equal ones are shared and the order is free: `order.py` chooses it. Where
-a value stands is decided by its operands: in the innermost *region* (a loop's body, a branch) that one of them
-belongs to. What a loop's body computes from values outside thus leaves the loop by itself.
+A value is an integer: the index of an operation if it is not negative, a constant otherwise. Operations have up to
+three operands. All are *pure*, so that equal ones are shared and any order that respects the operands will do:
+`order.py` chooses one. The operands also decide where a value belongs: to the innermost *region* (a loop's body, a
+branch) of one of them. An operation in a loop's body whose operands are all outside is therefore outside too.
 
-Folding assumes of numbers what no robot contradicts: 0 x is 0, also for x that is infinite or NaN, and zeros have no
-sign. All else that it does is exact. (What is known of a model still changes which products `order.py` fuses, and so
-the last bits; one program always gives the same.)
+Folding makes two assumptions: 0 x is 0, also if x is infinite or NaN, and zeros have no sign. All other folding is
+exact. (What is known of a model still changes which products `order.py` fuses, and so the last bits; one program always
+gives the same bits.)
 """
 
 import struct
@@ -19,9 +19,9 @@ from .ops import DTYPES, NONE, Branches, Call, Loop, Op, Region, TooLarge, Type
 
 
 class Program:
-    """Operations under construction. Methods named as operations return the value, folded and shared.
+    """A program under construction. Methods with the name of an operation return its value, folded and shared.
 
-    `limit`: most operations before `TooLarge` is raised.
+    `limit`: the number of operations beyond which `TooLarge` is raised.
     """
 
     def __init__(self, limit: int = 1 << 62):
@@ -37,7 +37,7 @@ class Program:
         self.regions = [Region(-1)]
         self.owners: list[Loop | Branches] = []
         self.calls: list[Call] = []
-        #: whether multiply-adds are fused already, and nothing else may be
+        #: True if multiply-adds are fused already, so that none may be fused any more
         self.fused = False
         self.outputs: list[list[int]] = []
         #: places of operands and outputs: (rows, type, whether all lanes share it)
@@ -47,20 +47,20 @@ class Program:
         self.shared: list[dict] = [{}]
         self._floors = [0]
         self._here = [0]
-        #: whether it is a template, and calls none
+        #: True for templates, which have no calls
         self.nested = False
         #: of `calling.py`
         self.same: list[bool] = []
         self.templates: set = set()
         self.true, self.false = self.constant(True, Type.bool_), self.constant(False, Type.bool_)
 
-    # what is known of values
+    # constants and types
 
     def type_of(self, x: int) -> int:
         return self.type[x] if x >= 0 else self.constant_types[-1 - x]
 
     def value(self, x: int):
-        """The number of a constant, None otherwise."""
+        """Return the number of a constant, or None."""
         return self.constants[-1 - x] if x < 0 else None
 
     def constant(self, value, t: int) -> int:
@@ -89,7 +89,7 @@ class Program:
         return len(self.op) - 1
 
     def emit(self, op: int, t: int, a: int, b: int = NONE, c: int = NONE) -> int:
-        """The operation without folding, shared with an equal one."""
+        """Return the operation without folding, shared with an equal one."""
         key = (op, t, a, b, c)
         for table in self.shared:
             found = table.get(key)
@@ -120,16 +120,16 @@ class Program:
 
     @property
     def branch(self) -> int:
-        """The region of the innermost branch in which code is being made."""
+        """The region of the innermost branch that is being built."""
         return self._floors[-1]
 
     @property
     def here(self) -> int:
-        """The region in which code is being made."""
+        """The region that is being built."""
         return self._here[-1]
 
     def loop(self, initial: list[int]) -> Loop:
-        """Begin a loop; `close` ends it."""
+        """Begin a loop, which `close` ends."""
         loop = Loop(len(self.owners), self.here, 0, list(initial), [])
         loop.region = self._open(loop)
         self.owners.append(loop)
@@ -139,7 +139,7 @@ class Program:
         return loop
 
     def close(self, loop: Loop, condition: int, nexts: list[int]) -> list[int]:
-        """The loop's values after its end."""
+        """End a loop and return the values after it."""
         self._here.pop()
         loop.condition, loop.nexts = condition, list(nexts)
         loop.results = [
@@ -148,7 +148,7 @@ class Program:
         return loop.results
 
     def branches(self, predicates: list[int]) -> Branches:
-        """Begin branches: one for every predicate and one for the rest; each is made between `enter` and `leave`."""
+        """Begin branches: one for every predicate and one for the rest. Each is built between `enter` and `leave`."""
         made = Branches(len(self.owners), self.here, list(predicates), [])
         self.owners.append(made)
         return made
@@ -167,7 +167,7 @@ class Program:
         branches.outcomes.append(list(outcome))
 
     def join(self, branches: Branches) -> list[int]:
-        """The values of whichever branch holds."""
+        """Return the values of the branch that is taken."""
         for k, same in enumerate(zip(*branches.outcomes, strict=True)):
             if len(set(same)) == 1:
                 branches.results.append(same[0])
@@ -263,7 +263,7 @@ class Program:
         return self.emit(Op.div, t, x, y)
 
     def fma(self, x: int, y: int, z: int) -> int:
-        """x y + z, rounded once."""
+        """Return x y + z, rounded once."""
         if (z < 0 and self.constants[-1 - z] == 0) or any(k < 0 and self.constants[-1 - k] == 0 for k in (x, y)):
             return self.add(self.mul(x, y), z)
         return self.emit(Op.fma, self.type_of(z), x, y, z)
@@ -346,7 +346,7 @@ class Program:
         return self._pair(Op.shr, x, y)
 
     def select(self, p: int, x: int, y: int) -> int:
-        """x where p, else y."""
+        """Return x if p holds, else y."""
         if p < 0:
             return x if p == self.true else y
         if x == y:
@@ -362,7 +362,7 @@ class Program:
         return self.emit(Op.select, t, p, x, y)
 
     def convert(self, x: int, t: int) -> int:
-        """x as another type; a float becomes an integer towards zero, any number but zero becomes True."""
+        """Return x as another type. A float becomes an integer by rounding towards zero, and True if it is not zero."""
         if self.type_of(x) == t:
             return x
         if x < 0:
@@ -372,7 +372,7 @@ class Program:
         return self.emit(Op.convert, t, x)
 
     def bits(self, x: int, t: int) -> int:
-        """The bits of x read as another type of the same size."""
+        """Return the bits of x read as another type of the same size."""
         if self.type_of(x) == t:
             return x
         if x < 0:
@@ -380,7 +380,7 @@ class Program:
         return self.emit(Op.bits, t, x)
 
     def key(self) -> bytes:
-        """What a program is, as bytes: equal programs have equal ones."""
+        """Return the program as bytes: equal programs have equal ones."""
         head = repr((self.inputs, self.output_types, self.outputs, [r.parent for r in self.regions], self.owners))
         numbers = np.asarray([self.op, self.a, self.b, self.c, self.type, self.region], np.int64).tobytes()
         constants = b"".join(

@@ -1,7 +1,8 @@
-"""Angles too large for a difference of a few products, less a multiple of a right angle (Payne and Hanek's way).
+"""Reduces angles that are too large for a difference of a few products to a multiple of a right angle and a rest (Payne
+and Hanek's method).
 
-Of the quotient by a right angle only what follows the multiples of four turns matters, so that of 2/π only some words
-are needed, chosen by the exponent. All is integer arithmetic modulo 2⁶⁴; numbers of the last step are exact or doubles.
+Of the quotient by a right angle only the part modulo four matters. So only a few words of 2/π are needed, and the
+angle's exponent selects them. All is integer arithmetic modulo 2⁶⁴; numbers of the last step are exact or doubles.
 """
 
 from .floats import Floats
@@ -16,7 +17,7 @@ BITS = int(
     16,
 )
 WIDTH = BITS.bit_length()
-#: zeros before its first bit, and what is then taken from an argument's exponent field for the place of the first bit
+#: zeros before its first bit, and what to subtract from an argument's exponent field to find the first bit needed
 LEAD = (16, 32)
 SHIFT = (136, 1045)
 #: a right angle in units of 2⁻⁶², in two parts
@@ -24,9 +25,10 @@ UNIT = (1.5707963267948966 * 2.0**-62, 6.123233995736766e-17 * 2.0**-62)
 
 
 def huge(p: Program, x: int, tail: bool) -> list[int]:
-    """[angle between -45 and 45 degrees, number of right angles in the low two bits] of a large angle; NaN of infinity.
+    """Return [angle between -45 and 45 degrees, number of right angles in the low two bits] of a large angle; NaN for
+    infinity.
 
-    `tail`: and what the angle's rounding lost.
+    With `tail`, the angle's rounding error is returned too.
     """
     f = Floats(p, x)
     u = lambda value: p.constant(value, Type.uint64)  # noqa: E731
@@ -51,7 +53,7 @@ def huge(p: Program, x: int, tail: bool) -> list[int]:
 
 
 def _window(p: Program, field: int, lead: int, choices: int, size: int) -> list[int]:
-    """So many words of 2/π, from the bit `field` on; `choices`: bits of the number of whole words before."""
+    """Return this many words of 2/π, from the bit `field` on. `choices`: bits of the number of whole words before."""
     u = lambda value: p.constant(value, Type.uint64)  # noqa: E731
     steps = [1, 2, 4, 8][:choices]
     count = sum(steps) + size + 1
@@ -69,7 +71,7 @@ def _window(p: Program, field: int, lead: int, choices: int, size: int) -> list[
 
 
 def _product(p: Program, m: int, words: list[int]) -> tuple[int, int | None]:
-    """Two words of the product, the first modulo 2⁶⁴; the second is None where the first will do."""
+    """Return two words of the product, the first modulo 2⁶⁴. The second is None if only the first is asked for."""
     u = lambda value: p.constant(value, Type.uint64)  # noqa: E731
     low = lambda v: p.and_(v, u(2**32 - 1))  # noqa: E731
     high = lambda v: p.shr(v, u(32))  # noqa: E731
@@ -89,12 +91,12 @@ def _product(p: Program, m: int, words: list[int]) -> tuple[int, int | None]:
 
 
 def _angle(p: Program, part: int, rest: int | None) -> list[int]:
-    """[Both words as an angle, what its rounding lost], doubles."""
+    """Return [both words as an angle, its rounding error], doubles."""
     whole = p.convert(part, Type.float64)
     f = Floats(p, whole)
     if rest is None:
         return [p.mul(whole, f.number(UNIT[0]))]
-    # a number of 53 bits, and what is left of the first word with the second
+    # a number of 53 bits, and the rest of the first word with the second
     left = p.and_(part, p.constant(2**10 - 1, Type.int64))
     a = p.convert(p.sub(part, left), Type.float64)
     b = f.fma(p.convert(rest, Type.float64), f.number(2.0**-64), p.convert(left, Type.float64))

@@ -1,8 +1,8 @@
-"""From a jaxpr over lanes to the scalar program of one lane.
+"""Turns a jaxpr over lanes into the scalar program of one lane.
 
-The jaxpr is that of a core at a single lane. Its arrays become arrays of values (`program.py`), so that whatever only
-moves numbers (slices, reshapes, gathers with known indices) costs nothing, and sums over lanes are of one. A `while`
-stays a loop, in which every lane has its own condition. What the rules do not know raises `Unsupported`.
+The jaxpr is that of a core at a single lane. Its arrays become arrays of values (`program.py`). Operations that only
+move numbers (slices, reshapes, gathers with known indices) cost nothing. A `while` stays a loop in which each lane has
+a condition of its own. A primitive without a rule raises `Unsupported`.
 """
 
 from collections.abc import Sequence
@@ -19,17 +19,17 @@ from .program import Program
 from .rules import RULES, each
 from .structure import STRUCTURE
 
-#: branches with at most so many equations are all computed and chosen from
+#: branches with at most this many equations are all computed, and one result is selected
 FEW = 30
-#: iterations that are written out rather than counted
+#: loops with at most this many iterations are unrolled
 SHORT = 3
 
 
 def scalarise(closed, shared: Sequence[bool], known: Sequence[bytes | None], limit: int) -> Program:
-    """The program of a closed jaxpr. `shared`: the operands that are the same for all lanes; `known`: a byte for every
-    number of an operand that tells whether it is 0, 1 or -1; `limit`: most operations.
+    """Return the program of a closed jaxpr. `shared` marks operands that are the same for all lanes; `known` has a byte
+    for each number of an operand that tells whether it is 0, 1 or -1; `limit` is the largest number of operations.
 
-    **Raises** `Unsupported` for a primitive or type without a rule, `TooLarge`.
+    **Raises** `Unsupported` for a primitive or type without a rule, and `TooLarge`.
     """
     program = Program(limit)
     args = []
@@ -66,7 +66,7 @@ def constants(program: Program, x) -> np.ndarray:
 
 
 def run(program: Program, jaxpr, consts: Sequence[np.ndarray], args: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """The jaxpr's outputs as arrays of values."""
+    """Return the jaxpr's outputs as arrays of values."""
     env: dict = {}
     literals: dict = {}
 
@@ -109,14 +109,14 @@ def _call(program, eqn, *xs):
 
 
 def _lanes(program, eqn, *xs):
-    """A core within a core is part of it."""
+    """Inline a core within a core."""
     shapes = tuple((v.aval.shape[:-1], v.aval.dtype) for v in eqn.invars)
     closed = eqn.params["core"].traced(eqn.params["used"], shapes)
     return _closed(program, closed, xs)
 
 
 def _sweep(program, eqn, *xs):
-    """The steps of a sweep, called one after the other."""
+    """Call the steps of a sweep one after the other."""
     return rows.sweep(program, eqn.params["sweep"], xs, _closed, named)
 
 
@@ -149,7 +149,7 @@ def _loop(program, initial, condition, body):
     start = _flat(initial)
     loop = program.loop(start)
     holds = condition(_unflat(loop.carries, shapes))
-    # a lane that is in the body has its conditions fulfilled
+    # the condition holds for every lane that is in the body
     sure = _conjuncts(program, holds)
     at = [program.true if c in sure else c for c in loop.carries]
     nexts = _flat(body(_unflat(at, shapes)))

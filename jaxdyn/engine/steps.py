@@ -1,9 +1,9 @@
-"""Steps, and the tables that say which cells every one of them reads and writes.
+"""Steps, and the tables that say which cells each step reads and writes.
 
-A *step* is a pure function of a few values of one node, written as in the paper; it knows no address. A *table* lists
-steps in order, with the cells that each one reads and writes. A *cell* is one entry along the first axis of a field; it
-holds the sum of all that is written to it, and nothing is written to it after it has been read. So a table says
-everything about a recursion, however long, before anything is traced, and each kind of step is traced once.
+A *step* is a pure function of a few values of one node, written as in the paper, without indices. A *table* lists steps
+in order, with the cells that each one reads and writes. A *cell* is one entry along the first axis of a field. It holds
+the sum of all that is written to it, and nothing is written to it after it has been read. A table therefore describes a
+recursion completely before anything is traced, and each kind of step is traced once, however long the recursion is.
 """
 
 import dataclasses
@@ -18,7 +18,8 @@ from .kept import parts
 
 
 class Ref(NamedTuple):
-    """Cell `start` of field `name`, or `count` cells from there on, side by side along a first axis."""
+    """Cell `start` of field `name`, or, if `count` is given, that many cells from there on, stacked along a first
+    axis."""
 
     name: str
     start: int
@@ -27,7 +28,7 @@ class Ref(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """``fn(*static, *values)``: hashable, so that equal steps are traced once."""
+    """``fn(*static, *values)``. It is hashable, so that equal steps are traced once."""
 
     fn: Callable
     static: tuple = ()
@@ -37,7 +38,7 @@ class Step:
 
 
 class Row(NamedTuple):
-    """One call of a step. `reads` and `writes` are nested tuples of `Ref`s; None is a value that is not there."""
+    """One call of a step. `reads` and `writes` are nested tuples of `Ref`s; None stands for an absent value."""
 
     step: Step
     reads: tuple
@@ -45,7 +46,7 @@ class Row(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Rows that differ in cells alone: the step's jaxpr, and per operand and per result of it the array and the count
+    """Rows that differ in cells alone: the step's jaxpr, and for each operand and each result the array and the number
     of cells."""
 
     jaxpr: Any
@@ -54,7 +55,7 @@ class Kind(NamedTuple):
 
 
 class Array(NamedTuple):
-    """What is known of an array: cells, shape of a cell with its lanes, dtype."""
+    """The static description of an array: number of cells, shape of a cell with its lanes, dtype."""
 
     cells: int
     shape: tuple[int, ...]
@@ -63,10 +64,10 @@ class Array(NamedTuple):
 
 @dataclasses.dataclass(eq=False)
 class Sweep:
-    """A table of arrays: what the primitive is bound with. Arrays are numbered: `inputs`, then `outputs`.
+    """A table applied to arrays, as the primitive takes it. Arrays are numbered: `inputs` first, then `outputs`.
 
-    **Fields:** `kinds`; `rows`, per row the kind and the first cells of what it reads and writes; `initial`, per output
-    the input that it starts from, or None. Derivatives of a sweep are kept with it.
+    **Fields:** `kinds`; `rows`, for each row its kind and the first cells of what it reads and writes; `initial`, for
+    each output the input that it starts from, or None; `derived`, the derivatives made so far.
     """
 
     inputs: tuple[Array, ...]
@@ -86,8 +87,8 @@ def cells(start: int, count: int | None) -> range:
 
 @parts
 def traced(step: Step, tree, avals: tuple, lanes: int):
-    """The jaxpr of a step on flat values of these shapes and dtypes, and the structure of what it returns. What it
-    returns has `lanes` lanes."""
+    """Return the jaxpr of a step on flat values of these shapes and dtypes, and the structure of its results. All
+    results have `lanes` lanes."""
     found = None
 
     def flat(*leaves):
@@ -102,7 +103,8 @@ def traced(step: Step, tree, avals: tuple, lanes: int):
 
 @parts
 def summed(closed, to: tuple[int, ...]):
-    """The jaxpr of a step that writes to a cell several times: results that go `to` the same place added up."""
+    """Return the jaxpr of a step that writes several times to a cell: results with the same place in `to` are added
+    up."""
 
     def once(*args):
         outs: dict[int, Any] = {}
@@ -118,7 +120,7 @@ def _is_ref(x) -> bool:
 
 
 def _named(x, found: list[Ref]):
-    """What a row reads or writes but for the cells; these are `found`, in order."""
+    """Return what a row reads or writes without the cells, which are appended to `found` in order."""
     if isinstance(x, Ref):
         found.append(x)
         return x.name, x.count
@@ -126,9 +128,9 @@ def _named(x, found: list[Ref]):
 
 
 class Table:
-    """Rows in order, and how many cells every written field has.
+    """Rows in order, and the number of cells of every field that is written.
 
-    **Arguments:** `rows`; `sizes`, cells by name of field.
+    **Arguments:** `rows`; `sizes`, number of cells by name of field.
     """
 
     def __init__(self, rows: Sequence[Row], sizes: Mapping[str, int]):
@@ -136,8 +138,11 @@ class Table:
         self._made: dict = {}
 
     def sweep(self, given: Mapping[str, Any]) -> tuple[Sweep, dict[str, Any]]:
-        """The sweep for fields of these shapes, and the structures of the fields that it writes. `given` are pytrees of
-        arrays or their shapes, (cells, ..., lanes); those of written fields are what these start from."""
+        """Return the sweep for fields of these shapes, and the structures of the fields that it writes.
+
+        `given` are pytrees of arrays or of their shapes, (cells, ..., lanes). A field that is both given and written
+        starts from the given values.
+        """
         leaves, tree = jax.tree.flatten(dict(given))
         key = tree, tuple((x.shape, jnp.dtype(x.dtype)) for x in leaves)
         if key not in self._made:
@@ -153,7 +158,7 @@ class _Maker:
         self.inputs: list[Array] = []
         self.outputs: list[Array] = []
         self.initial: list[int | None] = []
-        #: structure and arrays by field; outputs are numbered from -1 downwards until all inputs are known
+        #: structure and arrays of each field; outputs have numbers from -1 downwards until all inputs are known
         self.fields: dict[str, tuple[Any, list[int]]] = {}
         self.lanes = max((x.shape[-1] for x in jax.tree.leaves(given)), default=1)
         for name in sorted(given):
@@ -168,7 +173,7 @@ class _Maker:
                 self.fields[name] = tree, list(range(first, len(self.inputs)))
 
     def field(self, name, tree, avals, initial=None) -> None:
-        """A field that is written."""
+        """Add a field that is written."""
         first = -1 - len(self.outputs)
         self.outputs += [Array(self.table.sizes[name], tuple(s), jnp.dtype(d)) for s, d in avals]
         self.initial += list(initial) if initial is not None else [None] * len(avals)
@@ -180,7 +185,7 @@ class _Maker:
     def make(self):
         kinds: dict = {}
         rows = []
-        #: kinds of rows by all but the cells that they name: what is found out of one holds for thousands
+        #: kinds by rows without their cells, so that each kind is worked out once for thousands of rows
         known: dict = {}
         for row in self.table.rows:
             reads, writes = [], []
@@ -202,7 +207,8 @@ class _Maker:
         return sweep, named
 
     def kind(self, row: Row, refs: list[Ref], kinds: dict) -> tuple[int, list[int], list[int]]:
-        """The number of a row's kind, and by operand and by result of it which of the row's cells that is."""
+        """Return the number of a row's kind, and for each operand and result the index of its cell among the row's
+        cells."""
         outer = jax.tree.structure(row.reads, is_leaf=_is_ref)
         trees = [self.fields[r.name][0] for r in refs]
         arrays = [(k, n) for n, r in enumerate(refs) for k in self.fields[r.name][1]]
@@ -223,7 +229,8 @@ class _Maker:
         return (a.shape if count is None else (count, *a.shape)), a.dtype
 
     def written(self, step, writes, out_tree, avals) -> list[tuple[int, Ref, int]]:
-        """The arrays that a step's results go to, one a leaf, with their cells, and which of `writes` these are."""
+        """Return the arrays that a step's results go to, one for each leaf, with their cells, and the index of each in
+        `writes`."""
         value = jax.tree.unflatten(out_tree, list(avals))
         refs, outer = jax.tree.flatten(writes, is_leaf=_is_ref)
         out = []

@@ -1,4 +1,4 @@
-"""Primitives that only move numbers: on arrays of values they are NumPy's."""
+"""The rules for primitives that only move numbers. On arrays of values they are NumPy's functions."""
 
 import itertools
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def _iota(p: Program, eqn):
 
 
 def known(p: Program, x: np.ndarray, what: str) -> np.ndarray:
-    """The numbers of constants."""
+    """Return the numbers of constants."""
     if (x >= 0).any():
         raise Unsupported(f"{what} that depend on values")
     return np.array([int(p.value(v)) for v in x.ravel().tolist()], np.int64).reshape(x.shape)
@@ -67,9 +67,11 @@ def _dynamic_update_slice(p, eqn, x, new, *starts):
 
 
 def _addresses(shape, indices, window_dims, lost, to, batching, index_batching, sizes, clip):
-    """Per operand axis, the index of every element of a gather's result or of a scatter's updates (of shape `shape`),
-    and which elements lie inside. Axes `window_dims` of `shape` run over a window; `lost` axes of the operand have
-    none."""
+    """Return, for each axis of the operand, the index of every element of a gather's result or of a scatter's updates
+    (of shape `shape`), and which elements lie inside the operand.
+
+    Axes `window_dims` of `shape` run over a window. The operand's `lost` axes have no axis in `shape`.
+    """
     rank = len(sizes["operand"])
     outer = [k for k in range(len(shape)) if k not in window_dims]
     grid = np.indices(shape)
@@ -120,7 +122,7 @@ def _gather(p: Program, eqn, x, indices):
 
 
 def _absent(t: Type):
-    """What stands for a number outside an array."""
+    """Return the value of a number outside an array."""
     if t.floating:
         return np.nan
     return True if t == Type.bool_ else np.iinfo(t.dtype).min if t.dtype.kind == "i" else np.iinfo(t.dtype).max
@@ -160,7 +162,7 @@ def _scatter(combine: str | None):
 
 
 def _empty(p: Program, eqn, *_):
-    """What nobody reads: zeros."""
+    """Return zeros for an array that is never read."""
     aval = eqn.outvars[0].aval
     return np.full(aval.shape, p.constant(0, type_of(aval.dtype)), np.int64)
 

@@ -1,8 +1,8 @@
-"""The primitive of a sweep, one equation however long its table is, with derivatives of its own.
+"""The primitive of a sweep: one equation, however long its table is, with derivatives of its own.
 
-The tangent of a sweep is a sweep of the steps' tangents over the same cells; its transpose is a sweep of the transposed
-steps, backwards. Both are closed under differentiation, and no step is ever taped: the arrays of a sweep hold all that
-its steps have read, because a cell is read only after the last write to it.
+The tangent of a sweep is a sweep of the steps' tangents over the same cells. Its transpose is a sweep of the transposed
+steps, in reverse order. Both are sweeps again and have derivatives in turn. No tape is needed: a cell is read only
+after the last write to it, so the arrays of a sweep still hold everything that its steps have read.
 """
 
 import functools
@@ -23,8 +23,8 @@ sweep_p.multiple_results = True
 
 
 def swept(table: Table, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that a table writes, arrays (cells, ..., lanes). `given` are the fields that it reads; of those that
-    it also writes, what they start from."""
+    """Return the fields that a table writes, arrays (cells, ..., lanes). `given` are the fields that it reads. A field
+    that is both given and written starts from the given values."""
     sweep, named = table.sweep(given)
     outs = sweep_p.bind(*jax.tree.leaves(dict(given)), sweep=sweep)
     return {name: jax.tree.unflatten(tree, [outs[k] for k in at]) for name, (tree, at) in named.items()}
@@ -79,8 +79,11 @@ ad.primitive_transposes[sweep_p] = _transpose
 
 
 def tangent(sweep: Sweep, active: tuple[bool, ...]) -> tuple[Sweep | None, list[int | None]]:
-    """The sweep of tangents where those of the `active` inputs are not zero, and per output the place of its tangent
-    among the results, None for zero. Its operands are those of `sweep`, its results, and the active tangents."""
+    """Return the sweep of tangents, and for each output the place of its tangent among the results (None: zero).
+
+    `active` marks inputs whose tangents are not zero. Operands are those of `sweep`, its results, and the active
+    tangents.
+    """
     key = "tangent", active
     if key not in sweep.derived:
         sweep.derived[key] = _Tangent(sweep, active).make()
@@ -88,9 +91,11 @@ def tangent(sweep: Sweep, active: tuple[bool, ...]) -> tuple[Sweep | None, list[
 
 
 def transposed(sweep: Sweep, linear: tuple[bool, ...], given: tuple[bool, ...]) -> tuple[Sweep | None, list]:
-    """The transpose of a sweep that is linear in its `linear` inputs, where the cotangents of the `given` outputs are
-    not zero; per input the place of its cotangent among the results. Its operands are the other inputs, and the given
-    cotangents."""
+    """Return the transpose of a sweep that is linear in its `linear` inputs, and for each input the place of its
+    cotangent among the results.
+
+    `given` marks outputs whose cotangents are not zero. Operands are the other inputs, and the given cotangents.
+    """
     key = "transposed", linear, given
     if key not in sweep.derived:
         sweep.derived[key] = _Transposed(sweep, linear, given).make()
@@ -98,8 +103,8 @@ def transposed(sweep: Sweep, linear: tuple[bool, ...], given: tuple[bool, ...]) 
 
 
 class _Derived:
-    """A sweep in the making: rows over old arrays and over `moved` ones, tangents or cotangents of old arrays, of which
-    every cell that may differ from zero is in `alive`."""
+    """Builds a derivative of a sweep. Its rows work on the old arrays and on `moved` ones, which are tangents or
+    cotangents of old arrays; `alive` holds the cells of these that may differ from zero."""
 
     def __init__(self, sweep: Sweep):
         self.sweep, self.n = sweep, len(sweep.inputs)
@@ -117,14 +122,14 @@ class _Derived:
         self.born(array, 0, self.sweep.array(array).cells)
 
     def row(self, jaxpr, reads, writes) -> None:
-        """`reads` and `writes`: ((array, count), start); an array is (whether it is moved, number)."""
+        """Add a row. `reads` and `writes`: ((array, count), start); an array is (whether it is moved, number)."""
         key = id(jaxpr), tuple(r for r, _ in reads), tuple(w for w, _ in writes)
         index = self.kinds.setdefault(key, (len(self.kinds), jaxpr))[0]
         self.rows.append((index, tuple(s for _, s in reads), tuple(s for _, s in writes)))
 
     def finished(self, inputs, outputs, initial) -> Sweep:
-        """`inputs` and `outputs` are arrays as in `row`."""
-        # an array that starts from an operand of its own name is read as an output
+        """Return the sweep; `inputs` and `outputs` are arrays as in `row`."""
+        # where input and output have the same name, rows read the output
         number = {a: k for k, a in enumerate([*inputs, *outputs])}
         kinds = tuple(
             Kind(jaxpr, tuple((number[a], c) for a, c in reads), tuple((number[a], c) for a, c in writes))
@@ -204,7 +209,7 @@ class _Transposed(_Derived):
         return self.result()
 
     def pass_on(self, output: int, operand: int) -> None:
-        """What an output starts from has its cotangent, too."""
+        """Add the cotangent of an output to that of the input that it starts from."""
         a = self.sweep.array(output)
         jaxpr = _identity((a.cells, *a.shape), (a.cells, *self.sweep.array(operand).shape), a.dtype)
         self.row(jaxpr, [(((True, output), a.cells), 0)], [(((True, operand), a.cells), 0)])
@@ -232,7 +237,7 @@ def _identity(shape, target, dtype):
 
 
 def _reached(jaxpr, start: Sequence) -> set:
-    """Variables that depend on those of `start`."""
+    """Return the variables that depend on those of `start`."""
     found = set(start)
     for eqn in jaxpr.eqns:
         if any(not hasattr(v, "val") and v in found for v in eqn.invars):
@@ -241,14 +246,15 @@ def _reached(jaxpr, start: Sequence) -> set:
 
 
 def _pruned(closed, keep: Sequence[bool]):
-    """The closed jaxpr with those results alone."""
+    """Return the closed jaxpr with those results alone."""
     jaxpr, _ = pe.dce_jaxpr(closed.jaxpr, list(keep), True)
     return ClosedJaxpr(jaxpr, closed.consts)
 
 
 @parts
 def _step_tangent(closed, mask):
-    """(values, tangents of the masked ones) to the tangents that are not zero, and which those are."""
+    """Return the function from (values, tangents of the masked values) to the tangents that are not zero, and which
+    these are."""
     f, n = jaxpr_as_fun(closed), len(mask)
 
     def tangents(*args):
@@ -273,8 +279,8 @@ def _step_tangent(closed, mask):
 
 @parts
 def _step_transpose(closed, linear, mask):
-    """(values in which the step is not linear, cotangents of the masked results) to the cotangents of the others that
-    are not zero, and which those are."""
+    """Return the function from (values in which the step is not linear, cotangents of the masked results) to the
+    cotangents of the other values that are not zero, and which these are."""
     f = jaxpr_as_fun(closed)
     avals = [v.aval for v in closed.jaxpr.invars]
     fixed = sum(not x for x in linear)

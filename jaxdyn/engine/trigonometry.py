@@ -1,6 +1,6 @@
-"""sin, cos and tan: the angle less a multiple of a right angle, then a polynomial each.
+"""sin, cos and tan: subtract a multiple of a right angle, then evaluate a polynomial each.
 
-Sine and cosine of the same angle are made from the same expressions, which the program shares.
+Sine and cosine of the same angle consist of the same expressions, which the program shares.
 """
 
 import weakref
@@ -16,7 +16,7 @@ RIGHT = (
 )
 #: right angles in a radian
 RIGHTS = 0.6366197723675814
-#: arguments beyond need more parts
+#: larger arguments need more parts
 LARGE = (2.0**17, 2.0**30)
 #: (sin x / x - 1) / x², in powers of x²
 SINE = (
@@ -47,11 +47,11 @@ _reduced: "weakref.WeakKeyDictionary[Program, dict]" = weakref.WeakKeyDictionary
 
 
 def _reduce(p: Program, x: int, tail: bool = False) -> list[int]:
-    """[angle between about -45 and 45 degrees, an integer with the number of right angles in its low two bits].
+    """Return [angle between about -45 and 45 degrees, an integer with the number of right angles in its low two bits].
 
-    `tail`: and what the angle's rounding lost.
+    With `tail`, the angle's rounding error is returned too.
     """
-    # branches are not shared by themselves
+    # the program does not share equal branches, so this is done here
     known = _reduced.setdefault(p, {})
     key = (x, p.here, tail)
     if key not in known:
@@ -85,7 +85,7 @@ def _reduction(p: Program, x: int, tail: bool) -> list[int]:
 
 
 def _parts(p: Program, x: int) -> tuple[int, int, int]:
-    """(what is the sine up to its sign, what is the cosine up to its sign, right angles)."""
+    """Return (the sine up to its sign, the cosine up to its sign, the number of right angles)."""
     f = Floats(p, x)
     r, rights, *_ = _reduce(p, x)
     z = p.mul(r, r)
@@ -96,7 +96,7 @@ def _parts(p: Program, x: int) -> tuple[int, int, int]:
 
 
 def _turned(f: Floats, x: int, rights: int, bit: int) -> int:
-    """x, negated where that bit of the number of right angles is set."""
+    """Return x, negated if that bit of the number of right angles is set."""
     p, top = f.p, 8 * f.type.bytes - 1
     return f.signed(x, p.shl(p.and_(rights, f.integer(1 << bit)), f.integer(top - bit)))
 
@@ -116,7 +116,7 @@ def tan(p: Program, x: int) -> int:
     f = Floats(p, x)
     r, rights, tail = _reduce(p, x, True)
     z = p.mul(r, r)
-    # with what their roundings lose
+    # with their rounding errors
     s = f.sum(r, f.fma(p.mul(z, r), f.horner(z, f.of(SINE)), tail))
     bend = f.fma(z, f.horner(z, f.of(COSINE)), f.number(-0.5))
     c = f.sum(f.number(1), f.fma(z, bend, p.neg(p.mul(r, tail))))

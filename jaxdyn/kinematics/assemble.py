@@ -1,7 +1,8 @@
-"""`assemble`: close the loops of a configuration, by a damped Newton method on the manifold.
+"""`assemble` closes the loops of a configuration by a damped Newton method on the configuration manifold.
 
-Levenberg-Marquardt steps with the exact derivative of the residual, minimum-norm in v where rows are redundant.
-Differentiable by the implicit function theorem: along the closure manifold, and with respect to the model.
+The steps are Levenberg-Marquardt steps with the exact derivative of the residual. Where rows are redundant, a step has
+the least norm in v. Derivatives, along the closed configurations and with respect to the model, come from the implicit
+function theorem.
 """
 
 import functools
@@ -24,14 +25,14 @@ from .forward import kinematics
 from .manifold import differenced, integrated, normalized
 from .rows import evaluate
 
-#: most Newton steps from a start, accepted or not
+#: the most Newton steps from one start, rejected ones included
 STEPS = 200
-#: other starts that are tried, and the standard deviations of the nearest and the farthest, radians or metres
+#: number of other starts, and the standard deviations of the nearest and the farthest one, in radians or metres
 TRIES, SPREAD = 8, (0.02, 1.0)
 
 
 def residual(model, constraints, q):
-    """Position errors (m, lanes)."""
+    """Return the position errors (m, lanes)."""
     return evaluate(constraints, kinematics(model, q)).residual
 
 
@@ -40,13 +41,13 @@ def _moved(topology, q, dv):
 
 
 def _slope(model, constraints, q):
-    """Derivative (m, nv) of the residual along the manifold."""
+    """Return the derivative (m, nv) of the residual along the manifold."""
     at = lambda d: laned(residual)(model, constraints, _moved(model.topology, q, d))  # noqa: E731
     return jax.jacfwd(at)(jnp.zeros(model.nv, q.dtype))
 
 
 def _weighted_inverse(J, damping):
-    """J⁺ as Jᵀ (J Jᵀ + damping)⁻¹, the pseudo-inverse when damping is zero."""
+    """Return J⁺ as Jᵀ (J Jᵀ + damping)⁻¹: the pseudo-inverse if the damping is zero."""
     u, s, vt = jnp.linalg.svd(J, full_matrices=False)
     floor = (1e-7 if J.dtype == jnp.float64 else 1e-4) * s.max(initial=0.0)
     keep = s > floor
@@ -56,7 +57,8 @@ def _weighted_inverse(J, damping):
 
 @tables
 def _starts(nv: int) -> np.ndarray:
-    """Moves (1 + TRIES, nv) from the guess to starts, farther and farther; the first is none."""
+    """Return moves (1 + TRIES, nv) from the guess to the starts. The first is zero, later ones are larger and
+    larger."""
     rng = np.random.default_rng(0)
     moves = rng.standard_normal((TRIES, nv)) * np.geomspace(*SPREAD, TRIES)[:, None]
     return np.concatenate([np.zeros((1, nv)), moves])
@@ -64,8 +66,11 @@ def _starts(nv: int) -> np.ndarray:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(3, 4))
 def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> Array:
-    """The pose at which errors are below `tol`. Where the guess leads to more than `enough`, as singular poses do from
-    which no motion lessens the error, from other starts around it."""
+    """Return a configuration whose errors are below `tol`, starting from q.
+
+    If the search ends with an error above `enough`, it is repeated from other starts around q. This happens at singular
+    poses, from which no motion reduces the error.
+    """
     topology = model.topology
     error = lambda q: laned(residual)(model, constraints, q)  # noqa: E731
     size = lambda r: jnp.abs(r).max(initial=0.0)  # noqa: E731
@@ -74,7 +79,7 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
         q, r, damping, k = s
         J = _slope(model, constraints, q)
         dv = -_weighted_inverse(J, damping) @ r
-        # a turn of more than half a radian leaves the range of the linearisation
+        # the linearisation is good for turns of up to half a radian
         dv = dv / jnp.maximum(1, jnp.abs(dv).max(initial=0.0) / 0.5)
         trial = laned(normalized, topology)(_moved(topology, q, dv))
         after = error(trial)
@@ -90,7 +95,7 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
         found, gap, k = s
         start = laned(normalized, topology)(_moved(topology, q, moves[k]))
         other, left, *_ = jax.lax.while_loop(go_on, step, (start, error(start), jnp.asarray(1e-3, q.dtype), 0))
-        # a pose elsewhere is worth it if it closes, or nearly
+        # another start must at least halve the error
         better = (k == 0) | (size(left) < 0.5 * gap)
         return jnp.where(better, other, found), jnp.where(better, size(left), gap), k + 1
 
@@ -103,7 +108,7 @@ def _closed_jvp(tol, enough, primals, tangents):
     model, constraints, q0 = primals
     topology = model.topology
     q = _closed(model, constraints, q0, tol, enough)
-    # how the guess moves, how the model moves the residual, and the nearest motion that stays closed
+    # the tangent of the guess, the tangent of the residual, and the nearest motion that keeps the loops closed
     wish = jax.jvp(lambda x: laned(differenced, topology)(q0, x), (q0,), (tangents[2],))[1]
     pushed = jax.jvp(lambda m, c: laned(residual)(m, c, q), (model, constraints), tangents[:2])[1]
     J = _slope(model, constraints, q)
@@ -115,15 +120,16 @@ def _closed_jvp(tol, enough, primals, tangents):
 def assemble(
     model: Model, q: ArrayLike, *, constraints: Sequence[Constraint] | None = None, tol: float | None = None
 ) -> Float[Array, " nq"]:
-    """The configuration (nq,) near q (nq,) that satisfies the constraints (None: the model's own).
+    """Return the configuration (nq,) near q (nq,) that satisfies the constraints (None: the model's own).
 
-    Where a guess leads nowhere, as a singular pose may, other starts around it are tried, always the same ones.
+    The search may fail from a singular pose. It is then repeated from other starts around the guess, which are the same
+    in every call.
 
-    **Arguments:** `q`, a guess; `tol`, the largest position error, in metres or radians (None: 1e-12 in double,
-    1e-6 in single precision).
+    **Arguments:** `q`, a guess; `tol`, the largest position error, in metres or radians (None: 1e-12 in double, 1e-6 in
+    single precision).
 
-    **Raises** `ValueError`, outside of `jit`, when the loops cannot close from this guess to a micrometre (single
-    precision: a millimetre): it names the constraints and what is left open. A smaller gap is a `ModelWarning`.
+    **Raises** `ValueError`, outside of `jit`, if the loops cannot be closed from this guess to a micrometre (single
+    precision: a millimetre). The error names the constraints and their errors. A smaller error is a `ModelWarning`.
     Under a transformation the best configuration found is returned: see `constraint_residual`.
     """
     call = "assemble"

@@ -1,6 +1,6 @@
-"""The sweep from the roots to the leaves: poses, velocities and accelerations of all bodies.
+"""Poses, velocities and accelerations of all bodies, in one sweep from the roots to the leaves.
 
-Twists are in body axes at the body's origin, accelerations are their component-wise derivatives (spatial
+Twists are in body axes at the body's origin. Accelerations are the component-wise derivatives of twists (spatial
 accelerations). With i a body and p its parent (Featherstone, Rigid Body Dynamics Algorithms, table 5.1):
 
 | symbol | name here | recursion |
@@ -21,7 +21,6 @@ from jaxtyping import Array
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
-from ..model.joints import JointParameters
 from ..model.model import Model
 from ..spatial.small import cross, dot, eye, mm, mtv, mv, outer
 from ..tree.columns import from_parent, motion, plus
@@ -30,8 +29,9 @@ from ..tree.topology import WORLD, Topology
 
 
 class Kinematics(NamedTuple):
-    """What the sweep finds, arrays (nb, ..., lanes): `inertia` (mass, first moment, second moment about the origin),
-    `pose` (E, r) in the parent, `world` (R, p), `gravity`, `velocity` and `acceleration` (angular, linear) or None."""
+    """The result of the sweep, in arrays (nb, ..., lanes): `inertia` (mass, first moment, second moment about the
+    origin), `pose` (E, r) in the parent, `world` (R, p), `gravity`, `velocity` and `acceleration` (angular, linear) or
+    None."""
 
     model: Model
     q: Array
@@ -44,17 +44,12 @@ class Kinematics(NamedTuple):
 
     @property
     def joints(self) -> dict[str, Any]:
-        """The fields of the joints that recursions read, see `place_of`."""
-        return {"joint": parameters(self.model), "q": self.q, "pose": self.pose}
-
-
-def parameters(model: Model) -> JointParameters:
-    """Of all joints, (nb, ..., lanes)."""
-    return JointParameters(model.joints.axis, model.joints.axis2, model.joints.pitch)
+        """The fields of joints that recursions read; see `place_of`."""
+        return {"joint": self.model.joints.parameters, "q": self.q, "pose": self.pose}
 
 
 def _constants(kind, body, par):
-    """The inertia about the body's origin, and what is constant of the pose in the parent."""
+    """Return the inertia about the body's origin, and the constant part of the pose in the parent."""
     mass, center, rotational, R0, p0 = body
     first = mass * center
     second = rotational + mass * (dot(center, center) * eye(center) - outer(center, center))
@@ -62,7 +57,7 @@ def _constants(kind, body, par):
 
 
 def _bias(kind, par, q, v, own, w, l):
-    """c_i, None where it is zero by structure."""
+    """Return c_i, or None if it is zero for all states."""
     wj, lj = own
     bias = (None, None) if wj is None else (cross(w, wj), cross(l, wj))
     if lj is not None:
@@ -76,7 +71,8 @@ def _filled(pair, like):
 
 
 def _move(kind, biased, prepared, par, q, v, a, g, world, velocity, acceleration):
-    """A body from its parent, the world being None: pose, pose in the world, gravity, velocity, acceleration."""
+    """Return pose, pose in the world, gravity, velocity and acceleration of a body, given those of its parent (None:
+    the world)."""
     E, r = kind.place(prepared, q)
     R, p = (E, r) if world is None else (mm(world[0], E), world[1] + mv(world[0], r))
     columns = kind.columns(par, q)
@@ -110,7 +106,8 @@ def _constants_table(topology: Topology) -> Table:
 
 
 def _prepared(topology: Topology, body: int) -> str:
-    """The field of what joints of a kind prepare, whose structure is the kind's own."""
+    """Return the name of the field for what joints of the body's kind prepare. The structure of these values depends on
+    the kind."""
     return f"prepared {topology.kinds.index(topology.kinds[body])}"
 
 
@@ -145,14 +142,15 @@ def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool) ->
 def kinematics(
     model: Model, q: Array, v: Array | None = None, a: Array | None = None, *, biased: bool = False
 ) -> Kinematics:
-    """The fields of the table at q (nq, lanes), those of v and a (nv, lanes) if they are given.
+    """Return the poses at q (nq, lanes), the velocities if v (nv, lanes) is given, and the accelerations if a (nv,
+    lanes) is.
 
-    Accelerations hold the velocity products if v is given; with `biased` they are there without a, too.
+    If v is given, accelerations include the velocity products. With `biased` they are returned without a, too.
     """
     topology, bodies = model.topology, model.bodies
     placement = bodies.placement
     body = bodies.mass, bodies.center_of_mass, bodies.rotational, placement.rotation, placement.translation
-    joint = parameters(model)
+    joint = model.joints.parameters
     constants = swept(_constants_table(topology), {"body": body, "joint": joint})
     inertia = constants.pop("inertia")
     given = constants | {"joint": joint, "q": q, "root gravity": model.gravity[None]}
@@ -162,7 +160,7 @@ def kinematics(
 
 
 def _accelerate(kind, par, q, pose, x, above):
-    """The acceleration of a body whose joint accelerates by x, in a robot at rest."""
+    """Return the acceleration of a body of a robot at rest, given that of its parent and the joint's acceleration x."""
     moved = (None, None) if above is None else from_parent(pose, above)
     return _filled(plus(moved, motion(kind.columns(par, q), x)), pose[1])
 
@@ -177,5 +175,6 @@ def _accelerations(topology: Topology) -> Table:
 
 
 def accelerations(at: Kinematics, x: Array):
-    """Accelerations (angular, linear) of all bodies, (nb, 3, lanes), by joints that accelerate by x (nv, lanes)."""
+    """Return the accelerations (angular, linear) of all bodies, (nb, 3, lanes), for joint accelerations x (nv, lanes)
+    of a robot at rest."""
     return swept(_accelerations(at.model.topology), at.joints | {"x": x})["a"]

@@ -19,19 +19,19 @@ from .forward import kinematics
 
 
 def _poses(model: Model, q):
-    """(nb, 3, 3, lanes) and (nb, 3, lanes)."""
+    """Return the rotations (nb, 3, 3, lanes) and translations (nb, 3, lanes) of all bodies in the world."""
     return kinematics(model, q).world
 
 
 def _motions(body: int, model: Model, q, v, a):
-    """Twist and spatial acceleration of one body as (6, lanes) each, linear first."""
+    """Return twist and spatial acceleration of one body, (6, lanes) each, linear part first."""
     motion = kinematics(model, q, v, a)
     (w, l), (aw, al) = ([x[body] for x in pair] for pair in (motion.velocity, motion.acceleration))
     return jnp.concatenate([l, w]), jnp.concatenate([al, aw])
 
 
 def forward_kinematics(model: Model, q: ArrayLike) -> Transform:
-    """Poses of all bodies in the world at q (nq,), stacked: rotation (nb, 3, 3), translation (nb, 3)."""
+    """Return the poses of all bodies in the world at q (nq,), stacked: rotation (nb, 3, 3), translation (nb, 3)."""
     check_model("forward_kinematics", model)
     q = check_vector("forward_kinematics", "q", q, (model.nq,))
     return pose(*laned(_poses)(*common_dtype(model, q)))
@@ -45,7 +45,8 @@ def _placement(model: Model, index: int | None) -> Transform:
 
 
 def frame_pose(model: Model, q: ArrayLike, frame: str) -> Transform:
-    """Pose in the world, at q (nq,), of a body or frame by its name. Raises `ValueError` for an unknown name."""
+    """Return the pose in the world, at q (nq,), of the body or frame of that name. Raises `ValueError` for an unknown
+    name."""
     check_model("frame_pose", model)
     q = check_vector("frame_pose", "q", q, (model.nq,))
     body, index = check_frame("frame_pose", model, frame)
@@ -55,20 +56,20 @@ def frame_pose(model: Model, q: ArrayLike, frame: str) -> Transform:
 
 
 def _to_frame(placement: Transform, motion):
-    """A body's twist (6,) seen in a frame fixed in it."""
+    """Return a body's twist (6,) as seen in a frame that is fixed in the body."""
     linear, angular = motion[:3], motion[3:]
     r = placement.rotation.T
     return jnp.concatenate([r @ (linear + jnp.cross(angular, placement.translation)), r @ angular])
 
 
 def frame_velocity(model: Model, state: State, frame: str) -> Float[Array, "6"]:
-    """Twist (6,) of a body or frame in its own axes at its origin: linear (m/s), angular (rad/s)."""
+    """Return the twist (6,) of a body or frame in its own axes at its origin: linear (m/s), angular (rad/s)."""
     return _frame_motion("frame_velocity", model, state, None, frame)[0]
 
 
 def frame_acceleration(model: Model, state: State, acceleration: ArrayLike, frame: str) -> Float[Array, "6"]:
-    """Classical acceleration (6,) of a body or frame in its own axes: that of its origin (m/s²), and the angular one
-    (rad/s²), under a joint acceleration (nv,)."""
+    """Return the classical acceleration (6,) of a body or frame in its own axes, under a joint acceleration (nv,): that
+    of its origin (m/s²), then the angular one (rad/s²)."""
     call = "frame_acceleration"
     acceleration = check_vector(call, "acceleration", acceleration, (model.nv,))
     v, a = _frame_motion(call, model, state, acceleration, frame)
@@ -91,7 +92,7 @@ def _frame_motion(call, model, state, acceleration, frame):
 def jacobian(
     model: Model, q: ArrayLike, frame: str, *, reference: Literal["local", "world_aligned"] = "local"
 ) -> Float[Array, "6 nv"]:
-    """Jacobian (6, nv) of a body or frame at q (nq,): its twist is ``jacobian @ v``, linear rows first.
+    """Return the Jacobian (6, nv) of a body or frame at q (nq,): its twist is ``jacobian @ v``, linear rows first.
 
     `reference`: "local" for the frame's own axes, "world_aligned" for the world's axes at the frame's origin.
     """
@@ -110,7 +111,7 @@ def jacobian(
 
 
 def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameConstraint:
-    """The constraint with `placement_b` moved so that it closes exactly at q (nq,): a foot pinned where it stands.
+    """Return the constraint with `placement_b` changed so that it holds exactly at q (nq,).
 
     ``jd.anchored(model, q, jd.constraints.Point("foot"))`` holds the foot's origin at its present place in the world.
     """

@@ -1,4 +1,4 @@
-"""The configuration manifold: moving along it, differences on it, and derivatives of functions of q."""
+"""The configuration manifold: motion along it, differences on it, and derivatives of functions of q."""
 
 from collections.abc import Callable
 from typing import Any
@@ -32,7 +32,8 @@ def _normalize(kind, q):
 
 @tables
 def _table(topology: Topology, fn, reads: tuple[str, ...], out: str) -> Table:
-    """``fn(kind, *values)`` of every joint; ``"dv"`` has a cell a velocity, other fields one a coordinate."""
+    """Return the table of ``fn(kind, *values)`` of every joint. Field ``"dv"`` has a cell for each velocity, other
+    fields have one for each coordinate."""
     of = lambda name, b: (v_of if name == "dv" else q_of)(topology, b, name)  # noqa: E731
 
     def row(b):
@@ -42,24 +43,24 @@ def _table(topology: Topology, fn, reads: tuple[str, ...], out: str) -> Table:
 
 
 def integrated(topology: Topology, q, dv):
-    """q moved by the tangent vector dv, lanes-last."""
+    """Return q moved by the tangent vector dv; arrays have the lanes last."""
     return swept(_table(topology, _integrate, ("q", "dv"), "moved"), {"q": q, "dv": dv})["moved"]
 
 
 def differenced(topology: Topology, q0, q1):
-    """The tangent vector from q0 to q1, lanes-last."""
+    """Return the tangent vector from q0 to q1; arrays have the lanes last."""
     return swept(_table(topology, _difference, ("q0", "q1"), "dv"), {"q0": q0, "q1": q1})["dv"]
 
 
 def normalized(topology: Topology, q):
-    """q with every quaternion of unit length."""
+    """Return q with all quaternions scaled to unit length."""
     return swept(_table(topology, _normalize, ("q",), "moved"), {"q": q})["moved"]
 
 
 def integrate(model: Model, q: ArrayLike, v: ArrayLike, dt: ArrayLike = 1.0) -> Float[Array, " nq"]:
-    """The configuration (nq,) that q (nq,) reaches when it moves at the constant velocity v (nv,) for a time dt ().
+    """Return the configuration (nq,) after moving from q (nq,) at the constant velocity v (nv,) for a time dt ().
 
-    Free joints move along the exponential of SE(3), balls along that of SO(3); all others add ``dt * v``.
+    Free joints move along the exponential of SE(3), spherical joints along that of SO(3); all others add ``dt * v``.
     Raises `ValueError` for wrong shapes.
     """
     check_model("integrate", model)
@@ -71,7 +72,7 @@ def integrate(model: Model, q: ArrayLike, v: ArrayLike, dt: ArrayLike = 1.0) -> 
 
 
 def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"]:
-    """The velocity (nv,) that takes q0 (nq,) to q1 (nq,) in a unit of time: the inverse of `integrate`."""
+    """Return the velocity (nv,) that moves q0 (nq,) to q1 (nq,) in a unit of time: the inverse of `integrate`."""
     check_model("difference", model)
     q0 = check_vector("difference", "q0", q0, (model.nq,))
     q1 = check_vector("difference", "q1", q1, (model.nq,))
@@ -79,7 +80,7 @@ def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"
 
 
 def tangent(f: Callable[[Array], Any], model: Model, q: ArrayLike) -> Any:
-    """Derivative of ``f(q)`` along the manifold at q (nq,): each output array (...,) becomes (..., nv).
+    """Return the derivative of ``f(q)`` along the manifold at q (nq,): each output array (...,) becomes (..., nv).
 
     Column k is the rate of change of f when q moves with the k-th unit velocity.
     """

@@ -1,4 +1,4 @@
-"""Constraints as the engine works on them: `Rows`, with the products J a and Jᵀ λ."""
+"""`Rows`: the rows of all constraints as the engine uses them, with the products J a and Jᵀ λ."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -21,7 +21,7 @@ from .forward import Kinematics
 
 
 def plan_of(topology: Topology, constraints: Sequence[Constraint]) -> Plan:
-    """The plan of constraints; equal ones are one object."""
+    """Return the plan of constraints. Equal constraints get the same object."""
     return _plan(tuple(c.layout(topology) for c in constraints))
 
 
@@ -31,7 +31,7 @@ def _plan(layouts) -> Plan:
 
 
 class Rows(eqx.Module):
-    """All rows of a robot's constraints: ``sum_i K_i V_i`` and ``sum_i K_i A_i + gamma``.
+    """The rows of all constraints of a robot: ``sum_i K_i V_i`` and ``sum_i K_i A_i + gamma``.
 
     **Fields:** `K`, coefficients (angular, linear) as (cells, 3, lanes) each, see `Plan`; `gamma`, `residual`,
     `target`, `stiffness`, `damping`, (m, lanes) each.
@@ -47,20 +47,20 @@ class Rows(eqx.Module):
     damping: Array
 
     def times(self, motion) -> Array:
-        """J a (m, lanes) of the motions (angular, linear) of the bodies."""
+        """Return J a (m, lanes), where a are the motions (angular, linear) of the bodies."""
         return swept(_times(self.plan), {"K": self.K, "motion": motion})["image"]
 
     def forces(self, x: Array, others=None):
-        """Jᵀ x as (moment, force) of all bodies, (nb, 3, lanes) each; added to `others`, if there are any."""
+        """Return Jᵀ x as (moment, force) of all bodies, (nb, 3, lanes) each, added to `others` if they are given."""
         given = {"K": self.K, "x": x} | ({} if others is None else {"force": others})
         return swept(_forces(self.topology.nb, self.plan), given)["force"]
 
     def squares(self) -> Array:
-        """The squared lengths of the rows of K, of all bodies together: (m, lanes)."""
+        """Return the squared lengths (m, lanes) of the rows of K, summed over all bodies."""
         return swept(_squares(self.plan), {"K": self.K})["square"]
 
     def wanted(self, rates: Array) -> Array:
-        """a* − γ (m, lanes) where the rows move at `rates`."""
+        """Return a* − γ (m, lanes), where `rates` are the rows' velocities J v."""
         return self.target - self.stiffness * self.residual - self.damping * rates - self.gamma
 
 
@@ -94,8 +94,8 @@ def _forces(nb: int, plan: Plan) -> Table:
 
 
 def _evaluate(layout: Layout, constraint, attachments, bodies, robot, joints):
-    """K, gamma and residual of one constraint, and what its rows shall do."""
-    # constraints are written for several of one signature side by side: here there is one
+    """Return K, gamma and residual of one constraint, and its target and gains."""
+    # `evaluate` is written for k constraints of one signature side by side; here k = 1
     one = lambda tree: jax.tree.map(lambda x: x[..., None, :], tree)  # noqa: E731
     views = [BodyView(*one(pose), *one(twist)) for pose, twist in _with_twists(bodies)]
     dtype = constraint.target.dtype
@@ -148,7 +148,8 @@ def _evaluation(topology: Topology, plan: Plan, names: tuple[tuple[str, int], ..
 
 
 def evaluate(constraints: Sequence[Constraint], motion: Kinematics) -> Rows:
-    """The rows of all constraints where the bodies are. Biases are those at rest if `motion` has no velocity."""
+    """Return the rows of all constraints at the given motion of the bodies. If `motion` has no velocity, the biases are
+    those at rest."""
     model = motion.model
     topology = model.topology
     plan = plan_of(topology, constraints)
@@ -163,7 +164,8 @@ def evaluate(constraints: Sequence[Constraint], motion: Kinematics) -> Rows:
 
 
 def _stacked(plan: Plan, constraints: Sequence[Constraint]) -> tuple[tuple[tuple[str, int], ...], dict[str, Any]]:
-    """Constraints of one signature as the cells of a field: the field and the cell of each, and the fields."""
+    """Return constraints stacked as the cells of fields, one field for each signature: the field and the cell of each
+    constraint, and the fields."""
     groups: dict[Any, list[int]] = {}
     for k, layout in enumerate(plan.layouts):
         groups.setdefault(layout.signature, []).append(k)

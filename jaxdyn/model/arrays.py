@@ -51,8 +51,8 @@ def bodies_of(call: str, rows: Sequence[Body]) -> Bodies:
     )
 
 
-def joints_of(joints: Sequence[Joint]) -> Joints:
-    """Return the parameters of joints."""
+def joints_of(call: str, joints: Sequence[Joint]) -> Joints:
+    """Return the parameters of joints. Raise `ValueError` where two classes mean different shapes by one name."""
 
     def rows(what, shape=(3,)):
         return _floats(np.array([getattr(j, what) for j in joints], float).reshape(-1, *shape))
@@ -60,6 +60,16 @@ def joints_of(joints: Sequence[Joint]) -> Joints:
     def flat(values):
         return _floats(np.concatenate([np.zeros(0), *(np.asarray(x, float) for x in values)]))
 
+    own: dict[str, np.ndarray] = {}
+    for k, joint in enumerate(joints):
+        for name, value in joint.own.items():
+            column = own.setdefault(name, np.zeros((len(joints), *np.shape(value))))
+            if column.shape[1:] != np.shape(value):
+                raise ValueError(
+                    f"{call}: joint {joint.name!r}: `{name}` has shape {np.shape(value)}, and {column.shape[1:]} in "
+                    "another joint; give it another name or one shape."
+                )
+            column[k] = value
     per_velocity = ("armature", "damping", "stiffness", "rest", "effort", "friction")
     return Joints(
         axis=rows("axis"),
@@ -67,6 +77,7 @@ def joints_of(joints: Sequence[Joint]) -> Joints:
         pitch=rows("pitch", ()),
         lower=flat([j.limits[0] for j in joints]),
         upper=flat([j.limits[1] for j in joints]),
+        own={name: _floats(column) for name, column in own.items()},
         **{w: flat([getattr(j, w) for j in joints]) for w in per_velocity},
     )
 

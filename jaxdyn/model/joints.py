@@ -12,8 +12,9 @@ component-first arrays whose last axis is the batch, the lanes: a vector is (3, 
 | ``bias(par, q, v)`` | time derivative of the subspace times v, (angular, linear); None when the subspace is constant |
 | ``integrate(q, dv)``, ``difference(q0, q1)`` | exponential and logarithm on the joint's manifold |
 
-`par` holds the joint's ``axis``, ``axis2`` (3, lanes) and ``pitch`` (lanes,). To add a joint, write a kind and a
-dataclass that names it; see `docs/extending.md`. No other file lists the joints.
+`par` holds the joint's ``axis``, ``axis2`` (3, lanes), ``pitch`` (lanes,), and ``own``, a dictionary of what its class
+adds to these. To add a joint, write a kind and a dataclass that names it; see `docs/extending.md`. No other file lists
+the joints.
 """
 
 import dataclasses
@@ -43,11 +44,12 @@ class Column(NamedTuple):
 
 
 class JointParameters(NamedTuple):
-    """The float parameters of a joint, component-first."""
+    """The float parameters of a joint, component-first; in `own` those that its class adds, by name."""
 
     axis: Array
     axis2: Array
     pitch: Array
+    own: dict[str, Array]
 
 
 def axis_rotation(axis, angle):
@@ -65,7 +67,7 @@ class Kind:
     #: linear (metres) or angular (radians), for each velocity
     units: ClassVar[str] = ""
 
-    # equal by value: kinds with parameters of their own set them as attributes, before any use
+    # equal by value: options that change the code path are attributes, set before any use
     def __eq__(self, other):
         return type(self) is type(other) and vars(self) == vars(other)
 
@@ -315,6 +317,12 @@ class Joint:
     kind: ClassVar[Kind]
     axis2: ClassVar = (0.0, 1.0, 0.0)
     pitch: ClassVar = 0.0
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """Return the parameters that the joint's class adds, by name: its fields, all of which are floats."""
+        names = {f.name for f in dataclasses.fields(self)} - {f.name for f in dataclasses.fields(Joint)}
+        return {name: getattr(self, name) for name in sorted(names - {"axis2", "pitch"})}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

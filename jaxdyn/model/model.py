@@ -15,6 +15,7 @@ from ..spatial.instances import check_instance
 from ..spatial.numbers import floats
 from ..spatial.transform import Transform
 from ..tree.topology import Topology, unknown
+from .joints import JointParameters
 from .state import State
 from .values import check_field, check_limits
 
@@ -34,7 +35,8 @@ class Bodies(eqx.Module):
 
 class Joints(eqx.Module):
     """Joint parameters: `axis`, `axis2` (nb, 3), `pitch` (nb,) m/rad; per velocity (nv,) `armature`, `damping`,
-    `stiffness`, `lower`, `upper`, `effort`, `friction`; `rest` (nq,), where the springs are slack."""
+    `stiffness`, `lower`, `upper`, `effort`, `friction`; `rest` (nq,), where the springs are slack; `own`, by name, the
+    parameters (nb, ...) that joints outside of jaxdyn add, zero for joints without them."""
 
     axis: Float[Array, "nb 3"]
     axis2: Float[Array, "nb 3"]
@@ -47,6 +49,12 @@ class Joints(eqx.Module):
     upper: Float[Array, " nv"]
     effort: Float[Array, " nv"]
     friction: Float[Array, " nv"]
+    own: dict[str, Float[Array, "nb ..."]]
+
+    @property
+    def parameters(self) -> JointParameters:
+        """What kinds of joints read, of all joints."""
+        return JointParameters(self.axis, self.axis2, self.pitch, self.own)
 
 
 class Model(eqx.Module):
@@ -194,15 +202,19 @@ class Model(eqx.Module):
         return model
 
     def at(self, path: str) -> Any:
-        """Return the field with the dotted name `path`, such as ``"bodies.mass"`` or ``"constraints.0.length"``."""
+        """Return the field with the dotted name `path`, such as ``"bodies.mass"``, ``"constraints.0.length"`` or
+        ``"joints.own.radius"``."""
         node: Any = self
         for part in path.split("."):
             if isinstance(node, tuple) and part.isdigit() and int(part) < len(node):
                 node = node[int(part)]
+            elif isinstance(node, dict) and part in node:
+                node = node[part]
             elif part in getattr(node, "__dataclass_fields__", ()):
                 node = getattr(node, part)
             else:
-                fields = list(getattr(node, "__dataclass_fields__", ())) or [str(k) for k in range(len(node))]
+                named = node if isinstance(node, dict) else getattr(node, "__dataclass_fields__", ())
+                fields = list(named) or [str(k) for k in range(len(node))]
                 raise ValueError(f"`Model`: {path!r}: " + unknown("field", part, fields))
         return node
 

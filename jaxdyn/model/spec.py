@@ -22,13 +22,12 @@ from .values import ModelWarning, checked_joint, checked_rotation
 from .weightless import weightless
 
 
-def _placed(call: str, placement: Transform | None) -> tuple[np.ndarray, np.ndarray]:
-    """Return the rotation and translation of a placement, by default none."""
+def _parts(call: str, placement: Transform | None) -> tuple:
+    """Return the rotation and translation of a placement, whose numbers are not checked yet; by default none."""
     if placement is None:
         return np.eye(3), np.zeros(3)
     check_instance(call, "placement", placement, Transform)
-    rotation = constants(call, "placement.rotation", placement.rotation, (3, 3))
-    return rotation, constants(call, "placement.translation", placement.translation, (3,))
+    return placement.rotation, placement.translation
 
 
 class ModelSpec:
@@ -87,12 +86,10 @@ class ModelSpec:
         call = f"`ModelSpec.add_body({name!r})`"
         if isinstance(joint, type) and issubclass(joint, Joint):
             joint = joint()
-        body = Body(name, parent, joint, *_placed(call, placement))
+        body = Body(name, parent, joint, *_parts(call, placement))
         if inertia is not None:
             check_instance(call, "inertia", inertia, Inertia)
-            body.mass = float(constants(call, "inertia.mass", inertia.mass, ()))
-            body.center = constants(call, "inertia.center_of_mass", inertia.center_of_mass, (3,))
-            body.rotational = constants(call, "inertia.rotational", inertia.rotational, (3, 3))
+            body.mass, body.center, body.rotational = inertia.mass, inertia.center_of_mass, inertia.rotational
         return self.add(body)
 
     def add(self, body: Body, judged: bool = False) -> "ModelSpec":
@@ -130,8 +127,9 @@ class ModelSpec:
         call = f"`ModelSpec.add_frame({name!r})`"
         self._new_name(call, name)
         self._check_host(f"{call}: ", body)
-        rotation, translation = _placed(call, placement)
-        self.frames[name] = (body, checked_rotation(call, "placement.rotation", rotation), translation)
+        rotation, translation = _parts(call, placement)
+        rotation = checked_rotation(call, "placement.rotation", rotation)
+        self.frames[name] = (body, rotation, constants(call, "placement.translation", translation, (3,)))
         return self
 
     def add_constraint(self, constraint) -> "ModelSpec":
@@ -181,13 +179,14 @@ class ModelSpec:
             frame_bodies=tuple(index[b] for b, _, _ in frames.values()),
             actuator_names=tuple(self.actuators),
         )
-        lacks = list(weightless(topology, rows))
+        joints = joints_of(call, [b.joint for b in rows])
+        lacks = list(weightless(topology, rows, joints))
         for text in lacks:
             warnings.warn(f"{call}: {text}", ModelWarning, stacklevel=2)
         topology = dataclasses.replace(topology, singular=bool(lacks))
         model = Model(
             bodies=bodies_of(call, rows),
-            joints=joints_of([b.joint for b in rows]),
+            joints=joints,
             frames=transforms((r, p) for _, r, p in frames.values()),
             gravity=jnp.asarray(self.gravity, dtype=jnp.result_type(float)),
             actuation=actuation_of(call, topology, self.actuators),

@@ -50,7 +50,9 @@ RULES: dict[str, tuple[Rule, ...]] = {
 
 
 def rules_of(path: str) -> tuple[Rule, ...]:
-    """Return the rules of the field with that dotted name."""
+    """Return the rules of the field with that dotted name; a joint's own parameters may be any numbers."""
+    if path.startswith("joints.own."):
+        return (in_range,)
     return RULES.get(path.rsplit(".", 1)[-1], (in_range,))
 
 
@@ -101,6 +103,7 @@ def checked_joint(call: str, joint: Joint, body: str) -> Joint:
     for what in ("armature", "damping", "stiffness", "effort", "friction"):
         changes[what] = _per_velocity(call, f"joint.{what}", getattr(joint, what), kind.nv, *RULES[what])
     constants(call, "joint.pitch", joint.pitch, ())
+    changes |= {what: constants(call, f"joint.{what}", value, None) for what, value in joint.own.items()}
     changes["rest"] = _rest(call, kind, joint.rest)
     changes["limits"] = _limits(call, kind, joint.limits)
     return dataclasses.replace(joint, **changes)

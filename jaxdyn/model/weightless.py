@@ -8,14 +8,14 @@ import numpy as np
 
 from ..tree.topology import Topology
 from .described import Body
-from .joints import JointParameters
+from .model import Joints
 
 #: an inertia below this part of mass times metre squared, or of the largest of the joint, is rounding
 ROUNDING = 1e-12
 MOST = 12
 
 
-def weightless(topology: Topology, bodies: Sequence[Body]) -> Iterator[str]:
+def weightless(topology: Topology, bodies: Sequence[Body], joints: Joints) -> Iterator[str]:
     """Yield what to warn of: bodies with nothing that has inertia on them, and point masses on their joints' axes."""
     below = topology.anywhere_below([b.mass > 0 or bool(np.any(b.rotational)) for b in bodies])
     armed = [bool(np.all(np.asarray(b.joint.armature) > 0)) for b in bodies]
@@ -25,7 +25,7 @@ def weightless(topology: Topology, bodies: Sequence[Body]) -> Iterator[str]:
             f"nothing that hangs on {_listed(idle)} has inertia, so that the mass matrix is singular unless "
             "constraints or armature help."
         )
-    points = [k for k in _points(topology, bodies) if below[k] and not armed[k]]
+    points = [k for k in _points(topology, bodies, joints) if below[k] and not armed[k]]
     if points:
         yield (
             f"links that have mass but no rotational inertia about an axis of their joints, at q = 0: "
@@ -39,7 +39,7 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(repr(n[:60]) for n in names[:MOST]) + more
 
 
-def _points(topology: Topology, bodies: Sequence[Body]) -> list[int]:
+def _points(topology: Topology, bodies: Sequence[Body], joints: Joints) -> list[int]:
     """Return the point masses and thin rods whose joints move nothing that has inertia in some direction, at q = 0."""
     moments = np.linalg.eigvalsh(np.array([b.rotational for b in bodies]).reshape(-1, 3, 3))
     found = [k for k, m in enumerate(moments) if bodies[k].mass > 0 and m[0] <= ROUNDING * m[-1]]
@@ -51,12 +51,7 @@ def _points(topology: Topology, bodies: Sequence[Body]) -> list[int]:
     for kind in dict.fromkeys(topology.kinds[k] for k in found):
         own = [k for k in found if topology.kinds[k] == kind]
         lanes = len(own)
-        par = JointParameters(
-            *(
-                jnp.asarray(np.array([getattr(bodies[k].joint, a) for k in own], float).T)
-                for a in JointParameters._fields
-            )
-        )
+        par = jax.tree.map(lambda x, own=own: jnp.moveaxis(x[np.array(own)], 0, -1), joints.parameters)
         q = jnp.asarray(np.repeat(kind.neutral()[:, None], lanes, 1))
         with jax.numpy_rank_promotion("allow"):  # as in the engine: (lanes,) meets (3, lanes)
             moves = kind.columns(par, q)

@@ -1,0 +1,126 @@
+"""Parameters that joints outside of jaxdyn bring with them: arrays of the model like all others."""
+
+import dataclasses
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from compiled import close
+
+import jaxdyn as jd
+from jaxdyn.extend import Column, Joint, Kind, axis_rotation
+
+
+class GearedKind(Kind):
+    """A turn about `axis` by q, while the body slides along three axes by three leads times q."""
+
+    nq, nv, units = 1, 1, "a"
+
+    def pose(self, par, q):
+        return axis_rotation(par.axis, q[0]), par.own["leads"] * q[0]
+
+    def columns(self, par, q):
+        backwards = axis_rotation(par.axis, -q[0])
+        return [Column(par.axis, (backwards * par.own["leads"]).sum(1))]
+
+    def bias(self, par, q, v):
+        along = (axis_rotation(par.axis, -q[0]) * par.own["leads"]).sum(1)
+        return None, -jnp.cross(par.axis * v[0], along * v[0], axis=0)
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Geared(Joint):
+    leads: tuple = (0.0, 0.0, 0.0)
+    kind = GearedKind()
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class Scalar(Joint):
+    leads: float = 0.0
+    kind = GearedKind()
+
+
+def arm(joint: Joint, compiler="auto") -> jd.Model:
+    """A screw between two hinges."""
+    spec = jd.ModelSpec("arm", gravity=(0.3, -0.2, -9.7))
+    inertia = jd.Inertia(1.5, (0.1, 0.2, -0.1), np.diag([0.03, 0.04, 0.05]))
+    place = jd.Transform.from_quaternion((0.9, 0.1, -0.3, 0.2), (0.2, 0.1, 0.3))
+    spec.add_body("first", "world", jd.joints.Revolute(axis=(0, 1, 0)), inertia=inertia)
+    spec.add_body("screw", "first", joint, placement=place, inertia=inertia)
+    spec.add_body("last", "screw", jd.joints.Revolute(axis=(1, 0, 0)), placement=place, inertia=inertia)
+    return spec.build().with_compiler(compiler)
+
+
+STATE = [0.3, -0.7, 0.2], [0.5, 1.1, -0.4]
+TAU = jnp.array([0.2, -0.3, 0.1])
+
+
+def accelerations(model, leads):
+    changed = model.replace({"joints.own.leads": leads})
+    return jd.forward_dynamics(changed, jd.State(*map(jnp.asarray, STATE)), TAU).acceleration
+
+
+@pytest.mark.parametrize("compiler", ["kernel", "xla"])
+def test_along_its_axis_it_is_a_helical_joint(compiler):
+    """Numbers, and with kernels derivatives in both modes by the pitch, against the joint of jaxdyn."""
+    axis, pitch = np.array([0.6, 0.0, 0.8]), 0.4
+    geared, helical = arm(Geared(axis=axis), compiler), arm(jd.joints.Helical(axis=axis, pitch=0.1), compiler)
+    assert geared.joints.own["leads"].shape == (3, 3) and helical.joints.own == {}
+
+    def ours(pitch):
+        return accelerations(geared, pitch * jnp.asarray(np.outer([0, 1, 0], axis)))
+
+    def theirs(pitch):
+        model = helical.replace({"joints.pitch": pitch * jnp.array([0.0, 1.0, 0.0])})
+        return jd.forward_dynamics(model, jd.State(*map(jnp.asarray, STATE)), TAU).acceleration
+
+    close(jax.jit(ours)(pitch), jax.jit(theirs)(pitch), 1e-11, 100.0)
+    for mode in (jax.jacfwd, jax.jacrev) if compiler == "kernel" else ():
+        close(jax.jit(mode(ours))(pitch), jax.jit(mode(theirs))(pitch), 1e-10, 100.0)
+
+
+def test_its_parameters_are_cast_and_batched_with_the_model():
+    model = arm(Geared(leads=(0.1, -0.2, 0.3)))
+    close(model.joints.own["leads"], [[0, 0, 0], [0.1, -0.2, 0.3], [0, 0, 0]], 0)
+    single = jax.tree.map(lambda x: x.astype(jnp.float32), model)
+    found = jax.jit(jd.forward_dynamics)(single, jd.State(*(np.float32(x) for x in STATE)), TAU.astype(jnp.float32))
+    assert found.acceleration.dtype == jnp.float32
+    leads = jnp.stack([model.joints.own["leads"], 2 * model.joints.own["leads"]])
+    batch = jax.jit(jax.vmap(accelerations, (None, 0)))(model, leads)
+    lone = jax.jit(accelerations)
+    for got, given in zip(batch, leads, strict=True):
+        close(got, lone(model, given), 1e-12, 100.0)
+    close(found.acceleration, batch[0], 1e-4, 100.0)
+
+
+def test_wrong_parameters_are_told_by_name():
+    model = arm(Geared())
+    with pytest.raises(ValueError, match=r"'joints.own.leads' has shape \(3, 3\); got \(3,\)"):
+        model.replace({"joints.own.leads": jnp.zeros(3)})
+    with pytest.raises(ValueError, match="no field 'lead'.*'leads'"):
+        model.replace({"joints.own.lead": jnp.zeros((3, 3))})
+    with pytest.raises(ValueError, match="is not an array"):
+        model.replace({"joints.own": jnp.zeros((3, 3))})
+    with pytest.raises(ValueError, match=r"add_body\('screw'\).*`joint.leads` is not finite"):
+        arm(Geared(leads=(0.0, np.nan, 0.0)))
+    with pytest.raises((TypeError, ValueError), match=r"add_body\('screw'\).*`joint.leads`"):
+        arm(Geared(leads="fine"))
+    spec = jd.ModelSpec("two")
+    spec.add_body("a", "world", Geared(), inertia=jd.Inertia(1.0))
+    spec.add_body("b", "a", Scalar(), inertia=jd.Inertia(1.0))
+    with pytest.raises(ValueError, match=r"joint 'b': `leads` has shape \(\), and \(3,\) in another joint"):
+        spec.build()
+
+
+def test_a_point_mass_on_a_screw_is_not_weightless():
+    """Its own parameters are known where a singular mass matrix is looked for."""
+    for lead, singular in ((0.5, False), (0.0, True)):
+        spec = jd.ModelSpec("point")
+        joint = Geared(leads=(0.0, 0.0, lead))
+        spec.add_body("bead", "world", joint, inertia=jd.Inertia(1.0, (0, 0, 0), np.zeros((3, 3))))
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            assert spec.build().topology.singular == singular
+        assert [w.category for w in caught] == [jd.ModelWarning] * singular
