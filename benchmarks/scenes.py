@@ -46,15 +46,18 @@ SMALL: dict[str, tuple[Callable[..., ContactScene], tuple]] = {
     "arm": (small.arm, ()),
 }
 
-#: builder by size, sizes, what the size counts
+#: builder, sizes, and what the size counts
 FAMILIES: dict[str, tuple[Callable[..., ContactScene], tuple[int, ...], str]] = {
     "swimmer": (small.swimmer, (3, 6, 12, 25, 50, 100), "links"),
     "stack": (boxes.stack, (1, 2, 4, 8, 15, 30), "boxes"),
 }
 
-NAMES = (*PAPER, *SMALL)
+#: members of the families, by name: (builder, its arguments)
+GROWING = {f"{family}_{n}": (build, (n,)) for family, (build, sizes, _) in FAMILIES.items() for n in sizes}
+
+NAMES = tuple(PAPER | SMALL | GROWING)
 
 
 def scene(name: str, seed: int = 0) -> ContactScene:
-    builder, args, *_ = PAPER[name] if name in PAPER else SMALL[name]
+    builder, args, *_ = (PAPER | SMALL | GROWING)[name]
     return builder(*args, seed=seed)
