@@ -7,6 +7,7 @@ A built `Model` is read as data only. `oracle_joints` knows the joints, `oracle_
 
 from typing import NamedTuple
 
+import delassus_oracle
 import numpy as np
 from oracle_bodies import (
     Robot,
@@ -113,7 +114,7 @@ def impulse(model, q, v, p, restitution=0.0) -> tuple[np.ndarray, np.ndarray]:
     return v + free + np.linalg.solve(M, J.T @ multipliers), multipliers
 
 
-def delassus(model, q, constraints=None):
-    """J M^-1 J^T (m, m)."""
-    J = constraint_jacobian(model, q, constraints)
-    return J @ np.linalg.solve(mass_matrix(model, q), J.T)
+def delassus(model, q, constraints=None, within=(), damping=None):
+    """J P J^T + R (m, m), where the constraints `within` hold: see `delassus_oracle`."""
+    J, K = constraint_jacobian(model, q, constraints), constraint_jacobian(model, q, within)
+    return delassus_oracle.operator(mass_matrix(model, q), J, K, damping)

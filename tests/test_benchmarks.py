@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 
 import convergence
+import delassus
+import delassus_programs
 import measure
 import numpy as np
 import operations
@@ -219,3 +221,32 @@ def test_many_constraints_are_planned_quickly():
     assert mixture.cache_info().misses <= 3
     assert type(picked).__name__ in ("LCABA", "ProxBBO", "ProxLTL")
     assert type(jd.solvers.Auto().pick(model.topology, ())).__name__ == "ABA"
+
+
+def test_operators_are_measured_and_resumed(tmp_path, monkeypatch):
+    """Of a linkage with a loop and of two boxes; that every method is right, and what is there is left alone."""
+    run = ["--batches", "1", "2", "--dtypes", "float64", "--rounds", "1", "--steps", "2", "--out", str(tmp_path)]
+    methods = ["--methods", delassus_programs.PLAIN, "MatrixFree"]
+    delassus.main(["four_bar", "stack_1", "stack_2", *methods, *run])
+    rows = json.loads((tmp_path / "delassus.json").read_text())["scenes"]
+    assert {key.split()[0] for key in rows} == {"four_bar", "stack_1", "stack_2"} and len(rows) == 6
+    for row in rows.values():
+        for method, found in row["methods"].items():
+            # plain algebra gives rows that hold a little damping
+            assert max(found["difference"].values()) < (1e-5 if method == delassus_programs.PLAIN else 1e-9)
+            assert set(found["microseconds"]) == set(delassus_programs.TIMES)
+            assert found["stored_bytes"] > 0 and min(found["microseconds"].values()) > 0
+    page = (tmp_path / "delassus.md").read_text()
+    assert "## float64, batch 2" in page and "| stack | float64 | 1 | MatrixFree | 12 to 24 |" in page
+    assert (tmp_path / "delassus_stack.png").stat().st_size > 1000
+    monkeypatch.setattr(delassus, "measured", None)
+    delassus.main(["four_bar", *methods, *run])
+
+
+def test_what_would_take_too_much_is_left_out(tmp_path):
+    run = ["--batches", "1", "2", "--dtypes", "float32", "--rounds", "1", "--steps", "2", "--out", str(tmp_path)]
+    delassus.main(["box", "--methods", delassus_programs.PLAIN, "--most", "1e-6", *run])
+    rows = json.loads((tmp_path / "delassus.json").read_text())["scenes"]
+    assert "left out" not in rows["box float32 1"]["methods"][delassus_programs.PLAIN]
+    assert "would take" in rows["box float32 2"]["methods"][delassus_programs.PLAIN]["left out"]
+    assert "would take" in (tmp_path / "delassus.md").read_text()

@@ -76,7 +76,7 @@ def _iterate(times, damped, b: Array, proximal: Array):
     end = jax.lax.while_loop(lambda s: s.active & (s.steps < STEPS), step, start)
     outside = (end.stuck >= PATIENCE) & (end.left > jnp.sqrt(eps) * size_of(b))
     # of b, what is out of the range has made the same step again and again
-    x = end.x - jnp.where(outside, end.steps, 0) * end.step
+    x = end.x - jnp.where(outside, end.steps, 0).astype(b.dtype) * end.step
     code = jnp.where(outside, MEMBERS.index("inconsistent_constraints"), 0)
     code = jnp.where(end.active & proximal, MEMBERS.index("max_steps_reached"), code)
     code = jnp.where(jnp.isfinite(x).all(), code, MEMBERS.index("not_finite"))

@@ -1,0 +1,140 @@
+"""What scenes with contacts are made of: contacts that close where a robot stands, and rows on single joints."""
+
+import dataclasses
+import warnings
+from collections.abc import Iterable, Sequence
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import jaxdyn as jd
+
+#: (body a, body b, pose of the contact's frame in the world): its z axis is the normal
+Touch = tuple[str, str, jd.Transform]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class ContactScene:
+    """Bodies in contact at the configuration `q`.
+
+    `contacts` are rows between two bodies, or a body and the world, that close at q; `joints` rows on single joints,
+    one for each velocity; `within` the constraints that hold meanwhile, which are the model's own.
+    """
+
+    name: str
+    model: jd.Model
+    q: jax.Array
+    contacts: tuple
+    joints: tuple = ()
+
+    @property
+    def within(self) -> tuple:
+        return self.model.constraints
+
+    @property
+    def constraints(self) -> tuple:
+        """What the operator is asked for: contacts, then joints."""
+        return self.contacts + self.joints
+
+    @property
+    def rows(self) -> int:
+        return sum(c.layout(self.model.topology).rows for c in self.constraints)
+
+    def configurations(self, n: int, seed: int = 0, spread: float = 0.02) -> jax.Array:
+        """`n` of them (n, nq) around `q`: contacts and loops are open a little there, which costs the same."""
+        moves = np.random.default_rng(seed).normal(size=(n, self.model.nv)) * spread
+        return jax.vmap(lambda dv: jd.integrate(self.model, self.q, dv))(jnp.asarray(moves, self.q.dtype))
+
+
+class Poses:
+    """Where bodies and frames are at a configuration."""
+
+    def __init__(self, model: jd.Model, q):
+        self.model, self.q, self.bodies = model, q, jd.forward_kinematics(model, q)
+
+    def __getitem__(self, name: str) -> jd.Transform:
+        if name == "world":
+            return jd.Transform.identity()
+        if name in self.model.body_names:
+            return self.bodies[self.model.body_names.index(name)]
+        return jd.frame_pose(self.model, self.q, name)
+
+    def point(self, name: str, at=(0.0, 0.0, 0.0)) -> np.ndarray:
+        return np.asarray(self[name].apply(np.asarray(at, float)))
+
+
+def upright(point) -> jd.Transform:
+    """The frame of a contact with level ground."""
+    return jd.Transform(np.eye(3), point)
+
+
+def contacts(poses: Poses, touches: Iterable[Touch], kind: type = jd.constraints.Point) -> tuple:
+    """A constraint for each touch, in frames of both bodies that coincide at the poses' configuration."""
+    made = []
+    for k, (a, b, place) in enumerate(touches):
+        places = {"placement_a": poses[a].inverse() @ place, "placement_b": poses[b].inverse() @ place}
+        made.append(kind(a, b, **places, name=f"contact{k}", stabilization=None))
+    return tuple(made)
+
+
+def joint_rows(model: jd.Model, q) -> tuple:
+    """A row for each velocity of each joint but free ones, as dry friction in joints has them.
+
+    A ball joint's rows are those of a point a metre off its centre: along n at the offset r it moves by ω·(r × n), and
+    with r and n two of the body's axes that is its turning about the third.
+    """
+    made, poses = [], Poses(model, q)
+    children = dict(zip(model.joint_names, range(model.nb), strict=True))
+    for joint, k in children.items():
+        kind, parent = model.topology.kinds[k], model.topology.parents[k]
+        if model.v_slice(joint).stop - model.v_slice(joint).start == 1:
+            there = float(q[model.q_slice(joint)][0])
+            made.append(jd.constraints.Coupling((joint,), (1.0,), there, name=f"rub_{joint}", stabilization=None))
+        elif isinstance(kind, type(jd.joints.Spherical.kind)):
+            child, host = model.body_names[k], "world" if parent < 0 else model.body_names[parent]
+            for e in range(3):
+                here = upright(np.eye(3)[(e + 1) % 3])
+                there = poses[host].inverse() @ poses[child] @ here
+                places = {"placement_a": here, "placement_b": there, "normal": np.eye(3)[(e + 2) % 3]}
+                name = f"rub_{joint}_{'xyz'[e]}"
+                made.append(jd.constraints.PointOnPlane(child, host, **places, name=name, stabilization=None))
+        elif not isinstance(kind, type(jd.joints.Free.kind)):
+            raise ValueError(f"joint {joint!r} has several velocities, and no rows are known for {kind}.")
+    return tuple(made)
+
+
+def moved(model: jd.Model, q, seed: int, spread: float) -> jax.Array:
+    """A configuration near `q`, with the model's own loops closed, as far as their numbers agree."""
+    by = np.random.default_rng(seed).normal(size=model.nv) * spread
+    q = jd.integrate(model, jnp.asarray(q), jnp.asarray(by, model.gravity.dtype))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", jd.ModelWarning)
+        return jd.assemble(model, q) if model.constraints else q
+
+
+def posture(model: jd.Model, joints: dict[str, object]) -> np.ndarray:
+    """The neutral configuration but for some joints."""
+    q = np.array(model.neutral())
+    for joint, value in joints.items():
+        q[model.q_slice(joint)] = value
+    return q
+
+
+def landed(model: jd.Model, q, root: str, points: Sequence[tuple[str, tuple]], clearance: float) -> jax.Array:
+    """`q` with its free root raised or lowered until the lowest of the points is at that height."""
+    poses = Poses(model, q)
+    lowest = min(poses.point(body, at)[2] for body, at in points)
+    height = model.q_slice(root).start + 2
+    return jnp.asarray(q).at[height].add(clearance - lowest)
+
+
+def grounded(poses: Poses, points: Sequence[tuple[str, tuple]]) -> list[Touch]:
+    """Contacts with the ground right below points of links: their surfaces are that far from the points."""
+    return [(body, "world", upright(poses.point(body, at) * [1, 1, 0])) for body, at in points]
+
+
+def between(poses: Poses, pairs: Sequence[tuple[tuple[str, tuple], tuple[str, tuple]]]) -> list[Touch]:
+    """Contacts half way between points of two links."""
+    middle = lambda a, b: upright((poses.point(*a) + poses.point(*b)) / 2)  # noqa: E731
+    return [(a[0], b[0], middle(a, b)) for a, b in pairs]
