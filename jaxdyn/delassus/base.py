@@ -10,6 +10,7 @@ from jaxtyping import Array
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..tree.topology import Topology
+from .damping import Damping
 
 
 class Given(NamedTuple):
@@ -49,11 +50,11 @@ class Method(eqx.Module):
         """G x (m,), differentiable in everything; `made` is what `prepare` returns."""
 
     @abc.abstractmethod
-    def damp(self, given: Given, made: Any, R: Array) -> Any:
-        """What all solves with the positive damping R (m,) share, as arrays."""
+    def damp(self, given: Given, made: Any, R: Damping) -> Any:
+        """What all solves with the positive damping R share, as arrays."""
 
     @abc.abstractmethod
-    def solve(self, given: Given, made: Any, damped: Any, R: Array, b: Array) -> Array:
+    def solve(self, given: Given, made: Any, damped: Any, R: Damping, b: Array) -> Array:
         """(G + R)⁻¹ b (m,); no derivative is taken of it. `damped` is what `damp` returns."""
 
 

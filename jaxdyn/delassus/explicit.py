@@ -24,7 +24,7 @@ class Explicit(Method):
         return made @ x
 
     def damp(self, given, made, R):
-        return jnp.linalg.cholesky(jax.lax.stop_gradient(made) + jnp.diag(R))
+        return jnp.linalg.cholesky(jax.lax.stop_gradient(made) + R.matrix())
 
     def solve(self, given, made, damped, R, b):
         return cho_solve((damped, True), b)

@@ -14,7 +14,8 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ..constrained.result import MEMBERS, Result, result_of
-from ..model.model import Model
+from .base import Given
+from .damping import Damping
 
 #: most steps
 STEPS = 50
@@ -31,15 +32,22 @@ class Solved(eqx.Module):
     iterations: Int[Array, ""]
 
 
-def least_damping(model: Model) -> Array:
-    """δ (), in 1/kg: so small that few steps do, so large that D keeps half of the digits."""
-    digits = 1e7 if model.bodies.mass.dtype == jnp.float64 else 3e3
-    return jax.lax.stop_gradient(1 / (digits * jnp.maximum(model.bodies.mass.mean(), 1e-3)))
+def at_least(R: Damping | None, given: Given) -> Damping:
+    """R', at least δ in 1/kg: so small that few steps do, so large that D keeps half of the digits."""
+    digits = 1e7 if given.q.dtype == jnp.float64 else 3e3
+    least = jax.lax.stop_gradient(1 / (digits * jnp.maximum(given.model.bodies.mass.mean(), 1e-3)))
+    return Damping(jnp.full((given.rows,), least)) if R is None else R.at_least(least)
 
 
-def damped_inverse(times: Callable, damped: Callable, b: Array, R: Array | None, at_least: Array) -> Solved:
-    """x with A x = b; `times` is A, `damped` is D."""
-    proximal = jnp.ones((), bool) if R is None else (at_least > R).any()
+def exceeds(larger: Damping, R: Damping | None) -> Array:
+    """Whether R' is more than R somewhere, ()."""
+    if R is None or R.blocks is not None:
+        return jnp.ones((), bool)
+    return (larger.diagonal > R.diagonal).any()
+
+
+def damped_inverse(times: Callable, damped: Callable, b: Array, proximal: Array) -> Solved:
+    """x with A x = b; `times` is A, `damped` is D, `proximal` tells whether D is not the inverse itself."""
     solve = lambda times, b: _iterate(times, damped, b, proximal)  # noqa: E731
     x, (code, steps) = jax.lax.custom_linear_solve(times, b, solve, symmetric=True, has_aux=True)
     return Solved(x, result_of(code), steps)

@@ -74,9 +74,9 @@ def _factor(given: Given):
 
 
 class LTL(Explicit):
-    """LTL-OSIM: the sparse factor of the mass matrix leaves first, with the rows of J as its last columns (Featherstone,
-    Exploiting sparsity in operational-space dynamics, 2010; popov_vereshchagin, section II-C; proximal_ltl, IV): any
-    constraints, O(n d² + m d² + d m²)."""
+    """LTL-OSIM: the sparse factor of the mass matrix leaves first, with the rows of J as its last columns
+    (Featherstone, Exploiting sparsity in operational-space dynamics, 2010; popov_vereshchagin, section II-C;
+    proximal_ltl, IV): any constraints, O(n d² + m d² + d m²)."""
 
     def matrix(self, given):
         D, l = laned(_factor)(given)

@@ -1,5 +1,5 @@
-"""`MatrixFree`: products and damped inverses of the Delassus operator without the matrix (Sathya, Montaut, de Mont-Marin
-and Carpentier, matrix_free_delassus).
+"""`MatrixFree`: products and damped inverses of the Delassus operator without the matrix (Sathya, Montaut, de
+Mont-Marin and Carpentier, matrix_free_delassus).
 
 The product is three maps in two sweeps (section IV-D): x acts as forces on the bodies (Alg. 1), the bodies and joints
 accelerate (Alg. 2, the reduced articulated-body algorithm), and the accelerations of the rows are read from the bodies
@@ -31,7 +31,7 @@ from ..systems.weights import automatic_weights
 from ..tree.elimination import Factor, elimination_of
 from ..tree.plan import elimination
 from .base import Given, Method
-
+from .damping import Damping
 
 #: what rows that hold weigh in double precision beside those of forward dynamics: their right sides are zero, so that
 #: conflicts cannot arise, and rows of which a rounded file has left a hundred-thousandth count as independent
@@ -180,10 +180,30 @@ class MatrixFree(Method):
         return _times(self, given, made, x)
 
     def damp(self, given, made, R):
-        return laned(_damped)(*jax.lax.stop_gradient((given, made, R)))
+        given, made, R = jax.lax.stop_gradient((given, made, R))
+        return laned(_damped)(given, _whitened(given, made, R), _unit(R))
 
     def solve(self, given, made, damped, R, b):
-        return laned(_inverse, self)(given, made, damped, R, b)
+        made, whitens = _whitened(given, made, R), R.blocks is not None
+        x = laned(_inverse, self)(given, made, damped, _unit(R), R.whiten(b) if whitens else b)
+        return R.unwhiten(x) if whitens else x
+
+
+def _unit(R: Damping) -> Array:
+    """R row by row (m,), of whitened rows."""
+    return R.diagonal if R.blocks is None else jnp.ones(sum(map(len, R.blocks)), R.blocks[0].dtype)
+
+
+def _whitened(given: Given, made: Prepared, R: Damping) -> Prepared:
+    """With rows C⁻¹ K in place of K, for blocks C Cᵀ of R: then R is one."""
+    if R.blocks is None:
+        return made
+    plan = plan_of(given.model.topology, given.asked)
+    first = plan_of(given.model.topology, given.held).cells if given.held else 0
+    cells = [(c, slice(first + k, first + k + len(plan.span(c)))) for c, at in enumerate(plan.coefficients) for k in at]
+    blocks = Damping(blocks=tuple(R.blocks[c] for c, _ in cells))
+    K = tuple(x.at[first:].set(blocks.whiten(x[first:])) for x in made.geometry.K)
+    return made._replace(geometry=made.geometry._replace(K=K))
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

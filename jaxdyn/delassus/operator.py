@@ -13,9 +13,10 @@ from ..model.checks import check_constraints, check_model, check_vector, common_
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..spatial.instances import check_instance
-from ..spatial.numbers import check, finite, floats, not_negative
+from ..spatial.numbers import floats
 from .base import Given, Method
-from .inverse import Solved, damped_inverse, least_damping
+from .damping import Damping, damping_of
+from .inverse import Solved, at_least, damped_inverse, exceeds
 from .matrix_free import MatrixFree
 
 
@@ -30,7 +31,7 @@ class Delassus(eqx.Module):
     method: Method = eqx.field(static=True)
     _given: Given
     _made: Any
-    _damping: Float[Array, " m"] | None
+    _damping: Damping | None
     _damped: Any
 
     @property
@@ -43,13 +44,13 @@ class Delassus(eqx.Module):
     def dtype(self):
         return self._given.q.dtype
 
-    def mv(self, x: ArrayLike) -> Float[Array, "m *columns"]:
+    def mv(self, x: ArrayLike) -> Float[Array, "m ..."]:
         """A x for a vector (m,), or a matrix (m, k) of columns; G x without damping."""
         return self._by_columns("mv", "x", x, self._times)
 
-    def solve(self, b: ArrayLike) -> Float[Array, "m *columns"]:
-        """x with A x = b for a vector (m,), or a matrix (m, k) of columns. Where A is singular, the x of least norm with
-        least residual; `solution` tells when b is out of its range."""
+    def solve(self, b: ArrayLike) -> Float[Array, "m ..."]:
+        """x with A x = b for a vector (m,), or a matrix (m, k) of columns. Where A is singular, the x of least norm
+        with least residual; `solution` tells when b is out of its range."""
         return self._by_columns("solve", "b", b, lambda b: self._solved(b).x)
 
     def solution(self, b: ArrayLike) -> Solved:
@@ -60,7 +61,7 @@ class Delassus(eqx.Module):
         """A as a matrix."""
         return self.mv(jnp.eye(self.shape[0], dtype=self.dtype))
 
-    def with_damping(self, damping: ArrayLike | None) -> "Delassus":
+    def with_damping(self, damping: ArrayLike | Sequence[ArrayLike] | None) -> "Delassus":
         """The operator with another R (the compliance that is added: see `delassus`)."""
         return _damped(self.method, self._given, self._made, damping, "with_damping")
 
@@ -73,13 +74,12 @@ class Delassus(eqx.Module):
 
     def _times(self, x):
         y = self.method.times(self._given, self._made, x)
-        return y if self._damping is None else y + self._damping * x
+        return y if self._damping is None else y + self._damping.times(x)
 
     def _solved(self, b) -> Solved:
-        least = least_damping(self._given.model)
-        R = jnp.full_like(b, least) if self._damping is None else jnp.maximum(self._damping, least)
+        R = at_least(self._damping, self._given)
         given = jax.lax.stop_gradient((self._given, self._made, self._damped, R))
-        return damped_inverse(self._times, lambda r: self.method.solve(*given, r), b, self._damping, R)
+        return damped_inverse(self._times, lambda r: self.method.solve(*given, r), b, exceeds(R, self._damping))
 
     def _vector(self, call, name, x):
         x = floats(f"`{call}`", name, x)
@@ -99,7 +99,7 @@ def delassus(
     constraints: Sequence[Constraint] | None = None,
     *,
     method: Method = MatrixFree(),  # noqa: B008 - static
-    damping: ArrayLike | None = None,
+    damping: ArrayLike | Sequence[ArrayLike] | None = None,
     within: Sequence[Constraint] = (),
 ) -> Delassus:
     """The operator J M⁻¹ Jᵀ + R at q (nq,) of the rows of `constraints` (None: the model's own).
@@ -107,7 +107,8 @@ def delassus(
     **Arguments:**
 
     - `method`, one of `jaxdyn.osim`.
-    - `damping`: the compliance R that is added, in 1/kg for linear rows: () for all rows or (m,). None is none.
+    - `damping`: the compliance R that is added, in 1/kg for linear rows: () for all rows, (m,), or a list with a
+      number, a diagonal (r,) or a symmetric block (r, r) for each constraint. None is none.
     - `within`: constraints that hold while others are asked for. With the loops of a robot in it, M⁻¹ is that of the
       robot with its loops closed.
 
@@ -129,14 +130,6 @@ def delassus(
 
 
 def _damped(method: Method, given: Given, made, damping, call: str) -> Delassus:
-    least = least_damping(given.model)
-    m, dtype = given.rows, given.q.dtype
-    R = None
-    if damping is not None:
-        R = floats(f"`{call}`", "damping", damping)
-        check(f"`{call}`", "damping", R, finite, not_negative)
-        if R.shape not in ((), (m,)):
-            raise ValueError(f"`{call}`: `damping` has shape {R.shape}, neither () nor ({m},), one number a row.")
-        R = jnp.broadcast_to(R, (m,)).astype(dtype)
-    at_least = jnp.full((m,), least, dtype) if R is None else jnp.maximum(R, least)
-    return Delassus(method, given, made, R, method.damp(given, made, at_least))
+    rows = [c.layout(given.model.topology).rows for c in given.asked]
+    damping = damping_of(call, damping, rows, given.q.dtype)
+    return Delassus(method, given, made, damping, method.damp(given, made, at_least(damping, given)))

@@ -98,8 +98,8 @@ class PV(Explicit):
 
 
 class Branches(NamedTuple):
-    """G = L + K H⁻¹ Kᵀ: the blocks of L, of rows that are coupled before the bases move, K (m, 6 bases) and the inertias
-    H (6, 6) of the bases."""
+    """G = L + K H⁻¹ Kᵀ: the blocks of L, of rows that are coupled before the bases move, K (m, 6 bases) and the
+    inertias H (6, 6) of the bases."""
 
     L: tuple[Array, ...]
     K: Array
@@ -187,7 +187,8 @@ class PVFast(Method):
         made = jax.lax.stop_gradient(made)
         plan = plan_of(given.model.topology, given.constraints)
         sets = _coupled(given.model.topology, plan)
-        L = tuple(jnp.linalg.cholesky(x + jnp.diag(R[np.asarray(rows)])) for rows, x in zip(sets, made.L, strict=True))
+        R = R.matrix()  # a constraint's block is within one set
+        L = tuple(jnp.linalg.cholesky(x + R[np.ix_(rows, rows)]) for rows, x in zip(sets, made.L, strict=True))
         W = _branchwise(sets, L, made.K)
         return DampedBranches(L, W, jnp.linalg.cholesky(block_diag(*made.H) + made.K.T @ W) if made.H else W)
 

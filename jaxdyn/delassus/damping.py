@@ -1,0 +1,113 @@
+"""The damping R of an operator: a compliance for every row, or a block for the rows of every constraint."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.scipy.linalg import block_diag, solve_triangular
+from jaxtyping import Array
+
+from ..spatial.numbers import check, finite, floats, not_negative
+
+
+class Damping(eqx.Module):
+    """R as its `diagonal` (m,), or as `blocks` (r, r), one a constraint, which are positive semidefinite."""
+
+    diagonal: Array | None = None
+    blocks: tuple[Array, ...] | None = None
+
+    def times(self, x: Array) -> Array:
+        """R x of a vector (m,)."""
+        if self.blocks is None:
+            return self.diagonal * x
+        out = []
+        for size, blocks, rows in self._by_size():
+            out.append((rows, (blocks @ x[rows].reshape(-1, size, 1)).reshape(-1)))
+        y = jnp.zeros_like(x)
+        for rows, part in out:
+            y = y.at[rows].set(part)
+        return y
+
+    def matrix(self) -> Array:
+        """R as a matrix (m, m)."""
+        return jnp.diag(self.diagonal) if self.blocks is None else block_diag(*self.blocks)
+
+    def at_least(self, least: Array) -> "Damping":
+        """R where it is at least so large; blocks with as much added."""
+        if self.blocks is None:
+            return Damping(jnp.maximum(self.diagonal, least))
+        return Damping(blocks=tuple(x + least * jnp.eye(len(x), dtype=x.dtype) for x in self.blocks))
+
+    def whiten(self, rows: Array) -> Array:
+        """C⁻¹ A of rows A (m, ...), with the Cholesky factors C of the blocks."""
+        return self._each(rows, lambda C, x: solve_triangular(C, x, lower=True))
+
+    def unwhiten(self, x: Array) -> Array:
+        """C⁻ᵀ x of a vector (m,)."""
+        return self._each(x, lambda C, x: solve_triangular(C, x, lower=True, trans=1))
+
+    def _each(self, x, fn):
+        out = jnp.zeros_like(x)
+        for size, blocks, rows in self._by_size():
+            part = fn(jnp.linalg.cholesky(blocks), x[rows].reshape(-1, size, x[0].size))
+            out = out.at[rows].set(part.reshape(-1, *x.shape[1:]))
+        return out
+
+    def _by_size(self):
+        """Blocks of one size, stacked, and their rows."""
+        assert self.blocks is not None
+        sizes = [len(x) for x in self.blocks]
+        starts = np.cumsum([0, *sizes])
+        for size in sorted(set(sizes)):
+            which = [k for k, s in enumerate(sizes) if s == size]
+            yield (
+                size,
+                jnp.stack([self.blocks[k] for k in which]),
+                np.concatenate([np.arange(starts[k], starts[k] + size) for k in which]),
+            )
+
+
+def damping_of(call: str, given, rows: Sequence[int], dtype) -> Damping | None:
+    """The damping that a user gave: None, a number, one number a row, or a list with a number, a diagonal (r,) or a
+    block (r, r) for each constraint, whose `rows` are so many. Raises for anything else."""
+    if given is None or isinstance(given, Damping):
+        return given
+    m = sum(rows)
+    if isinstance(given, list | tuple) and any(np.ndim(x) > 0 for x in given):
+        return _blocks(call, given, rows, dtype)
+    R = floats(f"`{call}`", "damping", given)
+    check(f"`{call}`", "damping", R, finite, not_negative)
+    if R.shape not in ((), (m,)):
+        raise ValueError(
+            f"`{call}`: `damping` has shape {R.shape}: give a number, one number for each of the {m} rows, or a list "
+            "with a number, a diagonal or a square block for each constraint."
+        )
+    return Damping(jnp.broadcast_to(R, (m,)).astype(dtype))
+
+
+def _blocks(call, given, rows, dtype) -> Damping:
+    if len(given) != len(rows):
+        raise ValueError(f"`{call}`: `damping` has {len(given)} blocks for {len(rows)} constraints; give one for each.")
+    out = []
+    for k, (x, r) in enumerate(zip(given, rows, strict=True)):
+        name = f"damping[{k}]"
+        block = floats(f"`{call}`", name, x).astype(dtype)
+        if block.shape not in ((), (r,), (r, r)):
+            raise ValueError(f"`{call}`: `{name}` has shape {block.shape}, neither (), ({r},) nor ({r}, {r}).")
+        if block.ndim < 2:
+            check(f"`{call}`", name, block, finite, not_negative)
+            block = jnp.diag(jnp.broadcast_to(block, (r,)))
+        elif not isinstance(block, jax.core.Tracer):
+            _check_block(call, name, np.asarray(block))
+        out.append((block + block.T) / 2)
+    return Damping(blocks=tuple(out))
+
+
+def _check_block(call: str, name: str, block: np.ndarray) -> None:
+    size = np.abs(block).max(initial=0)
+    if not np.isfinite(block).all() or np.abs(block - block.T).max() > 1e-5 * size:
+        raise ValueError(f"`{call}`: `{name}` is not a finite symmetric matrix.")
+    if np.linalg.eigvalsh(block.astype(float)).min() < -1e-6 * size:
+        raise ValueError(f"`{call}`: `{name}` has a negative eigenvalue; a damping must not.")
