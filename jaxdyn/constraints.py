@@ -1,6 +1,7 @@
 """Conditions on motions, of a model or of one call: ``model.constraints + (jd.constraints.Point("foot"),)``."""
 
 from .model.constraints import Baumgarte, Constraint
+from .model.lock import Lock
 from .model.many import CenterOfMass, Coupling, General
 from .model.pairs import Cylinder, Distance, Hinge, Point, PointOnPlane, Slider, Weld
 
@@ -13,6 +14,7 @@ __all__ = [
     "Distance",
     "General",
     "Hinge",
+    "Lock",
     "Point",
     "PointOnPlane",
     "Slider",

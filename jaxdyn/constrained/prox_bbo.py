@@ -36,7 +36,7 @@ def riders_of(topology: Topology, plan: Plan) -> tuple[Rider, ...]:
     for c, layout in enumerate(plan.layouts):
         grounded = len(layout.bodies) == 1 or any(b == WORLD for b, _ in layout.attachments)
         root = WORLD if grounded else topology.common_ancestor(layout.bodies)
-        riders.append(Rider(c, tuple(plan.span(c)), tuple(layout.bodies), root))
+        riders.append(Rider(c, tuple(plan.span(c)), tuple(layout.bodies), root, ties=not layout.velocities))
     return tuple(riders)
 
 

@@ -23,7 +23,7 @@ MOST = 32
 def mixture(topology: Topology, riders: tuple[Rider, ...], ride: frozenset[Rider]) -> tuple[cost.Features, Order]:
     """What it costs that some constraints ride and the others are penalties, and the order of elimination."""
     stay = [r for r in riders if r not in ride]
-    cliques = frozenset(tuple(sorted(r.bodies)) for r in stay)
+    cliques = frozenset(tuple(sorted(r.bodies)) for r in stay if r.ties)
     order = elimination(topology, cliques, tuple(r for r in riders if r in ride))
     return cost.recursion(topology, riders, order, stay), order
 

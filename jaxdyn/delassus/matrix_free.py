@@ -25,7 +25,7 @@ from ..constrained.proximal import iterate
 from ..engine.lanes import laned
 from ..kinematics.forward import Kinematics
 from ..kinematics.rows import Rows, plan_of
-from ..systems.body_factor import BodyFactor, body_factor
+from ..systems.body_factor import BodyFactor, body_factor, tying
 from ..systems.problem import Problem, Start, problem_of, still
 from ..systems.weights import automatic_weights
 from ..tree.elimination import Factor, elimination_of
@@ -86,7 +86,7 @@ def _system(problem: Problem, weights: Array, parts: dict | None = None) -> Body
     """The factor of M + Jᵀ W J; from its parts, if they are there."""
     if parts is None:
         return body_factor(problem, _order(problem), weights, frozenset())
-    every = tuple(range(len(problem.plan)))
+    every = tying(problem.plan, range(len(problem.plan)))
     tables = elimination_of(problem.model.topology, problem.plan, _order(problem), every, False)
     return BodyFactor(problem, Factor(tables, problem.motion.joints, parts), weights, frozenset())
 

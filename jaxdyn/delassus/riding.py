@@ -16,7 +16,7 @@ from jaxtyping import Array
 from ..engine.kept import tables
 from ..engine.lanes import laned
 from ..kinematics.rows import plan_of
-from ..systems.body_factor import body_factor
+from ..systems.body_factor import body_factor, tying
 from ..systems.problem import problem_of
 from ..systems.weights import automatic_weights
 from ..tree import columns as co
@@ -35,7 +35,7 @@ REDUNDANT = {4: 1e-3, 8: 1e-6}
 def _order(topology: Topology, plan: Plan, held: int, open_base: bool) -> Order:
     """All rows ride; the first `held` constraints are penalties as well. An open base is not eliminated."""
     riders = tuple(Rider(c, tuple(plan.span(c)), tuple(plan.bodies(c)), kept=True) for c in range(len(plan)))
-    cliques = frozenset(tuple(sorted(plan.bodies(c))) for c in range(held))
+    cliques = frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, range(held)))
     order = elimination(topology, cliques, riders)
     bases = set(_bases(topology)) if open_base else set()
     return tuple(x for x in order if not (isinstance(x, Joint) and x.body in bases))
@@ -60,7 +60,7 @@ def _factor(held: int, open_base: bool, given: Given):
 
 @tables
 def _tables(topology: Topology, plan: Plan, held: int, open_base: bool) -> Elimination:
-    return elimination_of(topology, plan, _order(topology, plan, held, open_base), tuple(range(held)), False)
+    return elimination_of(topology, plan, _order(topology, plan, held, open_base), tying(plan, range(held)), False)
 
 
 @tables

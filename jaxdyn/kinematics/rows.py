@@ -15,8 +15,8 @@ from ..model.constraints import BodyView, Constraint, JointView, Layout, RobotVi
 from ..spatial.small import summed
 from ..tree.columns import row_forces, row_rates
 from ..tree.rows import Plan
-from ..tree.sweep import refs
-from ..tree.topology import WORLD, Topology
+from ..tree.sweep import q_of, refs
+from ..tree.topology import Topology
 from .forward import Kinematics
 
 
@@ -101,7 +101,7 @@ def _evaluate(layout: Layout, constraint, attachments, bodies, robot, joints):
     dtype = constraint.target.dtype
     itself = jnp.eye(3, dtype=dtype)[:, :, None, None], jnp.zeros((3, 1, 1), dtype)
     placements = [itself if placed is None else tuple(one(placed)) for placed in attachments]
-    looks = [None if j is None else JointView(*one((j[0][0], j[1], *j[2]))) for j in joints]
+    looks = [None if j is None else JointView(*one((j[0], j[1], *j[2]))) for j in joints]
     mass, center = robot
     seen = RobotView(mass, center, lambda k: looks[k])
     rows = one(constraint).evaluate(layout, placements, views, seen)
@@ -133,10 +133,9 @@ def _evaluation(topology: Topology, plan: Plan, names: tuple[tuple[str, int], ..
         layout_of = first.setdefault(layout.signature, layout)
         bodies = tuple((Ref("world", b), Ref("velocity", b) if moving else None) for b in layout.bodies)
         placed = tuple(None if k is None else Ref("frame", k) for _, k in layout.attachments)
-        scalar = [b for b, _ in layout.attachments if b != WORLD and topology.kinds[b].nq == 1]
         joints: tuple = (None,) * len(layout.attachments)
-        if len(scalar) == len(layout.attachments):
-            joints = tuple((Ref("q", topology.q_starts[b], 1), Ref("axis", b), Ref("pose", b)) for b in scalar)
+        if layout.joints:
+            joints = tuple((q_of(topology, b), Ref("joint", b), Ref("pose", b)) for b, _ in layout.attachments)
         robot = Ref("mass", 0, topology.nb), Ref("center", 0, topology.nb)
         reads = (Ref(*names[c]), placed, bodies, robot, joints)
         wants = tuple(plan.row(name, c) for name in ("target", "stiffness", "damping"))
@@ -154,7 +153,7 @@ def evaluate(constraints: Sequence[Constraint], motion: Kinematics) -> Rows:
     topology = model.topology
     plan = plan_of(topology, constraints)
     names, given = _stacked(plan, constraints)
-    given |= {"world": motion.world, "pose": motion.pose, "q": motion.q, "axis": model.joints.axis}
+    given |= {"world": motion.world, **motion.joints}
     given |= {"frame": (model.frames.rotation, model.frames.translation)}
     given |= {"mass": model.bodies.mass, "center": model.bodies.center_of_mass}
     if motion.velocity is not None:

@@ -26,6 +26,7 @@ from jaxtyping import Array, ArrayLike, Float
 from ..spatial.instances import check_instance
 from ..spatial.numbers import direction, finite, floats, not_negative
 from ..tree.topology import Topology
+from .joints import JointParameters
 
 
 class BodyView(NamedTuple):
@@ -38,10 +39,11 @@ class BodyView(NamedTuple):
 
 
 class JointView(NamedTuple):
-    """A joint as a constraint sees it: coordinate q (k, lanes), axis (3, k, lanes), pose (E, r) in the parent."""
+    """A joint as a constraint sees it: coordinates q (nq, k, lanes), parameters, and pose (E, r) of its body in the
+    parent; all (..., k, lanes)."""
 
     q: Array
-    axis: Array
+    par: JointParameters
     E: Array
     r: Array
 
@@ -68,13 +70,16 @@ class Rows(NamedTuple):
 class Layout:
     """The static part of a constraint. `bodies` are the moving bodies that it acts on, each once;
     `attachments` are (body, frame or None) pairs whose placements `evaluate` receives. `relative` is True if the
-    rows do not change when all bodies move together."""
+    rows do not change when all bodies move together, `joints` if `evaluate` looks at the joints that move the bodies
+    of the attachments. `velocities` are those that the rows are, one each, if they are just that."""
 
     signature: Any
     rows: int
     bodies: tuple[int, ...]
     attachments: tuple[tuple[int, int | None], ...] = ()
     relative: bool = False
+    joints: bool = False
+    velocities: tuple[int, ...] = ()
 
 
 class Baumgarte(eqx.Module):

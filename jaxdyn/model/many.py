@@ -60,7 +60,7 @@ class Coupling(Constraint):
             for b in moved
         )
         relative = all(topology.parents[b] != WORLD for b in moved)
-        return Layout((type(self), pattern), 1, bodies, tuple((b, None) for b in moved), relative)
+        return Layout((type(self), pattern), 1, bodies, tuple((b, None) for b in moved), relative, True)
 
     def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
         K: list = [None] * len(layout.bodies)
@@ -68,8 +68,8 @@ class Coupling(Constraint):
         for k, (slot, parent, kind) in enumerate(layout.signature[1]):
             joint = robot.joint(k)
             c = self.coefficients[k]
-            residual = residual + c * joint.q
-            along = c * joint.axis
+            residual = residual + c * joint.q[0]
+            along = c * joint.par.axis
             across = -mv(joint.E, along)  # in the parent's axes
             zero = jnp.zeros_like(across)
             if isinstance(kind, PrismaticKind):

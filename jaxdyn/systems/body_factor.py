@@ -1,6 +1,7 @@
 """The factor of a damped system in bodies: multipliers of a constraint are eliminated first, which leaves M + Jᵀ μ J,
 or ride up the tree with its rows; see `jaxdyn.tree.elimination`."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -11,6 +12,7 @@ from jaxtyping import Array
 from ..tree.early import EarlyFactor
 from ..tree.elimination import Factor, elimination_of, factorise
 from ..tree.plan import Order
+from ..tree.rows import Plan
 from .base import System
 from .problem import Problem
 from .weights import vanishing
@@ -69,10 +71,26 @@ def body_factor(
     plan = problem.plan
     if penalised is None:
         penalised = tuple(c for c in range(len(plan)) if c not in riding)
-    tables = elimination_of(model.topology, plan, order, penalised, hard)
+    armature = model.joints.armature + _stiffened(plan, penalised, weights, model.topology.nv)
+    tables = elimination_of(model.topology, plan, order, tying(plan, penalised), hard)
     compliance = None
     if riding:
         compliance = vanishing(problem) if hard else 1 / weights
     K = None if rows is None else rows.K
-    factor = factorise(tables, motion.inertia, model.joints.armature, problem.motion.joints, K, weights, compliance)
+    factor = factorise(tables, motion.inertia, armature, problem.motion.joints, K, weights, compliance)
     return BodyFactor(problem, factor, weights, riding)
+
+
+def tying(plan: Plan, constraints: Sequence[int]) -> tuple[int, ...]:
+    """Those whose penalties are on bodies."""
+    return tuple(c for c in constraints if not plan.layouts[c].velocities)
+
+
+def _stiffened(plan: Plan, constraints: Sequence[int], weights: Array, nv: int) -> Array | float:
+    """The penalties of rows that are velocities of a joint, as armature (nv, lanes)."""
+    own = [c for c in constraints if plan.layouts[c].velocities]
+    if not own:
+        return 0.0
+    at = np.asarray([v for c in own for v in plan.layouts[c].velocities])
+    rows = np.asarray([r for c in own for r in plan.span(c)])
+    return jnp.zeros((nv, weights.shape[-1]), weights.dtype).at[at].add(weights[rows])

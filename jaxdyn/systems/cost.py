@@ -20,7 +20,7 @@ SOLVES = 3
 def recursion(topology: Topology, riders: Sequence[Rider], order: Order, penalised: Sequence[Rider]) -> Features:
     """Of `jaxdyn.tree.elimination` in this order; `penalised` are the constraints whose rows do not ride."""
     f = dict.fromkeys(("bodies", "ties", "pairs of ties", "rows", "pairs of rows", "multipliers"), 0.0)
-    for rider in penalised:
+    for rider in (r for r in penalised if r.ties):
         n, r = len(rider.bodies), len(rider.rows)
         f["ties"] += r * (54 * n + 36 * n * (n - 1))
     rows = {r.constraint: len(r.rows) for r in riders}

@@ -56,6 +56,8 @@ class Rider:
     bodies: tuple[int, ...]
     root: int = WORLD
     kept: bool = False
+    #: whether penalties in its place would tie bodies
+    ties: bool = True
 
 
 Order = tuple[Joint | Multipliers, ...]

@@ -38,8 +38,8 @@ class Plan:
 
     @functools.cached_property
     def cliques(self) -> frozenset[tuple[int, ...]]:
-        """The sets of bodies that constraints tie together."""
-        return frozenset(tuple(sorted(layout.bodies)) for layout in self.layouts)
+        """The sets of bodies that constraints tie together; rows that are velocities of a joint tie none."""
+        return frozenset(tuple(sorted(x.bodies)) for x in self.layouts if not x.velocities)
 
     def __len__(self) -> int:
         return len(self.layouts)

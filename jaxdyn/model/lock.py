@@ -1,0 +1,105 @@
+"""`Lock`: rows that are the velocities of one joint."""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from ..spatial.instances import check_instance
+from ..spatial.numbers import finite, floats
+from ..spatial.small import cross, dot, mtv, mv
+from ..tree.columns import motion
+from ..tree.topology import WORLD, Topology
+from .constraints import Baumgarte, Constraint, Layout, Rows, checked_options
+
+
+class Lock(Constraint):
+    """Holds the velocities of a joint, whatever its kind: a row for each, in their order. What acts on a joint alone,
+    such as a brake, friction or a limit, has these rows.
+
+    **Arguments:** `joint`, its name; `rows`, how many velocities it has; `position`, the configuration (nq,) in which
+    it is held, None for wherever it is.
+    """
+
+    joint: str = eqx.field(static=True)
+    rows: int = eqx.field(static=True)
+    position: Float[Array, " nq"] | None
+    target: Float[Array, " rows"]
+    stabilization: Baumgarte
+    name: str | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        joint: str,
+        rows: int = 1,
+        *,
+        position: ArrayLike | None = None,
+        name: str | None = None,
+        target: ArrayLike | None = None,
+        stabilization: Baumgarte | None | str = "default",
+    ):
+        check_instance("`Lock`", "joint", joint, str)
+        call = f"`Lock({joint!r})`"
+        if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= 6:
+            raise ValueError(f"{call}: `rows` is {rows!r}, not the number of the joint's velocities, 1 to 6.")
+        self.joint, self.rows = joint, rows
+        self.position = None if position is None else jnp.atleast_1d(floats(call, "position", position, None, finite))
+        self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, rows)
+
+    def layout(self, topology: Topology) -> Layout:
+        body = topology.joint(self.joint)
+        parent, kind = topology.parents[body], topology.kinds[body]
+        if kind.nv != self.rows:
+            raise ValueError(f"joint {self.joint!r} has {kind.nv} velocities: give `rows={kind.nv}`, not {self.rows}.")
+        if self.position is not None and self.position.shape[:1] != (kind.nq,):
+            raise ValueError(f"`position` of joint {self.joint!r} has shape {self.position.shape}, not ({kind.nq},).")
+        bodies = (body,) if parent == WORLD else (body, parent)
+        start = topology.v_starts[body]
+        signature = type(self), kind, len(bodies), self.position is None
+        velocities = tuple(range(start, start + kind.nv))
+        return Layout(signature, kind.nv, bodies, ((body, None),), parent != WORLD, True, velocities)
+
+    def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
+        kind, joint = layout.signature[1], robot.joint(0)
+        columns = [_dense(s, joint.r) for s in kind.columns(joint.par, joint.q)]
+        rows = _dual(columns)
+        own, above = views[0], views[1:]
+        # twist of the joint in the body's axes, and how much more its motion accelerates the body than S q̈
+        wj, lj = own.w, own.l
+        for view in above:
+            wj, lj = wj - mtv(joint.E, view.w), lj - mtv(joint.E, view.l + cross(view.w, joint.r))
+        bias = cross(own.w, wj), cross(own.l, wj) + cross(own.w, lj)
+        change = kind.bias(joint.par, joint.q, jnp.stack([dot(n, wj) + dot(f, lj) for n, f in rows]))
+        if change is not None:
+            bias = tuple(x if y is None else x + y for x, y in zip(bias, change, strict=True))
+        gamma = jnp.stack([-dot(n, bias[0]) - dot(f, bias[1]) for n, f in rows])
+        K = [tuple(jnp.stack(x) for x in zip(*rows, strict=True))]
+        if above:
+            seen = [(mv(joint.E, n), mv(joint.E, f)) for n, f in rows]
+            seen = [(-n - cross(joint.r, f), -f) for n, f in seen]
+            K.append(tuple(jnp.stack(x) for x in zip(*seen, strict=True)))
+        residual = jnp.zeros_like(gamma)
+        if self.position is not None:
+            residual = residual + kind.difference(self.position, joint.q)
+        return Rows(K, gamma, residual)
+
+
+def _dense(column, like):
+    """A column of a joint as two vectors."""
+    zero = jnp.zeros_like(like)
+    return tuple(zero if x is None else x + zero for x in motion([column], [jnp.ones_like(like[0])]))
+
+
+def _dual(columns):
+    """The rows of S⁺ = (Sᵀ S)⁻¹ Sᵀ, by elimination."""
+    n = len(columns)
+    inner = lambda x, y: dot(x[0], y[0]) + dot(x[1], y[1])  # noqa: E731
+    G = [[inner(a, b) for b in columns] for a in columns]
+    rows = list(columns)
+    less = lambda x, y, f: tuple(a - f * b for a, b in zip(x, y, strict=True))  # noqa: E731
+    for i in range(n):
+        for j in range(n):
+            if j != i:
+                factor = G[j][i] / G[i][i]
+                G[j] = [a - factor * b for a, b in zip(G[j], G[i], strict=True)]
+                rows[j] = less(rows[j], rows[i], factor)
+    return [tuple(x / G[i][i] for x in rows[i]) for i in range(n)]
