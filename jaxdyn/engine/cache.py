@@ -1,8 +1,8 @@
-"""Object code on disk, so that the next process need not compile: a folder of files, one a program.
+"""Object code on disk, so that the next process need not compile: a folder with one file for each program.
 
-The folder is JAXDYN_CACHE_DIR (empty: nothing is kept), else `jaxdyn` where the system keeps caches. What is in it runs
-as code, so a folder that others may write to is not used. An entry that is damaged is as good as none, and whatever
-goes wrong with the disk costs a compilation, never a result.
+The folder is JAXDYN_CACHE_DIR (empty: no cache), or else `jaxdyn` in the system's folder of caches. Its content is run
+as code, so a folder that others may write to is not used. A damaged entry is ignored, and errors of the disk cost a
+compilation, never a result.
 """
 
 import hashlib
@@ -16,13 +16,13 @@ import tempfile
 import time
 from pathlib import Path
 
-#: what entries begin with; the number counts changes of their form
+#: first bytes of every entry; the number counts changes of the format
 _MAGIC = b"jaxdyn object code 1\n"
 _SUFFIX = ".objects"
 _TEMPORARY = ".writing-"
 #: most bytes of all entries, unless JAXDYN_CACHE_BYTES says otherwise
 _BYTES = 1 << 30
-#: seconds after which an unfinished entry is that of a process which died
+#: seconds after which an unfinished entry was left by a process that died
 _ABANDONED = 3600
 
 _log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ _told: set[str] = set()
 
 
 def get(key: str) -> list[bytes] | None:
-    """Returns the objects that `put` stored, None if there are none or they are damaged."""
+    """Return the objects that `put` stored, or None if there are none or they are damaged."""
     path = _path(key)
     if path is None:
         return None
@@ -41,16 +41,17 @@ def get(key: str) -> list[bytes] | None:
     objects = _unpack(content, key)
     try:
         if objects is None:
-            path.unlink()  # the folder is ours, so the entry is
+            path.unlink()  # nobody else can write to the folder, so the entry is ours
         else:
-            os.utime(path)  # those used last are kept
+            os.utime(path)  # entries used last are removed last
     except OSError:
         pass
     return objects
 
 
 def put(key: str, objects: list[bytes]) -> bool:
-    """Store objects; returns whether they are on disk now. ValueError: JAXDYN_CACHE_BYTES is no number."""
+    """Store objects, and return whether they are on disk now. Raises ValueError if JAXDYN_CACHE_BYTES is not a
+    number."""
     most = _limit()
     content = _pack(objects, key)
     path = _path(key, make=True) if len(content) <= most else None
@@ -61,7 +62,7 @@ def put(key: str, objects: list[bytes]) -> bool:
         handle, name = tempfile.mkstemp(prefix=_TEMPORARY, dir=path.parent)  # readable for this user only
         with os.fdopen(handle, "wb") as file:
             file.write(content)
-        os.replace(name, path)  # others see the whole entry or none
+        os.replace(name, path)  # other processes see the whole entry or none
     except OSError:
         if name is not None:
             _remove(Path(name))
@@ -71,7 +72,7 @@ def put(key: str, objects: list[bytes]) -> bool:
 
 
 def folder() -> Path | None:
-    """Returns where entries are kept, whether it exists or not; None if nothing is kept."""
+    """Return the folder of entries, whether it exists or not, or None if there is no cache."""
     asked = os.environ.get("JAXDYN_CACHE_DIR")
     if asked is not None:
         return Path(asked).expanduser().absolute() if asked else None
@@ -82,7 +83,7 @@ def folder() -> Path | None:
         local = os.environ.get("LOCALAPPDATA")
         return Path(local, "jaxdyn", "cache") if local else None
     home = os.path.expanduser("~")
-    if not os.path.isdir(home):  # none is made for a user who has none
+    if not os.path.isdir(home):  # a home folder that does not exist is not made
         return None
     return Path(home, "Library/Caches" if sys.platform == "darwin" else ".cache", "jaxdyn")
 
@@ -95,7 +96,7 @@ def _limit() -> int:
 
 
 def _path(key: str, make: bool = False) -> Path | None:
-    """Returns the file of an entry, None if there is no folder that is safe to use."""
+    """Return the file of an entry, or None if there is no folder that is safe to use."""
     if not re.fullmatch(r"[A-Za-z0-9_]+", key):
         raise ValueError(f"{key!r} is no key")
     try:
@@ -114,7 +115,7 @@ def _path(key: str, make: bool = False) -> Path | None:
 
 
 def _problem(where: Path) -> tuple[str, str] | None:
-    """Returns why others could put code into the folder, and what to do about it."""
+    """Return why others could put code into the folder, and what to do about it, or None if they cannot."""
     if os.name != "posix":
         return None
     for found in (os.lstat(where), os.stat(where)):  # a link, and what it leads to
@@ -142,7 +143,7 @@ def _pack(objects: list[bytes], key: str) -> bytes:
 
 
 def _unpack(content: bytes, key: str) -> list[bytes] | None:
-    """Returns the objects of an entry, None if it is not whole, of another form, or another key's."""
+    """Return the objects of an entry, or None if it is damaged, of another format, or has another key."""
     start = len(_MAGIC) + 32
     body = content[start:]
     if content[: len(_MAGIC)] != _MAGIC or hashlib.sha256(body).digest() != content[len(_MAGIC) : start]:
@@ -160,7 +161,8 @@ def _unpack(content: bytes, key: str) -> list[bytes] | None:
 
 
 def _shrink(where: Path, newest: str, most: int) -> None:
-    """Remove those used longest ago until the rest is small enough. Other processes may do so at the same time."""
+    """Remove the entries used longest ago until the rest is small enough. Other processes may do so at the same
+    time."""
     entries, total = [], 0
     try:
         with os.scandir(where) as found:

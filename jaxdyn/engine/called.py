@@ -1,12 +1,12 @@
-"""Calls as LLVM IR: a function a kind of step, and tables of addresses.
+"""Calls of steps as LLVM IR: a function for each kind of step, and tables of addresses.
 
-A *row* of a table is one call: the number of its function, then addresses, 32 bits each. Operands and results whose
-addresses differ by the same amount in all rows of a function share one of them; an address that never changes is part
-of the code. So a step of thirty operands has a few addresses only. Rows follow each other in the order of the calls,
-and every function returns where the next row begins.
+A *row* of a table is one call: the number of its function, then addresses of 32 bits each. Operands and results whose
+addresses differ by the same amount in all rows of a function share one address, and an address that is the same in all
+rows is part of the code. So a step of thirty operands has only a few addresses. Rows are in the order of the calls, and
+every function returns where the next row begins.
 
-Calls that often follow each other become one function, pair by pair: the second one need not load what the first one
-gives it.
+Calls that often follow each other become one function, pair by pair: the second one then need not load what the first
+one computed.
 """
 
 import itertools
@@ -23,16 +23,17 @@ from .order import Store
 from .pieces import Lanes, Places
 from .templates import Routine
 
-#: how often two calls follow each other at least to be joined, most operations of what is joined, most pairs
+#: calls are joined if they follow each other at least this often; most operations of joined calls; most pairs
 OFTEN, LONGEST, ROUNDS = 8, 300, 30
-#: what an address is counted from
+#: the pointers that addresses are counted from
 SPACES = {"s": "%stage", "u": "%uniform", "a": "%arena"}
 
 
 class Kind:
-    """Calls that run the same code: `parts`, one routine after the other, each with the spaces in which its operands
-    and results lie, a letter each. `base`, by operand and result, which of the row's addresses it is counted from, or
-    None, and the bytes from there; `same`, by operand that an earlier part gives, which result that is."""
+    """Calls that run the same code. `parts`: routines, one after the other, each with the spaces in which its operands
+    and results are, a letter each. `base`: for each operand and result, the number of the row's address that it is
+    counted from (None: no address), and the offset in bytes. `same`: for an operand that is the result of an earlier
+    part, the number of that result."""
 
     def __init__(self, index: int, parts: tuple[tuple[Routine, str], ...]):
         self.index, self.parts = index, parts
@@ -45,7 +46,7 @@ class Kind:
         self.words = np.zeros((0, 0), np.int32)
 
     def merge(self) -> None:
-        """Find which addresses a row needs, and what its parts hand to each other."""
+        """Find which addresses a row needs, and which results later parts read."""
         places = np.array(self.rows, np.int64).reshape(len(self.rows), len(self.spaces))
         moves = places - places[:1]
         groups: dict[tuple, list[int]] = {}
@@ -78,7 +79,7 @@ class Kind:
 
 
 class _Row(NamedTuple):
-    """Calls that follow each other: their code, and values and places of all that they read and give."""
+    """Calls that follow each other: their code, and the values and places of their operands and results."""
 
     parts: tuple[tuple[Routine, str], ...]
     values: list[int]
@@ -89,8 +90,8 @@ class _Row(NamedTuple):
 
 
 class Tables:
-    """Runs of calls, and the functions that they need. `name` begins the names of all that is made; `lanes` is 1 for
-    what is made once a call of the kernel."""
+    """Sequences of calls, and the functions that they need. All names begin with `name`; `lanes` is 1 for what runs
+    once a call of the kernel."""
 
     def __init__(self, name: str, lanes: int, masks: dict[int, bytes]):
         self.name, self.lanes, self.masks = name, lanes, masks
@@ -99,7 +100,8 @@ class Tables:
         self.runs: list[list[tuple[Kind, int]]] = []
 
     def run(self, calls: Iterable[Call], own: Mapping, shared: Mapping) -> str:
-        """The name of the table of these calls. (space, bytes) of values that each lane has, and of what all share."""
+        """Return the name of the table of these calls. `own` and `shared` give the (space, bytes) of values that each
+        lane has, and that all lanes share."""
         rows = []
         for call in calls:
             routine, first, operands = call.template.routine(self.masks[call.index]), call.first, call.operands
@@ -111,11 +113,11 @@ class Tables:
         return self._made(rows)
 
     def moves(self, rows: Iterable[tuple[Routine, list[tuple[str, int]]]]) -> str:
-        """The name of the table of these routines, each with the (space, bytes) of all that it reads and gives."""
+        """Return the name of the table of these routines, each with the (space, bytes) of its operands and results."""
         made, value = [], itertools.count()
         for routine, places in rows:
             spaces = "".join([s for s, _ in places])
-            # nothing is handed over
+            # no results to pass on
             values = [-next(value) for _ in places]
             made.append(_Row(((routine, spaces),), values, [at for _, at in places]))
         return self._made(made)
@@ -145,13 +147,13 @@ class Tables:
             kind.merge()
 
     def _often(self) -> tuple | None:
-        """The two codes that follow each other most often."""
+        """Return the two codes that follow each other most often."""
         count: dict[tuple, int] = defaultdict(int)
         for rows in self.made:
             before = None
             for row in rows:
                 pair = before, row.parts
-                # of three equal ones in a row two make a pair
+                # of three equal codes in a row, only the first two are a pair
                 before = None if pair[0] == pair[1] else row.parts
                 if pair[0] is not None:
                     count[pair] += 1
@@ -160,7 +162,7 @@ class Tables:
         return max(found, key=lambda x: x[:2])[2] if found else None
 
     def function(self, kind: Kind, linkage: str, declared: set[str], fused_apart: bool) -> str:
-        """A kind's code for a vector of lanes."""
+        """Return a kind's code for a vector of lanes."""
         code = _Step(kind, self.lanes, declared)
         code.fused_apart = fused_apart
         code.steps()
@@ -170,7 +172,7 @@ class Tables:
         return "\n".join([head, *code.lines, end, "ret ptr %next", "}"])
 
     def text(self) -> str:
-        """The tables, and what goes over one of them for one vector."""
+        """Return the tables, and the function that runs all rows of a table for one vector."""
         out = []
         for k, run in enumerate(self.runs):
             words = np.concatenate([*(kind.words[row] for kind, row in run), np.full(1, -1, np.int32)])
@@ -182,7 +184,7 @@ class Tables:
 
 
 def _joined(rows: list[_Row], pair: tuple) -> list[_Row]:
-    """Rows with those two codes, where they follow each other, as one."""
+    """Return the rows, with those of the two codes joined where they follow each other."""
     out: list[_Row] = []
     last = False
     for row in rows:
@@ -218,13 +220,13 @@ end:
 
 
 class _NoSlots:
-    """What stands for the layout of a step: nothing crosses from it to others but its results."""
+    """The layout of a step: it has no slots, because only its results leave it."""
 
     slot: dict = {}
 
 
 class _Step(Lanes):
-    """A routine for a vector of lanes."""
+    """The code of routines for a vector of lanes."""
 
     def __init__(self, kind: Kind, lanes: int, declared: set[str]):
         places = Places(lanes, [], [], 0, {}, 0, [])
@@ -244,7 +246,7 @@ class _Step(Lanes):
             self.first += len(spaces)
 
     def place(self, j: int) -> tuple[str, int]:
-        """A pointer and the bytes from there, of an operand or a result."""
+        """Return a pointer and an offset in bytes for an operand or a result."""
         k, offset = self.kind.base[j]
         space = SPACES[self.kind.spaces[j]]
         if k is None:
@@ -274,7 +276,7 @@ class _Step(Lanes):
 
 
 class InLanes(dict):
-    """Where values lie that lanes have, (space, bytes)."""
+    """The places (space, bytes) of values that each lane has."""
 
     def __init__(self, s: Schedule, layout: Layout, places: Places):
         self.s, self.layout, self.places = s, layout, places
@@ -294,7 +296,7 @@ class InLanes(dict):
 
 
 class Shared(dict):
-    """Where values lie that all lanes share, (space, bytes)."""
+    """The places (space, bytes) of values that all lanes share."""
 
     def __init__(self, places: Places):
         self.update((x, ("u", at)) for x, at in places.uniform.items())

@@ -1,4 +1,4 @@
-"""Calls in programs that are being made."""
+"""Tools for adding calls of templates to a program, and for finding out which values all lanes share."""
 
 from .live import Schedule
 from .ops import NONE, Call, Op, TooLarge
@@ -32,7 +32,7 @@ def _extended(same: list[bool], code: Program | Schedule, program: Program, live
 
 
 def call(program: Program, template, operands: list[int]) -> int:
-    """The first of the results of a template (the others follow it), shared with an equal call."""
+    """Return the first result of a call of a template; the others follow it. Equal calls are shared."""
     key = (template, *operands)
     tables = program.shared[:1] if template.uniform else program.shared
     for table in tables:
@@ -42,7 +42,7 @@ def call(program: Program, template, operands: list[int]) -> int:
     floor = 0 if template.uniform else program.branch
     where = max([floor, *[program.region[x] for x in operands]])
     count = len(template.types)
-    # the limit counts operations: those of a template once, and no results
+    # the limit counts the operations of each template once, and does not count results of calls
     if template not in program.templates:
         program.templates.add(template)
         program.limit -= template.size
@@ -54,7 +54,7 @@ def call(program: Program, template, operands: list[int]) -> int:
 
 
 def append(program: Program, template, operands: list[int], region: int, floor: int) -> int:
-    """The first of the results of a new call."""
+    """Add a call without looking for an equal one, and return its first result."""
     first, count = len(program.op), len(template.types)
     program.op += [Op.call] * count
     program.a += [len(program.calls)] * count

@@ -1,8 +1,8 @@
-"""The call of a kernel in a program of XLA's: one primitive, sharded by lanes.
+"""The call of a kernel in XLA's program: one primitive, which can be sharded by lanes.
 
-Lanes lead in the operands' shapes, as the batch does where users have it, so that moving them there and back leaves no
-work. The call is told to the partitioner as parallel over its first axis: a batch sharded over devices stays where it
-is.
+In the operands' shapes the lanes are the first axis, as the batch is in users' arrays, so that no transpose is needed.
+The partitioner is told that the call is parallel over its first axis: a batch that is sharded over devices stays where
+it is.
 """
 
 import dataclasses
@@ -21,8 +21,8 @@ class Target:
     """A kernel that XLA can call.
 
     **Fields:** `name`, under which it is registered; `kept`, the operands that it reads; `made`, the outputs that it
-    makes (zeros stand for the others, which nobody reads); `shared`, by operand, whether it is the same for all lanes;
-    `outputs`, shapes (without lanes) and dtypes.
+    computes (the others, which are never read, are zeros); `shared`, for each operand whether it is the same for all
+    lanes; `outputs`, shapes (without lanes) and dtypes.
     """
 
     name: str
@@ -43,13 +43,13 @@ def _abstract(*args, target: Target, lanes: int):
 
 
 def call(target: Target, devices: int, *args) -> list:
-    """The outputs of a kernel, lanes last as its operands, in a program for so many devices."""
+    """Return the outputs of a kernel, lanes last as in its operands, in a program for this many devices."""
     lanes = max(a.shape[-1] for a in args)
     flat = []
     for k in target.kept:
         a = args[k]
         if target.shared[k]:
-            # the partitioner splits the first axis of every operand: a copy for each device
+            # the partitioner splits the first axis of every operand, so shared ones get a copy for each device
             flat.append(jnp.broadcast_to(a.reshape(1, -1), (devices, a.size)))
         else:
             a = jnp.broadcast_to(a, (*a.shape[:-1], lanes))
@@ -77,7 +77,8 @@ def _lower(ctx, *operands, target: Target, lanes: int, layouts=None):
 
 
 def _lower_cuda(ctx, *operands, target: Target, lanes: int):
-    """On a GPU neighbouring threads read neighbouring lanes: these are fastest in memory."""
+    """Lower the call for GPUs, with lanes side by side in memory, because neighbouring threads read neighbouring
+    lanes."""
     layouts = [(1, 0) if target.shared[k] else (0, 1) for k in target.kept]  # minor to major
     return _lower(ctx, *operands, target=target, lanes=lanes, layouts=(layouts, [(0, 1)] * len(ctx.avals_out)))
 
@@ -100,7 +101,7 @@ def _partitionable(name: str) -> None:
 
 
 def _factors():
-    """Names of factors as Shardy wants them: i to z, then z_1 and on."""
+    """Yield names of factors as Shardy wants them: i to z, then z_1 and so on."""
     yield from string.ascii_lowercase[8:]
     n = 0
     while True:
@@ -109,8 +110,8 @@ def _factors():
 
 
 def _rule(ins: list[tuple], outs: list[tuple], wide: list[bool]) -> str:
-    """Shardy's rule: the first axis of wide operands and of outputs is the lanes, which may be split; nothing else
-    is."""
+    """Return Shardy's rule: the first axis of wide operands and of outputs is the lanes, which may be split; no other
+    axis may."""
     names = _factors()
     lanes, sizes, alone = next(names), {}, []
 

@@ -1,4 +1,4 @@
-"""A schedule as LLVM modules for a CPU: prologue, pieces, kernel, and what XLA calls."""
+"""Turns a schedule into LLVM modules for a CPU: prologue, pieces, kernel, and the function that XLA calls."""
 
 import dataclasses
 import itertools
@@ -16,34 +16,34 @@ from .program import Program
 
 #: name of the function that XLA calls
 HANDLER = "jaxdyn_handler"
-#: bytes that a block of lanes may take: with the arena it stays in the cache of a core
+#: bytes of a block of lanes: small enough that block and arena stay in the cache of a core
 STAGE = 1 << 17
 #: most vectors of a block
 VECTORS = 8
 #: vectors that go through a piece before the next one begins
 GROUP = 4
-#: bytes that the arenas of a group of vectors may take where steps are called
+#: bytes of the arenas of a group of vectors, if steps are called
 ARENA = 1 << 18
 #: statements of a function, and of a module
 PIECE, MODULE = 1000, 8000
-#: of a piece
+#: parameters of a piece
 ARGUMENTS = "ptr noalias %stage, ptr noalias %uniform, ptr noalias %arena"
 
 
 def lanes_of(s: Schedule, vector_bytes: int) -> int:
-    """Lanes of a vector: as many of the widest float that goes in or out as its bytes hold."""
+    """Return the number of lanes in a vector: how many of the widest float among operands and outputs fit its bytes."""
     types = [t for _, t, _ in s.program.inputs] + s.program.output_types
     return max(1, vector_bytes // (8 if Type.float64 in types else 4))
 
 
 def numbers(program: Program) -> tuple[int, ...]:
-    """The bytes of numbers that go in and out, in order."""
+    """Return the sizes in bytes of the numbers that lanes have as operands and outputs, in ascending order."""
     types = [t for _, t, shared in program.inputs if not shared] + program.output_types
     return tuple(sorted({t.bytes for t in types}))
 
 
 def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[str]:
-    """LLVM IR of all modules of the program; `fused_apart` for processors without multiply-adds."""
+    """Return the LLVM IR of all modules of the program. `fused_apart`: for processors without multiply-adds."""
     lanes = lanes_of(s, vector_bytes)
     layout, places = Layout(s, PIECE), pieces.places(s, lanes)
     arena = _rounded(layout.size * lanes)
@@ -89,7 +89,8 @@ def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[s
 
 @dataclasses.dataclass
 class _Unit:
-    """A function: operations, its text given linkage and what it declares, and how others declare it."""
+    """A function: its number of operations, its text for a linkage and a set of declarations, and its declaration for
+    other modules."""
 
     size: int
     text: Callable[[str, set[str]], str]
@@ -102,7 +103,7 @@ def _step(tables: Tables, kind: Kind, fused_apart: bool):
 
 
 def _modules(units: list[_Unit], main: list[str], declared: set[str]) -> list[str]:
-    """Modules of functions, the first one with `main`."""
+    """Return modules of functions; the first one starts with `main`."""
     groups: list[list[_Unit]] = [[]]
     size = 0
     for unit in units:
@@ -123,7 +124,7 @@ def _modules(units: list[_Unit], main: list[str], declared: set[str]) -> list[st
 
 
 def _prologue(s: Schedule, places, declared, table: Callable) -> list[str]:
-    """What is computed once a call. `table`: the name of the table of calls."""
+    """Return the code that runs once a call. `table`: returns the name of the table of calls."""
     if not s.read:
         return []
     code = pieces.Prologue(s, 1, declared)

@@ -1,8 +1,8 @@
 """Programs on NVIDIA's GPUs: PTX kept on disk, loaded by the driver, registered with JAX for the platform "CUDA".
 
-The driver is asked for when the first program is lowered for a GPU, not before. It compiles PTX for whatever GPUs there
-are and keeps the result on disk itself. XLA calls a program's *handler*, compiled for the host, which launches the
-kernel on XLA's stream (`cuda.ll`).
+The driver is loaded when the first program is lowered for a GPU, not before. It compiles PTX for the GPUs of the
+machine and keeps the result on disk itself. XLA calls a program's *handler*, which is compiled for the host and
+launches the kernel on XLA's stream (`cuda.ll`).
 """
 
 import ctypes
@@ -17,7 +17,7 @@ from .program import Program
 
 #: threads of a block. None waits for another, and small blocks spread a small batch over all processors of a GPU.
 THREADS = 64
-#: the oldest driver that has libraries of kernels for all devices, as the driver counts
+#: the oldest driver with libraries of kernels for all devices, by the driver's own version number
 DRIVER = 12000
 #: the oldest GPU that the PTX is for
 CAPABILITY = (7, 0)
@@ -29,7 +29,7 @@ _made: dict[str, host.Made] = {}
 
 
 def unavailable() -> str | None:
-    """Returns why programs cannot run on a GPU here, in plain words; None if they can."""
+    """Return why programs cannot run on a GPU here, as a sentence for users, or None if they can."""
     return host.unavailable() or _unavailable()
 
 
@@ -44,12 +44,12 @@ def _unavailable() -> str | None:
 
 
 def made(program: Program) -> host.Made:
-    """Returns a program that is loaded and registered with JAX for the platform "CUDA" under `Made.name`, a hash.
+    """Return a program that is loaded and registered with JAX for the platform "CUDA" under `Made.name`, a hash.
 
-    Wide operands and outputs lie in memory as (rows, lanes), shared ones as (rows,); what shape they have besides is
-    free. `Made.size` counts bytes of PTX, `Made.seconds` those of LLVM and of the driver.
+    Wide operands and outputs lie in memory as (rows, lanes), shared ones as (rows,), whatever shape they have.
+    `Made.size` counts bytes of PTX, `Made.seconds` those of LLVM and of the driver.
 
-    **Raises** `Unsupported` for more operands than a kernel can have, `RuntimeError` where the driver refuses.
+    **Raises** `Unsupported` for more operands than a kernel can have, `RuntimeError` if the driver refuses.
     """
     name = host.name_of(program.key(), ptx.KERNEL, ptx.target())
     with _lock:
@@ -68,7 +68,7 @@ def made(program: Program) -> host.Made:
 
 
 def _text(name: str, program: Program) -> bytes:
-    """The program's PTX, from disk if it is there."""
+    """Return the program's PTX, from disk if it is there."""
     objects = cache.get(name)
     if objects is None:
         objects = [ptx.assembled(ptx.text(schedule(program))).encode()]
@@ -77,7 +77,7 @@ def _text(name: str, program: Program) -> bytes:
 
 
 def handler(program: Program, launch: int, kernel: int) -> str:
-    """Returns LLVM's text of the function that XLA calls: `cuda.ll` with what it has to know of the program."""
+    """Return LLVM's text of the function that XLA calls: `cuda.ll` with the program's sizes filled in."""
     operands = [(rows, int(shared)) for rows, _, shared in program.inputs]
     operands += [(len(rows), 0) for rows in program.outputs]
     listed = ", ".join(f"{{ i64, i64 }} {{ i64 {rows}, i64 {shared} }}" for rows, shared in operands)
@@ -101,7 +101,7 @@ def handler(program: Program, launch: int, kernel: int) -> str:
 
 
 def _launcher() -> int:
-    """The address of what all handlers call."""
+    """Return the address of the function that all handlers call."""
     from . import runtime
 
     text = importlib.resources.files(__package__).joinpath("cuda.ll").read_text()
@@ -154,7 +154,7 @@ class Driver:
         return value.value
 
     def load(self, text: bytes) -> int:
-        """Returns a handle of the kernel in PTX, good on all devices and for as long as the process lives."""
+        """Return a handle of the kernel in PTX. It works on all devices and as long as the process lives."""
         library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
         nothing = (None, None, 0)  # keys, values and number of options
         self.call("cuLibraryLoadData", ctypes.byref(library), ctypes.c_char_p(text), *nothing, *nothing)
@@ -164,7 +164,8 @@ class Driver:
         return kernel.value or 0
 
     def _prepare(self, device, kernel) -> None:
-        """Have a kernel compiled now for a device that is in use: a graph's capture must not wait for it."""
+        """Have a kernel compiled now for the device in use, because nothing may be compiled while a graph is
+        captured."""
         flags, active = ctypes.c_uint(), ctypes.c_int()
         self.call("cuDevicePrimaryCtxGetState", device, ctypes.byref(flags), ctypes.byref(active))
         if not active.value:
@@ -182,5 +183,5 @@ class Driver:
 
 @functools.cache
 def driver() -> Driver:
-    """Returns the driver. OSError or RuntimeError: there is none that can be used."""
+    """Return the driver. Raises OSError or RuntimeError if there is none that can be used."""
     return Driver(ctypes.CDLL("libcuda.so.1"))

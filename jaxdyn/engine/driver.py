@@ -1,4 +1,5 @@
-"""What drives the pieces of a kernel, in LLVM IR: groups of vectors, loops and branches of lanes, runs of calls."""
+"""The code that runs the pieces of a kernel, in LLVM IR: groups of vectors, loops and branches of lanes, sequences of
+calls."""
 
 from collections.abc import Callable
 
@@ -7,20 +8,20 @@ from .nodes import Calls, Choice, Moves, Piece
 
 
 class Driver:
-    """The function that runs a block of vectors: pieces, with loops and branches between. Every piece goes over a group
-    of vectors before the next one begins, so that its code is fetched once a group."""
+    """The function that runs a block of vectors: pieces, with loops and branches between. Every piece works on a group
+    of vectors before the next one begins, so that its code is fetched once for the group."""
 
     def __init__(self, layout: Layout, lanes: int, group: int, stage: int, arena: int, table: Callable):
         self.layout, self.lanes, self.group, self.stage, self.arena = layout, lanes, group, stage, arena
-        #: the name of the table of `Calls` or `Moves`
+        #: returns the name of the table of `Calls` or `Moves`
         self.table = table
         self.lines: list[str] = []
         self.count = 0
-        #: by piece, the key of the mask around it
+        #: for each piece, the key of the mask around it
         self.around: dict[int, tuple | None] = {}
 
     def any(self, key) -> str:
-        """Whether some lane of the group has its mask set."""
+        """Return whether some lane of the group has its mask set."""
         self.count += 1
         n = self.count
         self.lines += [
@@ -59,7 +60,7 @@ class Driver:
                 self.lines += [f"br label %head{n}", f"end{n}:"]
 
     def text(self) -> str:
-        """IR of `kernel` and of what it calls."""
+        """Return the IR of `kernel` and of the functions that it calls."""
         w = self.lanes
         mask = f"<{w} x i8>" if w > 1 else "i8"
         some = f"call i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8> %mask)" if w > 1 else "or i8 %mask, 0"
@@ -119,7 +120,7 @@ no:
 
 
 def _each(name: str, call: str) -> str:
-    """A function that makes this call for every vector of a group; %what says of what."""
+    """Return a function that makes this call for every vector of a group; %what is its first argument."""
     return EACH.replace("@@NAME@@", name).replace("@@CALL@@", call)
 
 

@@ -1,4 +1,4 @@
-"""What programs cost, for `jaxdyn info`."""
+"""Counts of what programs cost, for `jaxdyn info`."""
 
 import dataclasses
 
@@ -12,11 +12,11 @@ from .outline import outlined
 
 @dataclasses.dataclass(frozen=True)
 class Facts:
-    """A core's program.
+    """Counts of a core's program.
 
-    **Fields:** `core`, what it computes; `path`, "kernel", or why XLA has it; `operations` of a lane and, once a call,
-    of all (`shared`); `compiled`, operations in the code, those of a called step once; `alive`, the most values kept at
-    once; `bytes` of code; `seconds` that LLVM took, 0 from the cache.
+    **Fields:** `core`, what it computes; `path`, "kernel", or why XLA compiles it; `operations` of a lane, and those
+    made once a call for all lanes (`shared`); `compiled`, operations in the code, with those of a called step counted
+    once; `alive`, the most values kept at once; `bytes` of code; `seconds` that LLVM took, 0 from the cache.
     """
 
     core: str
@@ -30,7 +30,7 @@ class Facts:
 
 
 def facts(core, used, avals, shared) -> Facts:
-    """The facts of something that `kernels.watching` saw."""
+    """Return the facts of a program that `kernels.watching` has listed."""
     try:
         program = program_of(core, used, avals, shared)
         trim(program, used)
@@ -41,7 +41,7 @@ def facts(core, used, avals, shared) -> Facts:
 
 
 def counted(name: str, program) -> Facts:
-    """The facts of a program that is outlined or straight."""
+    """Return the facts of a program that is outlined or straight."""
     found = made(program)
     s = schedule(program)
     count = sum(isinstance(st, int) for body in s.body.values() for st in body)

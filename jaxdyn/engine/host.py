@@ -1,4 +1,5 @@
-"""Programs as functions that XLA can call: for which processor, compiled once, kept on disk, registered with JAX."""
+"""Programs as functions that XLA can call: the processor to compile for, compilation, the cache on disk, registration
+with JAX."""
 
 import ctypes
 import dataclasses
@@ -15,7 +16,7 @@ from pathlib import Path
 
 from . import cache, native
 
-#: counts changes of how programs are compiled that its sources do not show
+#: counts changes in how programs are compiled that the sources here do not show
 VERSION = 1
 
 #: features of each level of x86-64 beyond the level below, as LLVM names them
@@ -48,13 +49,13 @@ class Target:
 
     @property
     def fused(self) -> bool:
-        """Whether it surely has multiply-adds."""
+        """Return whether the processor surely has multiply-adds."""
         x86 = self.triple.startswith(("x86_64", "i"))
         return not x86 or "+fma" in self.features or self.cpu in ("x86-64-v3", "x86-64-v4") or self.vector_bytes > 16
 
 
 def unavailable() -> str | None:
-    """Returns why programs cannot be compiled here, in plain words; None if they can."""
+    """Return why programs cannot be compiled here, as a sentence for users, or None if they can."""
     with _lock:
         if not _reason:
             _reason.append(_check())
@@ -80,7 +81,7 @@ def _check() -> str | None:
 
 
 def target() -> Target:
-    """Returns the processor to compile for: this one, or what JAXDYN_CPU and JAXDYN_VECTOR_BYTES say."""
+    """Return the processor to compile for: this one, or the one that JAXDYN_CPU and JAXDYN_VECTOR_BYTES name."""
     return _target(os.environ.get("JAXDYN_CPU", ""), os.environ.get("JAXDYN_VECTOR_BYTES", ""))
 
 
@@ -103,10 +104,11 @@ def _target(asked: str, vector: str) -> Target:
 
 
 def _host() -> tuple[str, str]:
-    """Returns name and features of this processor.
+    """Return name and features of this processor.
 
-    An x86-64 is taken for its level: its other features are of no use to arithmetic, the code serves every computer
-    of the level, and LLVM takes 15 % less time than for a name with a model of the pipeline (the code is as fast).
+    An x86-64 is treated as one of its level. Its other features are of no use to arithmetic, the code runs on every
+    computer of the level, and LLVM takes 15 % less time than for a name with a model of the pipeline (the code is as
+    fast).
     """
     llvm = native.llvm()
     has = llvm.get_host_cpu_features()
@@ -121,7 +123,8 @@ def _host() -> tuple[str, str]:
 
 
 def _check_cpu(name: str) -> None:
-    """ValueError unless LLVM knows the processor, and this one can do what it can, as far as that is known."""
+    """Raise ValueError unless LLVM knows the processor, and this one has all of its features, as far as that is
+    known."""
     x86 = native.llvm().get_process_triple().startswith(("x86_64", "amd64"))
     if x86 and (name == "x86-64" or name in _LEVELS):
         if name > _host()[0]:
@@ -147,7 +150,7 @@ def _check_cpu(name: str) -> None:
 
 
 def _vector_bytes(triple: str, cpu: str, features: str) -> int:
-    """Returns the bytes of a vector that the processor multiplies and adds at once, as seen in LLVM's assembly."""
+    """Return the bytes of a vector that the processor multiplies and adds at once, as seen in LLVM's assembly."""
     llvm = native.llvm()
     module = llvm.parse_assembly(_FMA, llvm.create_context())
     assembly = native.machine(triple, cpu, features, 0).emit_assembly(module)
@@ -155,12 +158,12 @@ def _vector_bytes(triple: str, cpu: str, features: str) -> int:
 
 
 def machine(target: Target, opt: int = 2):
-    """Returns a new llvmlite `TargetMachine` for a target."""
+    """Return a new llvmlite `TargetMachine` for a target."""
     return native.machine(target.triple, target.cpu, target.features, opt)
 
 
 def compile_ir(modules: list[str], target: Target, opt: int = 2) -> list[bytes]:
-    """Returns the object code of LLVM modules, compiled on all cores: one file that joins them, where possible."""
+    """Return the object code of LLVM modules, compiled on all cores, joined into one file if possible."""
     return native.compile_ir(modules, target.triple, target.cpu, target.features, opt)
 
 
@@ -169,7 +172,8 @@ load = native.load
 
 @dataclasses.dataclass
 class Made:
-    """What is known of a program in this process: bytes of object code, seconds that LLVM took (0 from the cache)."""
+    """A program in this process: its name, address, bytes of object code, and the seconds that LLVM took (0 from the
+    cache)."""
 
     name: str
     lock: threading.RLock = dataclasses.field(default_factory=threading.RLock)
@@ -186,7 +190,7 @@ _registered: dict[tuple[str, str], object] = {}
 
 
 def _after_fork() -> None:
-    """In a child: what another thread was making is nobody's."""
+    """After a fork, drop programs that another thread of the parent was making."""
     global _lock
     _lock = threading.RLock()
     for name in [name for name, made in _made.items() if not made.address]:
@@ -199,7 +203,7 @@ if hasattr(os, "register_at_fork"):
 
 @functools.cache
 def _compiler() -> bytes:
-    """Returns a hash of the code that makes programs, so that no program of another state of it is taken."""
+    """Return a hash of the code that makes programs, so that programs made by other versions of it are not used."""
     found = hashlib.sha256(str(VERSION).encode())
     for path in sorted(Path(__file__).parent.glob("*")):
         if path.suffix in (".py", ".ll"):
@@ -208,7 +212,8 @@ def _compiler() -> bytes:
 
 
 def name_of(key: bytes, symbol: str, target: Target, opt: int = 2) -> str:
-    """Returns the name of a program: a hash of its content, the target, LLVM and the code that makes programs."""
+    """Return the name of a program: a hash of its content, the target, LLVM's version and the code that makes
+    programs."""
     parts = [key, symbol.encode(), *(str(v).encode() for v in dataclasses.astuple(target)), str(opt).encode()]
     found = hashlib.sha256(_compiler())
     for part in parts:
@@ -217,9 +222,9 @@ def name_of(key: bytes, symbol: str, target: Target, opt: int = 2) -> str:
 
 
 def made(key: bytes, modules: Callable[[], list[str]], symbol: str, opt: int = 2) -> Made:
-    """Returns a program that is loaded: one of equal content in this process, from disk, or from `modules()`.
+    """Return a program that is loaded: one of equal content in this process, from disk, or from `modules()`.
 
-    Of several threads one makes it and the others wait.
+    If several threads ask for the same program, one makes it and the others wait.
     """
     aim = target()
     name = name_of(key, symbol, aim, opt)
@@ -238,7 +243,7 @@ def _make(program: Made, modules: Callable[[], list[str]], symbol: str, aim: Tar
             program.size, program.address = sum(map(len, objects)), native.load(objects, symbol)
             return
         except (RuntimeError, ValueError):
-            pass  # stored by a compiler that does as if it were this one
+            pass  # stored under this name by another compiler: compile again
     texts = modules()
     start = time.perf_counter()
     objects = compile_ir(texts, aim, opt)
@@ -249,10 +254,11 @@ def _make(program: Made, modules: Callable[[], list[str]], symbol: str, aim: Tar
 
 
 def program(hint: str, key: bytes, modules: Callable[[], list[str]], symbol: str, opt: int = 2) -> Made:
-    """Returns a program that XLA can call by its name: a hash, so that programs which JAX kept on disk find theirs.
+    """Return a program that XLA can call by its name. The name is a hash, so that programs which JAX kept on disk find
+    theirs.
 
-    `key` says all that the program's content depends on, but for the processor and the compiler. `modules` makes the
-    LLVM text where it is not known yet; `symbol` names the function in it that XLA calls. `hint` is for messages only.
+    `key` contains all that the program depends on, except for the processor and the compiler. `modules` returns the
+    LLVM text if it is needed; `symbol` is the function in it that XLA calls. `hint` is for messages only.
     """
     found = made(key, modules, symbol, opt)
     if (found.name, "cpu") not in _registered:
@@ -262,7 +268,7 @@ def program(hint: str, key: bytes, modules: Callable[[], list[str]], symbol: str
 
 
 def register(name: str, address: int, platform: str = "cpu") -> None:
-    """Make a function known to XLA under a name; doing it again changes nothing."""
+    """Make a function known to XLA under a name. Repeated calls have no effect."""
     with _lock:
         if (name, platform) in _registered:
             return
@@ -275,7 +281,7 @@ def register(name: str, address: int, platform: str = "cpu") -> None:
         try:
             jax.ffi.register_ffi_target(name, capsule, platform=platform)
         except jax.errors.JaxRuntimeError as error:
-            # the name is a hash of what the code does: the same from an earlier import of this package does as well
+            # the name is a hash of the content: the function of an earlier import of this package is the same
             if "Duplicate FFI handler" not in str(error):
                 raise
         _registered[name, platform] = capsule

@@ -1,7 +1,7 @@
-"""A program without calls: the code of templates copied to where they are called.
+"""Replaces calls by code: templates are copied to where they are called.
 
-Multiply-adds are fused before, in the program and in its templates apart, and never afterwards: so straight programs
-give the bits that calls give.
+Multiply-adds are fused before, separately in the program and in its templates, and never afterwards. So programs
+without calls give the same bits as programs with calls.
 """
 
 import dataclasses
@@ -12,12 +12,12 @@ from .live import LEAVES, Schedule, fused
 from .ops import NONE, Call, Loop, Op
 from .program import Program
 
-#: operations that a program has at least, copied and on average for every one in a template, for steps to be called
+#: steps are called if their copies have at least this many operations in all, and this many for each in a template
 LEAST, RATIO = 4000, 2
 
 
 def steps() -> str:
-    """The choice of the environment variable JAXDYN_STEPS: "auto", "straight" or "called"."""
+    """Return the choice of the environment variable JAXDYN_STEPS: "auto", "straight" or "called"."""
     found = os.environ.get("JAXDYN_STEPS", "auto")
     if found not in ("auto", "straight", "called"):
         raise ValueError(f"JAXDYN_STEPS is {found!r}; choose auto, straight or called.")
@@ -25,7 +25,7 @@ def steps() -> str:
 
 
 def called(program: Program, mode: str) -> bool:
-    """Whether steps are called rather than copied."""
+    """Return whether steps are called rather than copied."""
     if mode != "auto" or not program.calls:
         return mode == "called" and bool(program.calls)
     copied = sum(c.template.size for c in program.calls)
@@ -34,12 +34,12 @@ def called(program: Program, mode: str) -> bool:
 
 
 def straight(program: Program) -> Program:
-    """The program without calls; itself if it has none."""
+    """Return the program without calls; itself if it has none."""
     return _Inlined(program).made() if program.calls else program
 
 
 class Copy:
-    """A copy of a program in the making, fused. `to`: new values by old ones."""
+    """A copy of a program under construction, fused. `to`: new values by old ones."""
 
     def __init__(self, program: Program):
         self.old = program
@@ -74,7 +74,7 @@ class Copy:
         return new
 
     def value(self, root: int) -> None:
-        """Make a value, after what it needs."""
+        """Copy a value, after the values that it needs."""
         stack = [root]
         while stack:
             v = stack[-1]
@@ -96,7 +96,7 @@ class Copy:
         return bytes(self.live[call.first : call.results.stop])
 
     def other(self, v: int) -> None:
-        """Make one value whose operands are there."""
+        """Copy a value whose operands are copied."""
         s, old = self.s, self.old
         op = s.op[v]
         if op == Op.call:
@@ -118,7 +118,7 @@ class Copy:
         self.add(call.template, operands, list(call.results), call.region, call.floor)
 
     def add(self, template, operands: list[int], results: list[int], region: int, floor: int) -> None:
-        """A call that gives these old values."""
+        """Add a call whose results are these old values."""
         first = append(self.new, template, operands, region, floor)
         for v, made in zip(results, range(first, len(self.new.op)), strict=True):
             self.to[v] = made
@@ -140,7 +140,7 @@ class _Body:
         self.to: dict[int, int] = {}
 
     def made(self) -> list[int]:
-        """The new values of its results."""
+        """Return the new values of its results."""
         return self.statements(0, self.floor)
 
     def statements(self, region: int, floor: int) -> list[int]:
@@ -173,7 +173,7 @@ class _Body:
         return found
 
     def branches(self, old, floor: int) -> None:
-        """Branches stand where their operands do: in the innermost of their regions."""
+        """Copy branches into the innermost region of their operands."""
         new, s, places = self.copy.new, self.s, self.s.changing[old.index]
         predicates = [self.use(x) for x in old.predicates]
         inner = [x for region in old.regions for v in s.body[region] if isinstance(v, int) for x in s.operands(v)]

@@ -1,23 +1,23 @@
-"""Stretches of memory that are taken and given back."""
+"""Allocates and frees pieces of memory."""
 
 import bisect
 
-#: free stretches of memory that are looked at, where some do not suit for their alignment
+#: most free pieces that are tried, since some have no suitable alignment
 _TRIES = 20
 
 
 class Intervals:
-    """Memory as far as it has been taken. `size` is the end of the last one that was taken."""
+    """Memory that has been allocated so far. `size` is the largest end of an allocated piece."""
 
     def __init__(self):
         self.size = 0
-        #: what is free: (length, start) in order, and the other one by start and by end
+        #: the free pieces: (length, start) in order; ends by start, and starts by end
         self._sorted: list[tuple[int, int]] = []
         self._starts: dict[int, int] = {}
         self._ends: dict[int, int] = {}
 
     def take(self, size: int, align: int) -> int:
-        """The offset of a stretch: the smallest free one that is long enough."""
+        """Return the offset of a new piece: in the smallest free one that is long enough."""
         for length, start in self._sorted[bisect.bisect(self._sorted, (size, -1)) :][:_TRIES]:
             at = -(-start // align) * align
             left = start + length - at - size
@@ -32,7 +32,7 @@ class Intervals:
         return at
 
     def free(self, start: int, length: int) -> None:
-        """Give a stretch back; neighbours become one."""
+        """Free a piece, and join it with free neighbours."""
         after = self._starts.get(start + length)
         if after is not None:
             self._remove(start + length, after)

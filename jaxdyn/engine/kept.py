@@ -1,4 +1,5 @@
-"""How much the engine keeps of robots that may be gone. Code that was loaded stays; all else is kept within bounds."""
+"""Bounded caches for what the engine makes of robots, which may be gone later. Loaded code is never freed; all else is
+bounded."""
 
 import functools
 import threading
@@ -6,31 +7,31 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
-#: programs of XLA's, a megabyte or more each, of which the last ones that were used are kept
+#: most programs of XLA's, a megabyte or more each
 PROGRAMS = 64
-#: traces of steps, plans and the like: some ten kilobytes each, and a robot has some dozens
+#: most traces of steps, plans and the like, some ten kilobytes each; a robot has some dozens
 PARTS = 2048
-#: tables of a robot's recursions: a robot has a dozen
+#: most tables of recursions; a robot has a dozen
 TABLES = 256
 
 T = TypeVar("T")
 
-#: everything that is kept within bounds, to be forgotten at once
+#: functions that empty the caches
 _all: list = []
 
 
 def programs(make: Callable):
-    """Keep the last results of a function of hashable things that makes programs of XLA's, or what becomes one."""
+    """Return the function with a cache of its last results, for functions that make XLA's programs or parts of one."""
     return _bounded(make, PROGRAMS)
 
 
 def parts(make: Callable):
-    """Keep the last results of a function of hashable things that makes parts of programs."""
+    """Return the function with a cache of its last results, for functions that make parts of programs."""
     return _bounded(make, PARTS)
 
 
 def tables(make: Callable):
-    """Keep the last results of a function of hashable things that makes tables of recursions."""
+    """Return the function with a cache of its last results, for functions that make tables of recursions."""
     return _bounded(make, TABLES)
 
 
@@ -41,13 +42,13 @@ def _bounded(make: Callable, most: int):
 
 
 def forget() -> None:
-    """Drop all that is kept of robots; code that was loaded stays."""
+    """Empty all of these caches. Loaded code stays."""
     for clear in _all:
         clear()
 
 
 class Kept:
-    """The last things that were asked for, by key: `most` of them."""
+    """A cache of the `most` things that were asked for last, by key."""
 
     def __init__(self, most: int):
         self.most = most

@@ -1,4 +1,4 @@
-"""Which compiler makes a core's program, and the call of its kernel."""
+"""Decides which compiler makes a core's program, and emits the call of its kernel."""
 
 import contextlib
 import contextvars
@@ -29,7 +29,7 @@ log = logging.getLogger("jaxdyn")
 
 
 def default() -> str:
-    """The choice of the environment variable JAXDYN_COMPILER, "auto" if there is none."""
+    """Return the choice of the environment variable JAXDYN_COMPILER, or "auto"."""
     found = os.environ.get("JAXDYN_COMPILER", "auto")
     if found not in CHOICES:
         raise ValueError(f"JAXDYN_COMPILER is {found!r}; choose one of {', '.join(CHOICES)}.")
@@ -37,7 +37,7 @@ def default() -> str:
 
 
 def choice(compiler: str, platform: str = "cpu") -> str:
-    """ "kernel" or "xla". Raises `RuntimeError` if kernels are asked for and cannot be made."""
+    """Return "kernel" or "xla". Raises `RuntimeError` if kernels are asked for and cannot be made."""
     if compiler == "auto":
         compiler = default()
     if compiler == "auto" and platform != "cpu":
@@ -50,14 +50,13 @@ def choice(compiler: str, platform: str = "cpu") -> str:
     return "xla" if reason else "kernel" if compiler == "auto" else compiler
 
 
-#: what has been lowered since somebody began to watch
+#: the list that `watching` fills, None outside of it
 _watched: contextvars.ContextVar[list | None] = contextvars.ContextVar("watched", default=None)
 
 
 @contextlib.contextmanager
 def watching():
-    """A list that fills with (core, used, shapes and dtypes, shared) of the programs that are lowered in the
-    context."""
+    """Yield a list of (core, used, shapes and dtypes, shared) that fills with the programs lowered in the context."""
     found: list = []
     token = _watched.set(found)
     try:
@@ -67,7 +66,7 @@ def watching():
 
 
 def target(core, used, operands: tuple, platform: str = "cpu") -> Target | None:
-    """The kernel of a core for operands of these shapes and dtypes, None where XLA's path is taken."""
+    """Return the kernel of a core for operands of these shapes and dtypes, or None if XLA compiles the core."""
     if choice(core.compiler, platform) == "xla":
         return None
     if any(shape[-1] == 0 for shape, _ in operands):
@@ -85,15 +84,15 @@ def target(core, used, operands: tuple, platform: str = "cpu") -> Target | None:
 
 
 def program_of(core, used, avals, shared) -> Program:
-    """The scalar program of a core. Raises `Unsupported` or `TooLarge` where there is none."""
+    """Return the scalar program of a core. Raises `Unsupported` or `TooLarge` if there is none."""
     known = tuple(k if same else None for k, same in zip(core.known, shared, strict=True))
     return scalarise(core.traced(used, avals), shared, known, LIMIT)
 
 
 @contextlib.contextmanager
 def _uncollected():
-    """Without the search for objects that refer to each other in circles: programs have none, and with a million
-    numbers in lists and tables the search takes a quarter of the time."""
+    """Switch Python's search for reference cycles off. Programs have no cycles, and with a million numbers in lists and
+    tables the search takes a quarter of the time."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -119,7 +118,7 @@ def _target(core, used, avals, shared, platform, mode) -> Target | None:
 
 
 def made(program: Program) -> host.Made:
-    """The loaded kernel of a program, registered with XLA."""
+    """Return the loaded kernel of a program, registered with XLA."""
     aim = host.target()
     runtime.provide(aim.vector_bytes, cpu.numbers(program))
     modules = lambda: cpu.modules(schedule(program), aim.vector_bytes, not aim.fused)  # noqa: E731
@@ -127,7 +126,7 @@ def made(program: Program) -> host.Made:
 
 
 def name_of(core) -> str:
-    """What a core computes, in few words."""
+    """Return a short description of what a core computes."""
     inner = getattr(core, "core", None)
     if inner is not None:
         return f"{type(core).__name__} of {name_of(inner)}"
@@ -136,6 +135,6 @@ def name_of(core) -> str:
 
 
 def lower(ctx, target: Target, operands):
-    """The call of a kernel, as a lowering rule returns it."""
+    """Return the call of a kernel, as lowering rules do."""
     devices = getattr(ctx.module_context.axis_context, "num_devices", 1)
     return mlir.lower_fun(functools.partial(call, target, devices), multiple_results=True)(ctx, *operands)

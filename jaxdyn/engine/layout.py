@@ -1,9 +1,9 @@
-"""Where a schedule's values live: straight pieces of code, and slots of memory for what crosses from one to another.
+"""Decides where a schedule's values are kept: in straight pieces of code, and in slots of memory between pieces.
 
-A *piece* becomes one function, in which values are registers. Loops and branches stand between pieces, so that what a
-loop carries and what one piece hands to another goes through an *arena*, a slot each, used again by liveness. Long code
-is cut into pieces of `longest` statements, since compilers take more than proportional time for long functions. A short
-*detour*, for the rare lane with a huge angle for instance, stays within its piece.
+A *piece* becomes one function, in which values are registers. Loops and branches stand between pieces. What a loop
+carries, and what one piece passes to another, is kept in slots of an *arena*; a slot is used again when its value is
+not needed any more. Long code is cut into pieces of `longest` statements, since compilers take more than proportional
+time for long functions. A short *detour*, for the rare lane with a huge angle for instance, stays within its piece.
 """
 
 import itertools
@@ -14,21 +14,20 @@ from .nodes import Advance, Begin, Calls, Choice, Choose, Moves, Outcome, Piece,
 from .ops import Branches, Call, Loop, Op, Type
 from .order import Guard, Store
 
-#: statements that a detour has at most
+#: most statements of a detour
 DETOUR = 100
-#: values of a loop or branches that are set by a table, at least
+#: at least this many values of a loop or branches are set by a table
 MANY = 64
 _BYTES = [t.bytes for t in Type]
 
 
 class Layout:
-    """Pieces in order and the slots of what crosses between them.
+    """Pieces in order, and the slots of values that cross between them.
 
     **Fields:** `nodes`, `Piece`s, `Calls`, `Moves`, `While`s and `Choice`s in order; `pieces`, all pieces; `runs`, all
-    `Calls`; `moves`, all `Moves`;
-    `slot`, offsets in units of one lane's bytes by key: a value, ("carry", loop, place), ("mask", owner, branch),
-    ("result", branches, place), ("spread", value); `size`, the arena's bytes a lane; `direct`, by result of a call that
-    goes to an output, where it is written without a slot.
+    `Calls`; `moves`, all `Moves`; `slot`, offsets in units of one lane's bytes by key: a value, ("carry", loop, place),
+    ("mask", owner, branch), ("result", branches, place), ("spread", value); `size`, the arena's bytes a lane; `direct`,
+    for results of calls that are outputs, where they are written without a slot.
     """
 
     def __init__(self, s: Schedule, longest: int):
@@ -48,8 +47,8 @@ class Layout:
     # pieces
 
     def _without_stores(self, statements: list) -> tuple[list, Moves | None]:
-        """Statements but for stores that calls make themselves, and those of what is not made in pieces, if they are
-        many."""
+        """Return the statements without the stores that calls make themselves, and the stores that are not made in
+        pieces if they are many."""
         s, kept, apart = self.s, [], []
         for st in statements:
             x = st.value if isinstance(st, Store) else -1
@@ -78,7 +77,7 @@ class Layout:
         return self.runs[-1]
 
     def _nodes(self, statements: list, last: tuple | None = None) -> list:
-        """Nodes of a region's statements, ended by `last`: a statement, and `Moves` or None."""
+        """Return the nodes of a region's statements, ended by `last`: a statement, and `Moves` or None."""
         nodes, run = [], []
 
         def flush():
@@ -113,8 +112,8 @@ class Layout:
         return nodes + self._moves(last[1])
 
     def _parted(self, name: str, owner: Loop | Branches, values: list[int], mask: tuple | None):
-        """Which of the values of a loop or branches are set by straight code, and the others as `Moves`, if they are
-        many. A loop's value that becomes another one must be read before that is set: such go first."""
+        """Return which values of a loop or of branches are set by straight code, and the others as `Moves` if they are
+        many. If one value of a loop becomes another one, it must be read before it is set: such values come first."""
         places, own = self.s.changing[owner.index], set(owner.carries if isinstance(owner, Loop) else ())
         straight = [k for k in places if values[k] in own]
         moved = [k for k in places if values[k] not in own]
@@ -130,7 +129,7 @@ class Layout:
         return [node]
 
     def detour(self, branches: Branches) -> bool:
-        """Whether they are one short piece of code for some lanes, and nothing for the rest."""
+        """Return whether these branches are one short piece of code for some lanes, and nothing for the rest."""
         body = self.s.body
         short = len(branches.regions) == 2 and not body[branches.regions[1]]
         inner = body[branches.regions[0]]
@@ -155,7 +154,7 @@ class Layout:
     # slots
 
     def reads(self, st) -> list:
-        """Keys of what a statement reads, constants and inputs left out."""
+        """Return the keys of what a statement reads, without constants and inputs."""
         s = self.s
         if isinstance(st, int):
             found = s.operands(st)
@@ -181,7 +180,7 @@ class Layout:
         return self.keys(found)
 
     def keys(self, values) -> list:
-        """Keys of values, without those of constants and inputs."""
+        """Return the keys of values, without those of constants and inputs."""
         s = self.s
         return [self.key(x) for x in values if x >= 0 and not s.is_uniform[x] and s.op[x] != Op.input]
 
@@ -225,7 +224,7 @@ class Layout:
         self._assign(first, last)
 
     def _pass(self, node: Calls, first: dict, last: dict) -> None:
-        """Note what calls make and read."""
+        """Note what calls compute and read."""
         s = self.s
         for at, call in enumerate(node.calls, node.at):
             for x in s.given(call):
@@ -242,7 +241,7 @@ class Layout:
                 first[x] = at
 
     def _assign(self, first: dict, last: dict) -> None:
-        """Give slots to what is kept. Results of one call that are needed as long as each other are neighbours."""
+        """Assign slots. Results of one call that are needed equally long are neighbours."""
         starts: dict[int, dict] = {}
         ends: dict[int, list] = {}
         types = self.s.program.type
@@ -269,14 +268,14 @@ class Layout:
         self.size = space.size
 
     def _until(self, begin: int, use: int) -> int:
-        """The piece until which a value is needed: a loop that does not contain its making, to the end."""
+        """Return the last piece that needs a value. A loop that does not contain its definition needs it to the end."""
         for low, high in self._spans:
             if begin < low <= use <= high:
                 use = high
         return use
 
     def _end_of(self, at: int) -> int:
-        """The last piece of the loop or branches that begin after piece `at`."""
+        """Return the last piece of the loop or branches that begin after piece `at`."""
 
         def last(node) -> int:
             if isinstance(node, Piece | Moves):

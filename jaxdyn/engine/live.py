@@ -1,7 +1,7 @@
-"""What somebody reads of a program, and its multiply-adds.
+"""Finds which values of a program are read, and fuses multiply-adds.
 
-A product that one sum reads becomes a fused multiply-add with it: here, and by no compiler, so that the bits are the
-same everywhere. What calls read or give is fused with nothing outside them.
+A product that a single sum reads becomes a fused multiply-add with it. This is done here and by no compiler, so that
+the bits are the same everywhere. Operands and results of calls are not fused with anything outside of the call.
 """
 
 import dataclasses
@@ -18,11 +18,12 @@ LEAVES = frozenset((Op.input, Op.carry, Op.result, Op.call))
 class Schedule:
     """A program in order.
 
-    **Fields:** `program`; `uniform`, operations (and `Call`s) made once a call, in order; `read`, those of them (and
-    shared inputs) that lanes or calls read; `body`, the statements of every region: values, `Call`s, `Loop`s,
-    `Branches`, `Guard`s, `Store`s; `changing`, by loop or branches, the places of results that are read; `masks`, by
-    call, which results are read; `spread`, what is the same in all lanes and yet given to a call by lanes; `op`, `a`,
-    `b`, `c` of every value after fusing.
+    **Fields:** `program`; `uniform`, operations (and `Call`s) made once a call of the kernel, in order; `read`, those
+    of them (and shared inputs) that lanes or calls read; `body`, the statements of every region: values, `Call`s,
+    `Loop`s, `Branches`, `Guard`s, `Store`s; `changing`, for loops and branches, the places of results that are read;
+    `is_uniform`, for each value whether it is uniform; `masks`, for calls, which results are read; `spread`, values
+    that are the same in all lanes and yet passed to a call lane by lane; `op`, `a`, `b`, `c` of every value after
+    fusing.
     """
 
     program: Program
@@ -39,18 +40,18 @@ class Schedule:
     spread: list[int] = dataclasses.field(default_factory=list)
 
     def given(self, call: Call) -> list[int]:
-        """What a call reads."""
+        """Return the values that a call reads."""
         return [call.operands[k] for k in call.template.reads(self.masks[call.index])]
 
     def operands(self, v: int) -> tuple[int, ...]:
-        """Operands of an operation that are values, without constants."""
+        """Return the operands of an operation that are values, without constants."""
         if self.op[v] in LEAVES:
             return ()
         return tuple([x for x in (self.a[v], self.b[v], self.c[v]) if x >= 0])
 
 
 def fused(program: Program) -> tuple[Schedule, list[bool]]:
-    """The program with multiply-adds, yet without an order, and which of its values somebody reads."""
+    """Return the program with multiply-adds, without an order yet, and for each value whether it is read."""
     op, a, b, c = list(program.op), list(program.a), list(program.b), list(program.c)
     alias = _unchanging(program)
     if alias:
@@ -63,7 +64,7 @@ def fused(program: Program) -> tuple[Schedule, list[bool]]:
 
 
 def _resolve(program: Program, alias: dict[int, int], a: list[int], b: list[int], c: list[int]) -> None:
-    """Replace values by what they are the same as, as operands and wherever else they are named."""
+    """Replace values by the values that they equal, wherever they are named."""
 
     def resolve(x: int) -> int:
         while x in alias:
@@ -87,27 +88,27 @@ def _resolve(program: Program, alias: dict[int, int], a: list[int], b: list[int]
 
 
 def trim(program: Program, used: Sequence[bool] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Which operands are read and which outputs are made of the program: outputs that are not `used` or hold no
-    numbers, and operands that nothing else reads, are forgotten, and the others numbered anew."""
+    """Return the operands that are read and the outputs that are made. Remove from the program all outputs that are not
+    `used` or hold no numbers, and operands that nothing else reads."""
     made = tuple(k for k, out in enumerate(program.outputs) if out and (used is None or used[k]))
     program.outputs = [program.outputs[k] for k in made]
     program.output_types = [program.output_types[k] for k in made]
     live = _live(Schedule(program, program.op, program.a, program.b, program.c))
     read = tuple(sorted({program.a[v] for v, o in enumerate(program.op) if o == Op.input and live[v]}))
     place = {old: new for new, old in enumerate(read)}
-    # what is not read has no operand; it is dropped with all that is dead
+    # operations that are not read lose their operand; they are dropped later
     program.a = [place.get(a, -1) if o == Op.input else a for o, a in zip(program.op, program.a, strict=True)]
     program.inputs = [program.inputs[k] for k in read]
     return read, made
 
 
 def _unchanging(program: Program) -> dict[int, int]:
-    """By value of a loop that no iteration changes, the one it starts from."""
+    """Return, for values of loops that no iteration changes, the values that they start from."""
     alias: dict[int, int] = {}
     for loop in program.owners:
         if isinstance(loop, Loop):
             for k, (carry, new) in enumerate(zip(loop.carries, loop.nexts, strict=True)):
-                if carry == new and carry >= 0:  # what nobody reads has no number in a copy
+                if carry == new and carry >= 0:  # in a copy, values that are not read are negative
                     alias[carry] = loop.initial[k]
                     if loop.results[k] >= 0:
                         alias[loop.results[k]] = loop.initial[k]
@@ -115,7 +116,7 @@ def _unchanging(program: Program) -> dict[int, int]:
 
 
 def _owned(s: Schedule, v: int) -> list[int]:
-    """Values outside the ordinary operands on which a loop's or branches' value depends."""
+    """Return the values, apart from ordinary operands, on which a value of a loop or of branches depends."""
     owner, k = s.program.owners[s.a[v]], s.b[v]
     if isinstance(owner, Loop):
         return [owner.initial[k], owner.nexts[k], owner.condition]
@@ -125,7 +126,7 @@ def _owned(s: Schedule, v: int) -> list[int]:
 def _live(s: Schedule) -> list[bool]:
     live = [False] * len(s.op)
     todo = [x for out in s.program.outputs for x in out if x >= 0]
-    #: calls, last one first: all that reads a call has most often been looked at before it
+    #: calls, last one first: so what reads a call is most often visited before it
     calls: list[int] = []
     waiting: dict[int, bool] = {}
     while todo or calls:
@@ -158,14 +159,14 @@ def _live(s: Schedule) -> list[bool]:
 
 
 def _reached(s: Schedule, live: list[bool], index: int) -> list[int]:
-    """What the results of a call that are read so far depend on."""
+    """Return what the results of a call that are read so far depend on."""
     call = s.program.calls[index]
     mask = bytes(live[call.first : call.first + len(call.template.types)])
     return [x for k in call.template.reads(mask) if (x := call.operands[k]) >= 0 and not live[x]]
 
 
 def masks(s: Schedule, live: list[bool]) -> dict[int, bytes]:
-    """By call that somebody reads, a byte for every result that tells whether it is read."""
+    """Return, for each call of which a result is read, a byte for every result that tells whether it is read."""
     found = {}
     for call in s.program.calls:
         mask = bytes(live[call.first : call.first + len(call.template.types)])
@@ -175,7 +176,7 @@ def masks(s: Schedule, live: list[bool]) -> dict[int, bytes]:
 
 
 def _fuse(s: Schedule, live: list[bool]) -> None:
-    """Put products into the sums that alone read them; they live no more."""
+    """Move products into the only sums that read them; they are not read any more."""
     uses = [0] * len(s.op)
     for v, alive in enumerate(live):
         if alive:

@@ -1,4 +1,4 @@
-"""Operations of scalar programs as LLVM IR, for vectors of lanes or single ones."""
+"""Operations of scalar programs as LLVM IR, for vectors of lanes or single lanes."""
 
 import numpy as np
 
@@ -25,9 +25,9 @@ _CALLS = {Op.sqrt: "sqrt", Op.abs_: "fabs", Op.rint: "rint", Op.floor: "floor"}
 
 
 def literal(value, t: int) -> str:
-    """A constant as LLVM writes it."""
+    """Return a constant as LLVM writes it."""
     if t in (Type.float32, Type.float64):
-        # floats too are written with the bits of the double of equal value
+        # also float32: LLVM writes it with the bits of the double of equal value
         return f"0x{int(np.float64(value).view(np.uint64)):016X}"
     if t == Type.bool_:
         return "true" if value else "false"
@@ -35,9 +35,9 @@ def literal(value, t: int) -> str:
 
 
 class Code:
-    """One function's lines. Subclasses know where numbers come from and go to."""
+    """The lines of one function. Subclasses know where operands are read from and results are written to."""
 
-    #: whether multiply-adds are calls: on processors without them LLVM writes pages for each
+    #: whether multiply-adds are calls of a function: on processors without them each takes LLVM pages of code
     fused_apart = False
 
     def __init__(self, s: Schedule, lanes: int, declared: set[str]):
@@ -57,7 +57,7 @@ class Code:
         return f"%t{self.count}"
 
     def line(self, text: str) -> str:
-        """A new name for what `text` computes."""
+        """Add a line that computes `text`, and return the name of its result."""
         name = self.fresh()
         self.lines.append(f"{name} = {text}")
         return name
@@ -69,7 +69,7 @@ class Code:
         return f"splat ({NAMES[t]} {text})" if self.lanes > 1 else text
 
     def use(self, x: int) -> str:
-        """The operand that stands for a value."""
+        """Return the operand that stands for a value."""
         if x < 0:
             return self.constant(x)
         name = self.names.get(x)
@@ -91,7 +91,7 @@ class Code:
         return self.line(f"call {vector} @llvm.{name}.{suffix}({', '.join(f'{vector} {x}' for x in operands)})")
 
     def operation(self, v: int) -> None:
-        """Compute the value v."""
+        """Add the code that computes the value v."""
         s = self.s
         op, a, b, c = s.op[v], s.a[v], s.b[v], s.c[v]
         t = s.program.type[v]
@@ -155,7 +155,7 @@ class Code:
         return self.line(f"icmp {how} {self.type(t)} {x}, {y}")
 
     def extreme(self, op: int, t: int, x: str, y: str) -> str:
-        """The larger or smaller one; NaN where one is."""
+        """Return the larger or smaller number; NaN if one is NaN."""
         ty, mask = self.type(t), self.type(0)
         if t in (3, 4):
             first = self.line(f"fcmp {'ogt' if op == Op.max_ else 'olt'} {ty} {x}, {y}")
@@ -167,7 +167,8 @@ class Code:
         return self.line(f"select {mask} {first}, {ty} {x}, {ty} {y}")
 
     def quotient(self, t: int, x: str, y: str) -> str:
-        """Integers divided towards zero; by zero -1. What would trap divides by one instead."""
+        """Return the quotient of integers, rounded towards zero; by zero -1. Divisions that would trap divide by one
+        instead."""
         ty, mask = self.type(t), self.type(0)
         splat = lambda k: f"splat ({NAMES[t]} {k})" if self.lanes > 1 else str(k)  # noqa: E731
         none = self.line(f"icmp eq {ty} {y}, {splat(0)}")

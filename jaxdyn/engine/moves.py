@@ -1,7 +1,7 @@
 """Values that are copied, as rows of tables.
 
-What a loop carries grows with the robot, and so would straight code that begins the loop and goes on with it; so do
-outputs. Values of one type and origin go together, a few with every row.
+What a loop carries grows with the robot, and so would straight code that initialises and advances the loop. The same
+holds for outputs. Values of one type and origin are copied together, a few with every row.
 """
 
 import itertools
@@ -18,14 +18,14 @@ from .program import Program
 from .templates import Template, numbered
 from .templates import constant as value_of
 
-#: values of a row
+#: values that a row copies
 TOGETHER = 12
 
 
 @parts
 def _template(count: int, t: int, shared: bool, constant: int | None, masked: bool) -> Template:
-    """Copies so many values, given after a mask and before those that lanes outside of it keep if it is `masked`.
-    Instead of values there may be a constant."""
+    """Return the template that copies this many values. If it is `masked`, a mask is given first, and the values that
+    lanes outside of it keep are given last. Instead of values there may be a constant."""
     program = Program()
     program.fused = True
 
@@ -44,8 +44,8 @@ def _template(count: int, t: int, shared: bool, constant: int | None, masked: bo
 
 
 def moved(s: Schedule, layout: Layout, places: Places, node: Moves, own: Mapping, shared: Mapping):
-    """Per row its routine, the spaces and the places of what it reads and writes. `own` and `shared` tell where values
-    lie that each lane has, and that all share."""
+    """Return, for each row, its routine, and the spaces and places of what it reads and writes. `own` and `shared` give
+    the places of values that each lane has, and that all lanes share."""
 
     def slot(key):
         if isinstance(key, Store):

@@ -1,7 +1,7 @@
-"""From LLVM's text to code in this process: compiled by llvmlite, on several cores, and loaded for good.
+"""From LLVM's text to code in this process: compiled by llvmlite on several cores, and never unloaded.
 
-Code that was loaded is never freed, since a thread of XLA's may run it while the interpreter exits. A fork waits until
-no thread is inside LLVM, so that the child finds its locks open and can go on compiling.
+Loaded code is never freed, since one of XLA's threads may run it while the interpreter exits. A fork waits until no
+thread is inside LLVM, so that the child finds LLVM's locks open and can go on compiling.
 """
 
 import ctypes
@@ -10,19 +10,19 @@ import itertools
 import os
 import sys
 import threading
-from concurrent.futures.thread import ThreadPoolExecutor  # here, so that a fork closes our gate before its lock
+from concurrent.futures.thread import ThreadPoolExecutor  # early: a fork closes our gate before its lock
 
 from .objects import joined, undefined
 
-#: memory that compiling is held to, bytes, and what it takes for each byte of text (without FMA a tenfold of the usual)
+#: most bytes of memory for compiling, and bytes needed for each byte of text (without FMA: ten times the usual)
 MEMORY, MEMORY_PER_BYTE = 2_500_000_000, 250
 
-#: names that objects ask for where the processor lacks an instruction
+#: functions that objects call if the processor lacks an instruction
 _MATHS = ("fma", "fmaf", "floor", "floorf", "rint", "rintf", "sqrt", "sqrtf", "roundeven", "roundevenf")
 
 
 class _Gate:
-    """Lets any number of threads into LLVM, and none while the process forks."""
+    """Lets any number of threads into LLVM, but none while the process forks."""
 
     def __init__(self):
         self.condition = threading.Condition()
@@ -42,7 +42,7 @@ class _Gate:
         self.condition.acquire()
         while self.inside:
             self.condition.wait()
-        if "llvmlite.binding" in sys.modules:  # other packages may be inside, behind llvmlite's own lock
+        if "llvmlite.binding" in sys.modules:  # other packages may be inside LLVM, behind llvmlite's own lock
             self.others = getattr(sys.modules["llvmlite.binding"].ffi.lib, "_lock", None)
             if self.others is not None:
                 self.others.__enter__()
@@ -63,7 +63,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def llvm():
-    """Returns llvmlite's `binding`, ready to compile for this computer."""
+    """Return llvmlite's `binding`, initialised for this computer."""
     import llvmlite.binding as binding
 
     if not _state.get("ready"):
@@ -74,26 +74,27 @@ def llvm():
 
 
 def machine(triple: str, cpu: str, features: str, opt: int = 2):
-    """Returns a new llvmlite `TargetMachine`.
+    """Return a new llvmlite `TargetMachine`.
 
-    Its code reaches constants relative to itself and functions through stubs, so it works anywhere in memory and needs
-    no 64-bit addresses in instructions, as LLVM's large model does (5 to 10 % slower).
+    Its code reaches constants relative to itself and functions through stubs. It works anywhere in memory and needs no
+    64-bit addresses in instructions, as LLVM's large model does (5 to 10 % slower).
     """
     target = llvm().Target.from_triple(triple)
     return target.create_target_machine(cpu=cpu, features=features, opt=opt, reloc="pic", codemodel="default", jit=True)
 
 
 def cores() -> int:
-    """Returns how many processor cores this process may use."""
+    """Return how many processor cores this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0)) or 1
     return os.cpu_count() or 1
 
 
 def compile_ir(modules: list[str], triple: str, cpu: str, features: str, opt: int = 2) -> list[bytes]:
-    """Returns the object code of LLVM modules: one file that joins them all where the format is known.
+    """Return the object code of LLVM modules, joined into one file if the format is known.
 
-    Several modules are compiled at once, on as many cores as there are. RuntimeError: LLVM does not accept the text.
+    Several modules are compiled at once, on as many cores as there are. Raises RuntimeError if LLVM does not accept the
+    text.
     """
     binding = llvm()
     objects = [b""] * len(modules)
@@ -115,7 +116,7 @@ def compile_ir(modules: list[str], triple: str, cpu: str, features: str, opt: in
 
 
 def _emit(binding, text: str, machine) -> bytes:
-    """Returns a module's object code. Every module has a context of its own, so that threads do not meet."""
+    """Return a module's object code. Every module has a context of its own, so that threads share nothing."""
     context = binding.create_context()
     module = binding.parse_assembly(text, context)
     try:
@@ -128,10 +129,9 @@ def _emit(binding, text: str, machine) -> bytes:
 
 
 def _emit_unlocked(binding, machine, module) -> bytes:
-    """Returns `machine.emit_object(module)`, but other threads can do the same meanwhile.
+    """Return `machine.emit_object(module)`, without the lock by which llvmlite admits one thread at a time.
 
-    llvmlite lets one thread of a process into LLVM at a time, which LLVM does not need: what threads share is guarded
-    there, and these share nothing.
+    LLVM does not need this lock: it guards what threads share, and these share nothing.
     """
     lib = binding.ffi.lib
     emit = getattr(lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
@@ -148,10 +148,10 @@ def _emit_unlocked(binding, machine, module) -> bytes:
 
 
 def load(objects: list[bytes], symbol: str) -> int:
-    """Returns the address of `symbol` after linking the objects of one program into the process, for good.
+    """Return the address of `symbol` after linking the objects of one program into the process, for good.
 
-    What they ask for is looked up in the process and among the names given to `llvmlite.binding.add_symbol`.
-    RuntimeError: a name is not found, or an object is damaged.
+    Undefined names are looked up in the process and among the names given to `llvmlite.binding.add_symbol`. Raises
+    RuntimeError if a name is not found or an object is damaged.
     """
     binding = llvm()
     with _gate:
@@ -168,7 +168,7 @@ def load(objects: list[bytes], symbol: str) -> int:
                     raise RuntimeError(f"compiled code needs the function {name}, which this process does not have")
         tracker = builder.link(_linker(binding), f"jaxdyn{next(_count)}")
         address = tracker[symbol]
-        tracker.detach()  # or the code goes when Python forgets it
+        tracker.detach()  # otherwise the code is freed with its Python object
     if not address:
         raise RuntimeError(f"compiled code has no function {symbol}")
     return address
@@ -178,8 +178,8 @@ _linker_lock = threading.Lock()
 
 
 def _linker(binding):
-    """Returns the process's linker. It puts all of an object into one stretch of memory, and reports what is missing
-    where MCJIT would end the process."""
+    """Return the process's linker. It puts an object into one piece of memory, and reports missing names, for which
+    MCJIT would end the process."""
     with _linker_lock:
         if "linker" not in _state:
             made = binding.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
@@ -189,11 +189,11 @@ def _linker(binding):
 
 
 def _address(binding, name: str) -> int:
-    """Returns a function's address, 0 if there is none."""
+    """Return a function's address, 0 if there is none."""
     found = binding.address_of_symbol(name)
     if found:
         return found
-    # LLVM looks among what it knows; the C library may be elsewhere
+    # LLVM looks among the names that it knows, which may not include the C library
     math = ctypes.util.find_library("m") if name in _MATHS else None
     for library in (None, math):
         try:

@@ -1,4 +1,5 @@
-"""What a laid out program is made of: statements that move values, and pieces of code with what drives them."""
+"""The parts of a program that has been laid out: pieces of code, the control flow between them, and statements that
+move values."""
 
 import dataclasses
 
@@ -7,7 +8,7 @@ from .ops import Branches, Call, Loop
 
 @dataclasses.dataclass(frozen=True)
 class Begin:
-    """Give the loop's values in these places their initial ones."""
+    """Set the loop's values in these places to their initial ones."""
 
     loop: Loop
     places: list[int]
@@ -15,7 +16,7 @@ class Begin:
 
 @dataclasses.dataclass(frozen=True)
 class Advance:
-    """Give the loop's values in these places their next ones, in lanes that go on."""
+    """Set the loop's values in these places to their next ones, in lanes that go on."""
 
     loop: Loop
     places: list[int]
@@ -30,7 +31,7 @@ class Choose:
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Give the branches' values in these places those of branch `which`, in its lanes."""
+    """Set the branches' values in these places to those of branch `which`, in its lanes."""
 
     branches: Branches
     which: int
@@ -39,14 +40,14 @@ class Outcome:
 
 @dataclasses.dataclass(frozen=True)
 class Spread:
-    """Keep what all lanes share as if every lane had its own."""
+    """Store values that all lanes share once for every lane."""
 
     values: list[int]
 
 
 @dataclasses.dataclass
 class Piece:
-    """Statements without control flow; `index` counts pieces in order, `at` them and calls."""
+    """Statements without control flow. `index` counts pieces in order, `at` counts pieces and calls."""
 
     index: int
     statements: list
@@ -55,7 +56,7 @@ class Piece:
 
 @dataclasses.dataclass
 class Calls:
-    """Calls that follow each other, the first of them at `at`."""
+    """Calls that follow each other; the first of them has the number `at`."""
 
     calls: list[Call]
     at: int
@@ -63,8 +64,8 @@ class Calls:
 
 @dataclasses.dataclass
 class Moves:
-    """Values that are put into the slots of `keys`, or where `Store`s among these say, in the lanes of `mask` if it is
-    not None."""
+    """Values that are copied into the slots of `keys`, or to the outputs of `Store`s among these. If `mask` is not
+    None, only its lanes are copied."""
 
     values: list[int]
     keys: list
@@ -83,7 +84,7 @@ class While:
 
 @dataclasses.dataclass
 class Choice:
-    """Pieces of branches, one list a branch."""
+    """Pieces of branches, one list for each branch."""
 
     branches: Branches
     cases: list[list]

@@ -1,8 +1,8 @@
-"""Object files: several joined into one, and the names that one asks for.
+"""Object files: joining several into one, and finding the names that one needs.
 
-A loader maps every object file by itself, so a program in twenty parts would take forty memory maps. Joined before,
-it takes as few as a program in one part. Only what LLVM writes for functions and constants is understood, in ELF of
-64 bits (Linux and most others); anything else is left as it is.
+A loader maps every object file separately, so that a program in twenty files would take forty memory maps. Joined
+before, it takes as few as a program in one file. Only the parts of ELF of 64 bits (Linux and most others) that LLVM
+writes for functions and constants are understood; any other file is left as it is.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ _OF_SECTION, _OF_FILE = 3, 4
 
 
 class _Unknown(Exception):
-    """The file holds something that is not understood here."""
+    """The file has a part that this module does not understand."""
 
 
 @dataclasses.dataclass
@@ -53,7 +53,7 @@ class _Output:
     relas: list[np.ndarray] = dataclasses.field(default_factory=list)
 
     def add(self, section: _Section) -> int:
-        """Returns where in the joined section this one begins."""
+        """Append a section, and return where it begins in the joined section."""
         at = -(-self.size // section.align) * section.align
         self.align, self.size = max(self.align, section.align), at + section.size
         if section.type != _NOBITS:
@@ -80,7 +80,7 @@ def _sections(data: bytes) -> list[_Section]:
 
 
 def _symbols(sections: list[_Section]) -> tuple[np.ndarray, bytes]:
-    """Returns the table of symbols and the names in it."""
+    """Return the table of symbols and their names."""
     for section in sections:
         if section.type == _SYMTAB:
             return np.frombuffer(section.data, _SYMBOL).copy(), sections[section.link].data
@@ -88,7 +88,7 @@ def _symbols(sections: list[_Section]) -> tuple[np.ndarray, bytes]:
 
 
 def undefined(data: bytes) -> list[str] | None:
-    """Returns the names that an object file expects from elsewhere; None where that cannot be read."""
+    """Return the names that an object file expects from elsewhere, or None if the file cannot be read."""
     try:
         symbols, names = _symbols(_sections(data))
     except (_Unknown, struct.error, ValueError, IndexError):
@@ -97,9 +97,9 @@ def undefined(data: bytes) -> list[str] | None:
 
 
 def joined(objects: list[bytes]) -> list[bytes]:
-    """Returns one object file with what all hold, or `objects` themselves where they cannot be joined.
+    """Return one object file with the content of all, or `objects` themselves if they cannot be joined.
 
-    ValueError: two define the same function.
+    Raises ValueError if two define the same function.
     """
     if len(objects) < 2:
         return objects
@@ -127,7 +127,7 @@ def _join(objects: list[bytes]) -> bytes:
                 output = outputs.setdefault(key, _Output(section, len(outputs) + 1))
                 where[k] = output, output.add(section)
         symbols, table = _symbols(sections)
-        # number of a symbol in the joined file: of a local one if not negative, -1 - number among the global ones else
+        # numbers of symbols in the joined file; a global symbol has -1 - its number among the global ones
         numbers = np.full(len(symbols), np.iinfo(np.int64).min)
         for k, symbol in enumerate(symbols):
             kind, section = symbol["info"] & 15, int(symbol["section"])
@@ -141,7 +141,7 @@ def _join(objects: list[bytes]) -> bytes:
                 symbol["section"] = output.index
                 symbol["at"] += np.uint64(offset)
             if symbol["info"] >> 4 == 0:
-                if kind == _OF_SECTION:  # it stands for one part of the joined section
+                if kind == _OF_SECTION:  # the symbol of a section now stands for a part of the joined section
                     symbol["info"], name = 0, b".part%d" % len(locals_)
                 numbers[k] = len(locals_)
                 locals_.append(symbol)
@@ -176,7 +176,7 @@ def _join(objects: list[bytes]) -> bytes:
 
 
 def _write(model: bytes, outputs: list[_Output], symbols: np.ndarray, first_global: int, names: bytes) -> bytes:
-    """Returns the file; `model` is one whose header it takes over."""
+    """Return the file. Its header is that of `model`."""
     titles, headers = bytearray(b"\0"), [bytes(_SECTION.size)]
     file = bytearray(_HEADER.size)
     table = len(outputs) + sum(bool(o.relas) for o in outputs) + 1

@@ -1,8 +1,8 @@
-"""In which order a program runs.
+"""Chooses the order in which a program runs.
 
-What depends on nothing but operands shared by all lanes is *uniform*, and made once a call of the kernel. What remains
-is ordered depth first from the outputs, which leaves few values alive at once; calls and other statements take turns,
-as few as there can be.
+Values that depend only on operands shared by all lanes are *uniform*: they are computed once a call of the kernel. The
+rest is ordered depth first from the outputs, which leaves few values alive at once. Calls and other statements
+alternate as rarely as possible.
 """
 
 import dataclasses
@@ -25,13 +25,13 @@ class Store:
 
 @dataclasses.dataclass(frozen=True)
 class Guard:
-    """Where a loop ends unless its condition holds."""
+    """The point at which a loop ends unless its condition holds."""
 
     loop: Loop
 
 
 def schedule(program: Program) -> Schedule:
-    """The program in order."""
+    """Return the program in order."""
     s, live = fused(program)
     s.masks = masks(s, live)
     s.is_uniform = uniform_of(s, live)
@@ -43,7 +43,7 @@ def schedule(program: Program) -> Schedule:
 
 
 def _gather(s: Schedule) -> None:
-    """Put calls for the values that they give, and those together that need not wait for other operations."""
+    """Replace uniform results of calls by the calls, and put calls together that need not wait for other operations."""
     phase: dict[int, int] = {}
     found: dict = {}
     for v in s.uniform:
@@ -59,7 +59,7 @@ def _gather(s: Schedule) -> None:
 
 
 class _Order:
-    """Statements of all regions, depth first."""
+    """Orders the statements of all regions, depth first."""
 
     def __init__(self, s: Schedule, live: list[bool]):
         self.s, self.live = s, live
@@ -67,7 +67,7 @@ class _Order:
         self.begun: set[int] = set()
         self.read: dict[int, None] = {}
         self.spread: dict[int, None] = {}
-        #: by call, and by loop or branches, what they need
+        #: what calls, loops and branches need
         self.needed: dict[tuple[int, int], list[int]] = {}
         self.captured = self._captures()
         self.depth = [0] * len(s.op)
@@ -81,7 +81,7 @@ class _Order:
         self.phases = _Phases(self) if s.program.calls else None
 
     def _captures(self) -> dict[int, list[int]]:
-        """By loop or branches, the values from outside that its regions read."""
+        """Return, for loops and branches, the values from outside that their regions read."""
         s, program = self.s, self.s.program
         found: dict[int, dict[int, None]] = {k: {} for k in s.changing}
 
@@ -134,7 +134,7 @@ class _Order:
         s.read, s.spread = list(self.read), list(self.spread)
 
     def inner(self, owner) -> None:
-        """Order a loop's body, or branches."""
+        """Order the body of a loop, or branches."""
         s, places = self.s, self.s.changing[owner.index]
         if isinstance(owner, Loop):
             body = s.body[owner.region] = []
@@ -153,7 +153,7 @@ class _Order:
             self.visit(x, region, body)
 
     def needs(self, v: int) -> list[int]:
-        """What has to be there before, from the same region or outside."""
+        """Return the values that must be there before v, from the same region or from outside."""
         s = self.s
         if s.op[v] not in (Op.call, Op.result):
             return list(s.operands(v))
@@ -163,13 +163,13 @@ class _Order:
         return self.needed[key]
 
     def owned(self, index: int) -> list[int]:
-        """What a loop or branches need."""
+        """Return what a loop or branches need."""
         owner, places = self.s.program.owners[index], self.s.changing[index]
         first = owner.predicates if isinstance(owner, Branches) else [owner.initial[k] for k in places]
         return list(dict.fromkeys(x for x in (*first, *self.captured[index]) if x >= 0))
 
     def called(self, call: Call) -> list[int]:
-        """What a call needs: of another call one result."""
+        """Return what a call needs; of another call only one result."""
         s, calls = self.s, self.s.program.calls
         found: dict[int, None] = {}
         for k in call.template.reads(s.masks[call.index]):
@@ -198,13 +198,13 @@ class _Order:
                 self.read[v] = None
                 continue
             if s.op[v] in (Op.input, Op.carry) or home[v] != region:
-                continue  # there already
+                continue  # available already
             if s.op[v] == Op.result and s.a[v] in self.begun:
                 done[v] = True
                 continue
             if not ready:
                 stack.append((v, True))
-                # what takes longest first: the short rest then waits for less time
+                # the deepest operand first, so that the others need not be kept as long
                 needed = sorted(self.needs(v), key=lambda x: -self.depth[x])
                 stack.extend((x, False) for x in reversed(needed) if not done[x])
                 continue
@@ -223,8 +223,9 @@ class _Order:
 
 
 class _Phases:
-    """Calls and other statements in turns, as few of them as there can be: a statement's phase counts the turns that it
-    has to wait for, odd for calls. `crossing`, by region and phase, is what later phases read."""
+    """Alternates between calls and other statements as rarely as possible. A statement's phase counts the changes that
+    it has to wait for, and is odd for calls. `crossing` holds, by region and phase, the values that later phases
+    read."""
 
     def __init__(self, order: "_Order"):
         self.order = order
@@ -277,7 +278,7 @@ class _Phases:
 
 
 def alive(s: Schedule) -> int:
-    """The most values that lanes keep at once, in the order of the schedule."""
+    """Return the largest number of values that a lane keeps at once, in the order of the schedule."""
     line: list[int] = []
 
     def walk(region: int) -> None:

@@ -1,10 +1,10 @@
-"""Repeated code between calls, put into templates of its own.
+"""Finds repeated code between calls, and puts it into templates of its own.
 
-Between two sweeps stands arithmetic on whole arrays: a sum a joint, say. It is the same few operations again and
-again, and a called program would grow with the robot for it alone. Operations that hang together are a *cluster*;
-clusters that do the same to the results of the same calls are called together. A number that many operations read, the
-length of a step for instance, holds none of them together, and long sums are cut into short ones. Nothing is computed
-otherwise, so bits stay.
+Between two sweeps there is arithmetic on whole arrays, a sum for each joint, say. It consists of the same few
+operations again and again, for which a program would grow with the robot although its steps are called. Operations that
+depend on each other form a *cluster*. Clusters that do the same to the results of the same calls are called together. A
+number that many operations read, the length of a time step for instance, does not join them into a cluster, and long
+sums are cut into short ones. The operations stay the same, and so do the bits.
 """
 
 from collections import defaultdict
@@ -17,23 +17,23 @@ from .ops import NONE, Branches, Op, Type
 from .program import Program
 from .templates import Template
 
-#: operations of one kind that are worth a template, most operations of a cluster, most clusters of a call
+#: least operations of one kind that become a template, most operations of a cluster, most clusters of a call
 WORTH, LARGEST, TOGETHER = 64, 40, 12
-#: most readers of what is in a cluster with them, most terms of a sum in a cluster
+#: most readers that a value may have and be in a cluster with them, most terms of a sum in a cluster
 READERS, TERMS = 12, 12
 
 _templates = Kept(PARTS)
 
 
 def outlined(program: Program) -> Program:
-    """The program with its repeated code in calls. Only the program itself and those of its loops and branches that
-    have calls are looked at."""
+    """Return the program with its repeated code in calls. Only the program itself is searched, and those of its loops
+    and branches that contain calls."""
     copy = _Outline(program)
     return copy.made() if copy.bundle else program
 
 
 class _Outline(Copy):
-    """`bundle`: by operation that goes to a call, the call's clusters, each the list of its operations."""
+    """`bundle`: for each operation that goes into a call, the call's clusters, each the list of its operations."""
 
     def __init__(self, program: Program):
         super().__init__(program)
@@ -59,7 +59,7 @@ class _Outline(Copy):
                     self.bundle.update((v, together) for members in together for v in members)
 
     def _uses(self) -> list[int]:
-        """By value, how many operations read it."""
+        """Return, for each value, how many operations read it."""
         found = [0] * len(self.s.op)
         op = self.s.op
         for v, alive in enumerate(self.live):
@@ -69,8 +69,8 @@ class _Outline(Copy):
         return found
 
     def _levels(self) -> list[int]:
-        """Return a level for each value: operations of one level that read each other do so without calls and loops
-        between, and are not too many."""
+        """Return a level for each value. Operations of one level that read each other have no calls and loops between
+        them, and are not too many."""
         s, level = self.s, []
         highest = 0
         begins: dict[tuple[int, int], int] = {}
@@ -92,7 +92,7 @@ class _Outline(Copy):
         return level
 
     def _behind(self, v: int, level: list[int], terms: list[int]) -> int:
-        """Return the level of an operation, and enter its terms if it is a sum or the like."""
+        """Return the level of an operation, and note the number of terms if it is a sum or the like."""
         s = self.s
         found, sums = 0, []
         for x in s.operands(v):
@@ -105,7 +105,7 @@ class _Outline(Copy):
         return found
 
     def _read_outside(self) -> set[int]:
-        """Values that something else than operations reads that are looked at."""
+        """Return the values that are read by anything other than the operations that are searched."""
         s, old = self.s, self.old
         found = {x for out in s.program.outputs for x in out}
         for owner in old.owners:
@@ -150,7 +150,7 @@ class _Outline(Copy):
         return (op, self.s.a[x]) if op in LEAVES else NONE
 
     def _shape(self, members: list[int]) -> tuple[tuple, list[int]]:
-        """What a cluster does, whatever it reads; and what it reads."""
+        """Return what a cluster computes, independent of the values that it reads, and these values."""
         s, old = self.s, self.old
         place = {v: k for k, v in enumerate(members)}
         given: dict[int, int] = {}
@@ -176,7 +176,7 @@ class _Outline(Copy):
         return super().needs(v)
 
     def other(self, v: int) -> None:
-        """The call that gives v."""
+        """Add the call that computes v."""
         if v not in self.bundle:
             super().other(v)
             return
@@ -191,7 +191,7 @@ class _Outline(Copy):
         self.add(template, [self.to[x] for x in given], results, region, self._floor(region))
 
     def _floor(self, region: int) -> int:
-        """The innermost branch around, the region that a call may not leave."""
+        """Return the innermost branch around, the region that a call may not leave."""
         while region and not isinstance(self.old.regions[region].owner, Branches):
             region = self.old.regions[region].parent
         return region

@@ -1,7 +1,7 @@
-"""Pieces of a schedule as LLVM IR: what is computed once a call, and what a vector of lanes does.
+"""Pieces of a schedule as LLVM IR: the code that runs once a call, and the code for a vector of lanes.
 
 A piece is given the *stage* of one vector of lanes (rows of operands and outputs, side by side), the *uniform* values,
-one number each, and the *arena* with what crosses between pieces.
+one number each, and the *arena* with the values that cross between pieces.
 """
 
 import dataclasses
@@ -16,9 +16,8 @@ from .order import Guard, Store
 
 @dataclasses.dataclass(frozen=True)
 class Places:
-    """Where operands and outputs stand in a stage (offsets in bytes, -1 for shared operands), and uniform values in
-    their buffer; all in bytes. `copied`: shared operands that calls read, (operand, first byte, bytes, offset in the
-    buffer)."""
+    """The places of operands and outputs in a stage (-1 for shared operands), and of uniform values in their buffer, as
+    offsets in bytes. `copied`: shared operands that calls read, (operand, first byte, bytes, offset in the buffer)."""
 
     lanes: int
     inputs: list[int]
@@ -33,7 +32,7 @@ class Places:
 
 
 def places(s: Schedule, lanes: int) -> Places:
-    """Addresses for vectors of so many lanes."""
+    """Return the places for vectors of this many lanes."""
     at, inputs, outputs = 0, [], []
     program = s.program
     for rows, t, shared in program.inputs:
@@ -44,7 +43,7 @@ def places(s: Schedule, lanes: int) -> Places:
         at += _up(len(out) * lanes * t.bytes)
     uniform: dict[int, int] = {}
     end, copied = _copied(s, uniform) if program.calls else (0, [])
-    # results of a call are neighbours
+    # results of a call have neighbouring places
     for v in sorted(s.read) if program.calls else s.read:
         if v in uniform:
             continue
@@ -56,8 +55,8 @@ def places(s: Schedule, lanes: int) -> Places:
 
 
 def _copied(s: Schedule, uniform: dict[int, int]) -> tuple[int, list[tuple[int, int, int, int]]]:
-    """Give places to the shared operands that somebody reads, so that those of one operand are as far from each other
-    as they are there; the bytes that they take, and what is to be copied."""
+    """Assign places to the shared operands that are read, with the same distances as within the operand. Return the
+    bytes that they take, and what is to be copied."""
     program, rows = s.program, {}
     for v in s.read:
         if s.op[v] == Op.input:
@@ -79,7 +78,7 @@ def _up(n: int) -> int:
 
 
 class Prologue(Code):
-    """Uniform values, one lane: from shared operands to their buffer."""
+    """The code for uniform values, from shared operands to their buffer; it has a single lane."""
 
     uniform: dict[int, int] = {}
 
@@ -106,7 +105,7 @@ class Prologue(Code):
 
 
 class Lanes(Code):
-    """A piece of the program for one vector of lanes."""
+    """The code of a piece for one vector of lanes."""
 
     def __init__(self, s: Schedule, layout: Layout, places: Places, declared: set[str]):
         super().__init__(s, places.lanes, declared)
@@ -141,11 +140,11 @@ class Lanes(Code):
         return self.fetch(self.layout.key(x))
 
     def spread(self, x: int, t: int) -> str:
-        """A uniform value in all lanes."""
+        """Return a uniform value in all lanes."""
         return self.everywhere("%uniform", self.places.uniform[x], t)
 
     def everywhere(self, base: str, offset: int, t: int) -> str:
-        """One number in all lanes."""
+        """Return one number in all lanes."""
         where = self.at(base, offset)
         if t == Type.bool_:
             one, ty = self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1"), "i1"
@@ -172,7 +171,7 @@ class Lanes(Code):
         self.write("%arena", self.layout.slot[key] * self.lanes, self.layout.type_of(key), name)
 
     def piece(self, piece: Piece, around) -> None:
-        """All statements; `around` is the key of the mask of lanes that are in the piece's region, or None."""
+        """Add the code of all statements. `around` is the key of the mask of lanes in the piece's region, or None."""
         self.statements(piece.statements, around)
 
     def statements(self, statements: list, around) -> None:
@@ -192,7 +191,7 @@ class Lanes(Code):
                 self.control(st, around)
 
     def detour(self, branches: Branches) -> None:
-        """Code for the lanes of one branch, which is left out where no lane of the vector is in it."""
+        """Add code for the lanes of one branch. It is skipped if no lane of the vector is in the branch."""
         s, places = self.s, self.s.changing[branches.index]
         usual = [self.use(branches.outcomes[1][k]) for k in places]
         mask = self.use(branches.predicates[0])
@@ -219,7 +218,7 @@ class Lanes(Code):
                 self.keep(v, self.names[v])
 
     def some(self, mask: str) -> str:
-        """Whether a mask has a lane."""
+        """Return whether a mask has a lane."""
         if self.lanes == 1:
             return mask
         w = self.lanes
@@ -227,7 +226,7 @@ class Lanes(Code):
         return self.line(f"call i1 @llvm.vector.reduce.or.v{w}i1(<{w} x i1> {mask})")
 
     def both(self, x: str, around) -> str:
-        """The mask x within the lanes around."""
+        """Return the mask x within the lanes of the mask around."""
         if around is None:
             return x
         return self.line(f"and {self.type(0)} {x}, {self.fetch(around)}")

@@ -6,7 +6,7 @@ three operands. All are *pure*, so that equal ones are shared and any order that
 branch) of one of them. An operation in a loop's body whose operands are all outside is therefore outside too.
 
 Folding makes two assumptions: 0 x is 0, also if x is infinite or NaN, and zeros have no sign. All other folding is
-exact. (What is known of a model still changes which products `order.py` fuses, and so the last bits; one program always
+exact. (What is known of a model still changes which products `live.py` fuses, and so the last bits; one program always
 gives the same bits.)
 """
 

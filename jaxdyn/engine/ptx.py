@@ -1,14 +1,14 @@
-"""A schedule as a kernel for NVIDIA's GPUs: one thread a lane, one function, LLVM's text and then PTX.
+"""Turns a schedule into a kernel for NVIDIA's GPUs: one thread for each lane, one function, LLVM IR and then PTX.
 
-A thread has its own conditions, so loops and branches are basic blocks, and what crosses them are LLVM's own values:
-there are no masks and no arena. Row r of an operand has its lanes side by side, element (r, lane) at r * lanes + lane,
-so that the threads of a warp read one stretch of memory.
+A thread has its own conditions, so loops and branches are basic blocks, and values that cross them are LLVM's own.
+There are no masks and no arena. In a row of an operand the lanes are side by side, element (r, lane) at r * lanes +
+lane, so that the threads of a warp read one contiguous piece of memory.
 
-Every thread first computes the uniform values, which are few, so that no launch ahead of the kernel is needed. They go
-to memory that the threads of a block share. In registers they would push out the lane's own values, to the local memory
-that each thread has to itself: for Talos 3.8 kB of it instead of 1.7.
+Every thread first computes the uniform values, which are few, so that no other kernel has to run before. They go to
+memory that the threads of a block share. In registers they would displace the lane's own values to the thread's local
+memory: for Talos 3.8 kB of it instead of 1.7.
 
-Operations are the ones that a CPU gets (`llvm.Code`), and no pass runs before LLVM's code generation, so each becomes
+Operations are the same as on a CPU (`llvm.Code`), and no pass runs before LLVM's code generation, so that each becomes
 instructions that round as IEEE 754 says: the bits are those of the CPU.
 """
 
@@ -26,10 +26,10 @@ KERNEL = "jaxdyn"
 TRIPLE = "nvptx64-nvidia-cuda"
 #: the oldest GPUs that the code is for, and the version of PTX that drivers of CUDA 11 and later read
 PROCESSOR, FEATURES = "sm_70", "+ptx70"
-#: operands whose addresses fit into the 4 kB of a kernel's parameters, beside the number of lanes
+#: most operands: their addresses and the number of lanes must fit into the 4 kB of a kernel's parameters
 OPERANDS = 511
 
-#: bytes of uniform values that a block keeps; what is beyond is computed where it is read
+#: bytes of uniform values that a block keeps; further ones are computed where they are read
 SHARED = 32768
 #: lines after which a uniform value is read anew
 WINDOW = 200
@@ -39,7 +39,7 @@ _lock = threading.Lock()
 
 
 def text(s: Schedule) -> str:
-    """Returns LLVM's text of the kernel. Parameters: the addresses of operands and outputs, and the number of lanes.
+    """Return LLVM's text of the kernel. Parameters: the addresses of operands and outputs, and the number of lanes.
 
     **Raises** `Unsupported` for more operands than a kernel can have.
     """
@@ -71,7 +71,8 @@ def text(s: Schedule) -> str:
 
 
 def _head(s: Schedule) -> list[str]:
-    """Which lane the thread has, and where that lane's numbers begin. Threads beyond the last lane do nothing."""
+    """Return the code that finds the thread's lane, and where that lane's numbers begin. Threads beyond the last lane
+    return."""
     program = s.program
     lines = [
         f"%block = call i32 @{_INDEX}.ctaid.x()",
@@ -94,7 +95,7 @@ def _head(s: Schedule) -> list[str]:
 
 
 class Thread(Code):
-    """What one thread does with its lane."""
+    """The code of one thread, which works on one lane."""
 
     def __init__(self, s: Schedule, declared: set[str]):
         super().__init__(s, 1, declared)
@@ -107,7 +108,8 @@ class Thread(Code):
     # uniform values
 
     def share(self) -> None:
-        """Compute the uniform values into the block's memory. All threads write the same, so none waits for another."""
+        """Compute the uniform values into the block's memory. All threads write the same values, so none waits for
+        another."""
         places, types = {}, self.s.program.type
         for v in self.s.read:
             t = Type(types[v])
@@ -130,7 +132,7 @@ class Thread(Code):
         if block != self.block or len(self.lines) - line > WINDOW:
             t = Type(self.s.program.type[x])
             kind = "i8" if t == Type.bool_ else NAMES[t]
-            # volatile, or LLVM would keep it from the last time
+            # volatile: otherwise LLVM would keep the value in a register
             name = self.line(f"load volatile {kind}, {self.place(self.places[x])}, align {t.bytes}")
             if t == Type.bool_:
                 name = self.line(f"trunc i8 {name} to i1")
@@ -138,13 +140,13 @@ class Thread(Code):
         return name
 
     def there(self, x: int) -> bool:
-        """Whether a uniform value can be had without computing it."""
+        """Return whether a uniform value is available without computing it."""
         return x in self.names or x in self.places or self.s.op[x] == Op.input
 
     # operands and outputs
 
     def as_bytes(self, name: str, t: Type) -> tuple[str, str]:
-        """A number as it is stored, and its type."""
+        """Return a number as it is stored, and its type."""
         return (self.line(f"zext i1 {name} to i8"), "i8") if t == Type.bool_ else (name, NAMES[t])
 
     def address(self, operand: int, row: int, t: Type, shared: bool) -> str:
@@ -156,7 +158,7 @@ class Thread(Code):
         return self.line(f"getelementptr i8, ptr addrspace(1) %o{operand}, i64 {offset}")
 
     def load(self, x: int) -> str:
-        """An operand's number, or a uniform value with all that it comes from."""
+        """Return the number of an operand, or a uniform value together with all that it depends on."""
         s, todo = self.s, [x]
         if s.op[x] == Op.input:
             return self.operand(x)
@@ -176,7 +178,7 @@ class Thread(Code):
         _, t, shared = self.s.program.inputs[self.s.a[x]]
         place = self.address(self.s.a[x], self.s.b[x], t, shared)
         kind = "i8" if t == Type.bool_ else NAMES[t]
-        # nobody writes to operands meanwhile: the load may pass stores of outputs
+        # operands are never written: LLVM may move the load past stores of outputs
         name = self.line(f"load {kind}, ptr addrspace(1) {place}, align {t.bytes}, !invariant.load !0")
         return self.line(f"trunc i8 {name} to i1") if t == Type.bool_ else name
 
@@ -193,7 +195,8 @@ class Thread(Code):
         self.block = name
 
     def forget(self, count: int) -> None:
-        """Forget all names but the first ones: what a block made is not there where another way leads."""
+        """Forget all names but the first ones, since values of one block are not available in blocks that may be
+        reached without it."""
         while len(self.names) > count:
             self.names.popitem()
 
@@ -264,13 +267,14 @@ class Thread(Code):
 
 @functools.cache
 def target() -> host.Target:
-    """Returns the GPU to compile for, as `host.name_of` takes it. RuntimeError: LLVM was built without it."""
+    """Return the GPU to compile for, as `host.name_of` takes it. Raises RuntimeError if LLVM was built without NVIDIA's
+    GPUs."""
     binding = _llvm()
     return host.Target(TRIPLE, PROCESSOR, FEATURES, 0, ".".join(map(str, binding.llvm_version_info)))
 
 
 def _llvm():
-    """Returns llvmlite's `binding`, ready to write PTX."""
+    """Return llvmlite's `binding`, initialised for PTX."""
     binding = native.llvm()
     with _lock:
         binding.initialize_all_targets()
@@ -280,7 +284,7 @@ def _llvm():
 
 
 def assembled(source: str) -> str:
-    """Returns the PTX of a kernel's text. RuntimeError: LLVM does not accept it."""
+    """Return the PTX of a kernel's text. Raises RuntimeError if LLVM does not accept it."""
     binding, aim = _llvm(), target()
     machine = binding.Target.from_triple(TRIPLE).create_target_machine(cpu=aim.cpu, features=aim.features, opt=2)
     context = binding.create_context()

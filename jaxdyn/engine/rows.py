@@ -1,4 +1,4 @@
-"""The rows of a sweep in a program: a call of a template each."""
+"""The rows of a sweep in a program: each is a call of a template."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,8 @@ from .templates import LABEL, MINUS, SHARED, constant, cut, numbered
 
 
 def sweep(program: Program, table, given: Sequence[np.ndarray], run: Callable, type_of: Callable) -> list[np.ndarray]:
-    """The outputs of a sweep: its steps' templates, called one after the other. `run` makes a closed jaxpr's code."""
+    """Return the outputs of a sweep, by calling its steps' templates one after the other. `run` adds the code of a
+    closed jaxpr."""
     return _Rows(program, table, given, run, type_of).outputs()
 
 
@@ -27,11 +28,12 @@ class _Rows:
             size = int(np.prod(a.shape))
             self.held.append([[zero] * size for _ in range(a.cells)] if i is None else [list(c) for c in self.held[i]])
         self.parts = [self.part(kind) for kind in table.kinds]
-        #: numbers in patterns, by constant
+        #: the number in patterns of each constant
         self.numbers: dict[int, int] = {}
 
     def part(self, kind):
-        """Shapes and types of a kind's operands; types of the numbers that it gives; sizes of cells written."""
+        """Return the shapes and types of a kind's operands, the types of its results, and the sizes of the cells
+        written."""
         jaxpr = kind.jaxpr.jaxpr
         shapes = [(v.aval.shape, self.type_of(v.aval.dtype)) for v in jaxpr.invars]
         types, sizes = [], []
@@ -69,7 +71,7 @@ class _Rows:
                 at += size
 
     def called(self, closed, shapes, types, flat: list[int], read: int) -> list[int]:
-        """The numbers that a step gives, with those added that are there."""
+        """Return the numbers that a step gives, with the present content of its cells added."""
         program = self.program
         pattern, operands = self.pattern(flat)
         made = None if program.nested else cut(closed, shapes, types, pattern, self.run)
@@ -104,7 +106,7 @@ class _Rows:
         return [self.program.add(old, x) for old, x in zip(flat[read:], outs, strict=True)]
 
     def pattern(self, flat: list[int]) -> tuple[tuple[int, ...], list[int]]:
-        """What is known of values, and those that are no constants, once each."""
+        """Return what is known of values, and those that are not constants, once each."""
         program, numbers = self.program, self.numbers
         same, op = uniform(program), program.op
         found, seen, operands = [], {}, []

@@ -1,20 +1,20 @@
-"""What runs a compiled program under XLA on a CPU: `runtime.ll`, compiled once for programs with vectors and numbers of
-the same sizes.
+"""The run-time that calls a compiled program under XLA on a CPU: `runtime.ll`, compiled once for programs with vectors
+and numbers of the same sizes.
 
-A program is an object file with a kernel, perhaps a prologue, a descriptor and a handler that passes XLA's call frame
+A program is an object file with a kernel, perhaps a prologue, a descriptor and a handler, which passes XLA's call frame
 and the descriptor to a function of the run-time (`name_of`). `descriptor` and `handler` write the last two; `provide`
 makes that function known to LLVM, so that the program's object finds it when it is loaded.
 
 - ``prologue(ptr inputs, ptr uniform)`` runs once a call. ``inputs[k]`` points to the k-th operand's numbers.
-- ``kernel(ptr stage, ptr uniform, ptr arena, i64 vectors)`` runs once a block of lanes, of so many vectors. The stage
-  of vector v begins at ``v * stage_bytes``; row r of an operand takes ``lanes * bytes`` bytes of it at
-  ``offset + r * lanes * bytes``. All three pointers are multiples of 64; the arena is the thread's own, and what it
-  holds at the start is not defined. Lanes beyond the batch are copies of its last lane.
+- ``kernel(ptr stage, ptr uniform, ptr arena, i64 vectors)`` runs once for every block of lanes. The stage of vector v
+  begins at ``v * stage_bytes``; row r of an operand takes ``lanes * bytes`` bytes of it at
+  ``offset + r * lanes * bytes``. All three pointers are multiples of 64. The arena is the thread's own; its content is
+  undefined at the start. Lanes beyond the batch are copies of its last lane.
 
-Both run with denormals kept, whatever the calling thread does.
+In both, denormals are kept, whatever mode the calling thread is in.
 
-XLA's operands have the lanes leading, so that the numbers of a lane follow each other; in a stage those of a row do.
-What goes in and out is transposed, but for inputs shared by all lanes, which only the prologue sees.
+In XLA's operands the numbers of a lane are neighbours; in a stage the numbers of a row are. Operands and outputs are
+therefore transposed, except for inputs shared by all lanes, which only the prologue reads.
 """
 
 import ctypes
@@ -36,14 +36,14 @@ Operand = tuple[int, int, int]
 #: bytes of a number
 NUMBERS = (1, 2, 4, 8)
 
-#: version of the interface that the structures in runtime.ll were written for, where jaxlib comes without its header
+#: version of XLA's interface that runtime.ll was written for, used if jaxlib comes without the header
 VERSION = (0, 3)
 
-#: sides of a tile that is transposed in registers, and its most bytes a side
+#: possible sides of a tile that is transposed in registers, and the most bytes of a side
 TILES, TILE_BYTES = (1, 2, 4, 8, 16), 64
 #: lanes that are prefetched ahead of a tile
 AHEAD = 16
-#: operands of fewer rows are taken apart vector by vector: tiles so small are slow
+#: operands of fewer rows are transposed vector by vector, because such small tiles are slow
 FEW = 4
 
 _provided: set[str] = set()
@@ -60,7 +60,7 @@ def descriptor(
     uniform_bytes: int,
     arena_bytes: int,
 ) -> str:
-    """Returns IR that defines ``@descriptor``; `prologue` and `kernel` are names of functions in the same module."""
+    """Return IR that defines ``@descriptor``; `prologue` and `kernel` are names of functions in the same module."""
     check(lanes, vectors_per_block, inputs, outputs, stage_bytes)
     operands = [f"{{ i64, i64, i64 }} {{ i64 {r}, i64 {b}, i64 {at} }}" for r, b, at in (*inputs, *outputs)]
     values = [
@@ -78,7 +78,7 @@ def descriptor(
 
 
 def check(lanes, vectors_per_block, inputs, outputs, stage_bytes) -> None:
-    """Raises ValueError unless the copies of the run-time can serve such a program."""
+    """Raise ValueError unless the run-time's functions that copy can serve such a program."""
     if lanes < 1 or lanes & (lanes - 1) or vectors_per_block < 1 or stage_bytes % 64:
         raise ValueError(f"no stage of {stage_bytes} bytes for {vectors_per_block} vectors of {lanes} lanes")
     for rows, size, offset in (*inputs, *outputs):
@@ -90,12 +90,12 @@ def check(lanes, vectors_per_block, inputs, outputs, stage_bytes) -> None:
 
 
 def name_of(vector_bytes: int, numbers: tuple[int, ...]) -> str:
-    """Returns the name of the function that runs programs whose operands have numbers of so many bytes."""
+    """Return the name of the function that runs programs whose operands have numbers of these sizes in bytes."""
     return "_".join(["jaxdyn_run", str(vector_bytes), *(map(str, numbers) if numbers != NUMBERS else ())])
 
 
 def handler(name: str, vector_bytes: int, numbers: tuple[int, ...] = NUMBERS) -> str:
-    """Returns IR of the function `name` that XLA calls; it runs the program of ``@descriptor``."""
+    """Return IR of the function `name` that XLA calls; it runs the program of ``@descriptor``."""
     run = name_of(vector_bytes, numbers)
     return (
         f"declare ptr @{run}(ptr, ptr)\n"
@@ -106,8 +106,11 @@ def handler(name: str, vector_bytes: int, numbers: tuple[int, ...] = NUMBERS) ->
 
 
 def provide(vector_bytes: int, numbers: tuple[int, ...] = NUMBERS) -> str:
-    """Returns the name of the function that handlers call, which objects loaded later will find. `numbers` are the
-    bytes, in order, of those that lanes have: copies for others would take longer to compile than a small program."""
+    """Return the name of the function that handlers call; objects that are loaded later will find it.
+
+    `numbers` are the sizes in bytes, in order, of the numbers that lanes have. Functions for other sizes are left out,
+    because they would take longer to compile than a small program.
+    """
     if vector_bytes < 4 or vector_bytes & (vector_bytes - 1):
         raise ValueError(f"{vector_bytes} bytes are no vector")
     name = name_of(vector_bytes, numbers)
@@ -123,7 +126,7 @@ def provide(vector_bytes: int, numbers: tuple[int, ...] = NUMBERS) -> str:
 
 @functools.cache
 def library() -> dict[str, int]:
-    """Returns the addresses of what `runtime.ll` uses of the C library."""
+    """Return the addresses of the functions of the C library that `runtime.ll` uses."""
     if sys.platform == "win32":
         standard = ctypes.CDLL("ucrtbase")
         found = standard.malloc, standard.free, ctypes.CDLL("kernel32").SwitchToThread
@@ -137,7 +140,7 @@ def library() -> dict[str, int]:
 
 
 def source(vector_bytes: int, triple: str, numbers: tuple[int, ...] = NUMBERS) -> str:
-    """Returns `runtime.ll` filled in for sizes of vectors and numbers, and a target."""
+    """Return `runtime.ll` with the sizes of vectors and numbers and the target filled in."""
     processor = {"x86_64": "x86", "amd64": "x86", "aarch64": "aarch64", "arm64": "aarch64"}
     here = processor.get(triple.split("-")[0], "other")
     text = importlib.resources.files(__package__).joinpath("runtime.ll").read_text()
@@ -153,18 +156,19 @@ def source(vector_bytes: int, triple: str, numbers: tuple[int, ...] = NUMBERS) -
 
 
 def copies(vector_bytes: int, numbers: tuple[int, ...]) -> str:
-    """Returns IR of the functions that copy a vector of an operand with such numbers, and of the table of them,
+    """Return IR of the functions that copy a vector of an operand with such numbers, and of the table of them,
     ``@copies``.
 
-    It is indexed by the logarithm of a number's bytes; by the rows of a whole vector of few rows, else 0; by the
-    logarithm of what the side of a tile may be; by 0 into the stage, 1 out of it.
+    The table is indexed by the logarithm of a number's bytes; by the number of rows if a whole vector has few rows,
+    else 0; by the logarithm of the largest possible side of a tile; by 0 for copies into the stage, 1 for copies out of
+    it.
     """
     functions: dict[str, str] = {}
 
     def function(size: int, rows: int, side: int, out: bool) -> str:
         if size not in numbers:
             return "ptr null"
-        # long registers are for floats; smaller tiles are not faster than single numbers
+        # long registers are for floats; smaller tiles are no faster than single numbers
         most, least = min(vector_bytes, TILE_BYTES if size >= 4 else 8 * size), min(16, 4 * size)
         side = max((t for t in TILES if t <= side and least <= t * size <= most), default=1)
         name = f"copy_{size}_{rows}_{side}_{'out' if out else 'in'}"
@@ -221,7 +225,8 @@ end.all:
 """
 
     def tiles(self) -> str:
-        """The body of a strip of lanes. Lanes that do not exist are the last one again; it is written last."""
+        """Return the body for a strip of lanes. Lanes that do not exist are copies of the last one, which is written
+        last."""
         before = []
         for i in range(self.side):
             before += [
@@ -255,9 +260,10 @@ end.all:
         )
 
     def ahead(self) -> list[str]:
-        """Prefetches of the same rows some lanes on, where processors do not foresee so many streams by themselves.
+        """Return prefetches of the same rows some lanes ahead, since processors do not predict so many streams by
+        themselves.
 
-        Long batches take half the time with them. What they name may lie beyond the buffer: they never fault.
+        Long batches take half the time with them. Prefetches beyond the buffer are allowed: they never fault.
         """
         if self.side * self.size < 16:
             return []
@@ -268,7 +274,8 @@ end.all:
         return lines
 
     def whole(self) -> str:
-        """The body of a strip of lanes that all exist: their numbers are one stretch of as many vectors as rows."""
+        """Return the body for a strip of lanes that all exist: their numbers are contiguous, as many vectors as there
+        are rows."""
         n, t = self.few, self.side
         far = [("%far.l", str(k * t * self.size)) for k in range(n)]
         near = [(f"%near.{k}", "0") for k in range(n)]
@@ -278,7 +285,7 @@ end.all:
             numbers = range(k * t, k * t + t) if self.out else range(k, n * t, n)
             wanted = [(x % n, x // n) if self.out else divmod(x, t) for x in numbers]
             found = vectors[0]
-            for j in range(1, n):  # what vector j has, beside what is there already
+            for j in range(1, n):  # the content of vector j, beside what is there already
                 mask = [(t + at if k == j else i if k < j else -1) for i, (k, at) in enumerate(wanted)]
                 if j == 1:
                     mask = [at if k == 0 else m for m, (k, at) in zip(mask, wanted, strict=True)]
@@ -291,11 +298,11 @@ end.all:
         return "\n".join([*before, *self.lines, "  br label %strip.end"])
 
     def transposed(self, source: list[tuple[str, str]]) -> list[str]:
-        """The vectors of the columns, given the places of the rows.
+        """Return the vectors of the columns, given the places of the rows.
 
-        Processors shuffle best within chunks of 16 bytes, or whole chunks. So chunks change places first, until row
-        j of every group of rows lies beside row j of the others; then numbers within chunks. The longest registers
-        are filled from halves, since a load into a half costs no shuffle.
+        Processors shuffle best within chunks of 16 bytes, or whole chunks. So chunks change places first, until row j
+        of every group of rows lies beside row j of the others; then numbers within chunks. The longest registers are
+        filled from halves, since a load into a half costs no shuffle.
         """
         t = self.side
         chunk = min(t, max(1, 16 // self.size))
@@ -315,7 +322,8 @@ end.all:
         return columns
 
     def rounds(self, vectors: list[str], unit: int, span: int) -> list[str]:
-        """Transpose units of numbers within spans of them: in every round the even and the odd units of two vectors."""
+        """Transpose units of numbers within groups of them: in every round the even and the odd units of two
+        vectors."""
         if len(vectors) == 1:
             return vectors
         halves = []
@@ -353,7 +361,7 @@ end.all:
 
 @functools.cache
 def version() -> tuple[int, int]:
-    """Returns the version of XLA's foreign function interface that the installed jaxlib has."""
+    """Return the version of XLA's foreign function interface in the installed jaxlib."""
     header = Path(jax.ffi.include_dir(), "xla/ffi/api/c_api.h")
     if not header.exists():
         return VERSION

@@ -1,9 +1,9 @@
-"""Steps as small programs of their own, made once for every pattern of what a step is given.
+"""Steps as small programs of their own, one for each pattern of what a step is given.
 
-A *pattern* tells of each number that a step reads what is known before the program runs: which constant it is, whether
-all lanes share it, which of the other numbers it equals or is the negative of. A step's program for a pattern is folded
-and fused by itself, whoever calls it, and is cut into what all lanes share and the rest: two *templates*. So straight
-programs, into which templates are copied, and called ones have the same bits.
+A *pattern* tells for each number that a step reads what is known before the program runs: which constant it is, whether
+all lanes share it, which of the other numbers it equals or is the negative of. The step's program for a pattern is
+folded and fused by itself, whoever calls it. It is cut into the part that all lanes share and the rest: two
+*templates*. So programs into which templates are copied and programs that call them have the same bits.
 """
 
 import copy
@@ -19,23 +19,23 @@ from .ops import Branches, Loop, Op, Type
 from .order import schedule
 from .program import Program
 
-#: of a number in a pattern: all lanes share it; it is the negative of the one with its label
+#: flags of a number in a pattern: all lanes share it; it is the negative of the number with its label
 SHARED, MINUS = 2, 1
 LABEL = 4
 
-#: numbers of constants in patterns, the same in all programs
+#: constants by their number in patterns, which is the same in all programs
 _constants: dict[tuple[int, bytes], int] = {}
 VALUES: list[tuple] = []
 _lock = threading.Lock()
 
 
 def constant(program: Program, k: int) -> int:
-    """The constant with a number as a program's own."""
+    """Return the constant with this number in patterns as a constant of the program."""
     return program.constant(*VALUES[-1 - k])
 
 
 def numbered(value, t: int) -> int:
-    """The number of a constant in patterns, negative."""
+    """Return the number of a constant in patterns, which is negative."""
     key = (t, value.tobytes())
     found = _constants.get(key)
     if found is None:
@@ -49,7 +49,7 @@ def numbered(value, t: int) -> int:
 
 class Template:
     """A program without loops whose operands are single numbers. `types` are those of its results; `uniform`, whether
-    all lanes share all that it reads; `size`, its operations."""
+    all lanes share all that it reads; `size`, its number of operations."""
 
     def __init__(self, program: Program, outputs: Sequence[int], uniform: bool):
         self.program, self.outputs, self.uniform = program, list(outputs), uniform
@@ -61,13 +61,13 @@ class Template:
         self.size = self.routine(b"\1" * len(self.outputs)).size
 
     def key(self) -> bytes:
-        """What it is, as bytes."""
+        """Return the template as bytes: equal templates have equal ones."""
         if not self._key:
             self._key = self.program.key() + repr((self.outputs, self.uniform)).encode()
         return self._key
 
     def reads(self, mask: bytes) -> list[int]:
-        """The operands that those results depend on; `mask` has a byte for every result."""
+        """Return the operands that the marked results depend on; `mask` has a byte for every result."""
         found = self._reads.get(mask)
         if found is None:
             bits = 0
@@ -77,7 +77,7 @@ class Template:
         return found
 
     def routine(self, mask: bytes) -> "Routine":
-        """The code for those results."""
+        """Return the code for the marked results."""
         found = self._routines.get(mask)
         if found is None:
             found = self._routines[mask] = Routine(self, mask)
@@ -85,7 +85,7 @@ class Template:
 
 
 def _dependencies(program: Program) -> list[int]:
-    """By value, the operands that it depends on, as bits."""
+    """Return, for each value, the operands that it depends on, as bits."""
     found: list[int] = []
     for v, o in enumerate(program.op):
         if o == Op.input:
@@ -108,7 +108,7 @@ class Routine:
     """The fused, ordered code of a template for some of its results.
 
     **Fields:** `results`, their numbers (its schedule stores the k-th of them as output k); `reads`, the operands that
-    it needs, and whether all lanes share them; `size`, its operations.
+    it needs, and whether all lanes share them; `size`, its number of operations.
     """
 
     def __init__(self, template: Template, mask: bytes):
@@ -129,8 +129,8 @@ class Routine:
 
 class Cut(NamedTuple):
     """A step for a pattern: its templates, and which of the pattern's numbers they read. `lanes` also reads all results
-    of `uniform`, after the others. `results`: per number that the step gives (kind, k, whether negative); the kind is
-    "constant", "operand", "uniform" or "lanes"."""
+    of `uniform`, after the others. `results`: for each number that the step gives (kind, k, whether negative), where
+    the kind is "constant", "operand", "uniform" or "lanes"."""
 
     uniform: Template | None
     given: list[int]
@@ -143,9 +143,12 @@ _cuts = Kept(PARTS)
 
 
 def cut(closed, shapes, added: Sequence[int], pattern: tuple[int, ...], run: Callable) -> Cut | None:
-    """The templates of a step for a pattern, None if it has loops. `shapes` are those of its operands; the pattern goes
-    on, after their numbers, with the numbers to which results are added: `added` has the types of all of those."""
-    # with the jaxpr, whose number would be another's if it went
+    """Return the templates of a step for a pattern, or None if the step has loops.
+
+    `shapes` are those of the step's operands. After their numbers, the pattern has the numbers to which results are
+    added; `added` holds the types of all of these.
+    """
+    # the jaxpr is kept, or another one could get its id
     return _cuts.get((id(closed), pattern), lambda: (closed, _made(closed, shapes, added, pattern, run)))[1]
 
 
@@ -168,7 +171,7 @@ def _made(closed, shapes, added, pattern, run) -> Cut | None:
 
 
 def _operands(program: Program, types, pattern) -> list[int]:
-    """The values that a pattern stands for, one operand a label."""
+    """Return the values of a pattern, with one operand for each label."""
     values, labels = [], {}
     for t, p in zip(types, pattern, strict=True):
         if p < 0:
@@ -185,7 +188,7 @@ def _operands(program: Program, types, pattern) -> list[int]:
 
 
 def _parted(program: Program, outs: list[int]) -> Cut:
-    """A step's program as templates."""
+    """Return a step's program as templates."""
     bare = [program.a[x] if x >= 0 and program.op[x] == Op.neg else x for x in outs]
     same = uniform(program)
     wanted = list(dict.fromkeys(x for x in bare if x >= 0 and program.op[x] != Op.input))
@@ -206,7 +209,7 @@ def _parted(program: Program, outs: list[int]) -> Cut:
 
 
 def _read(program: Program, wanted: list[int], same: list[bool]) -> list[int]:
-    """What all lanes share of what the other values read, operands left out."""
+    """Return the values that all lanes share and the other values read, without operands."""
     found: dict[int, None] = {}
     seen, todo = set(), list(reversed(wanted))
     while todo:
@@ -225,7 +228,8 @@ def _read(program: Program, wanted: list[int], same: list[bool]) -> list[int]:
 
 
 def _template(program: Program, outputs: list[int], shared: list[int], uniform: bool) -> tuple[Template | None, list]:
-    """The template of those values, given `shared` ones, and the operands that it has before those."""
+    """Return the template of those values, and the operands that it reads. `shared` values are operands too, after
+    these."""
     if not outputs:
         return None, []
     part = copy.copy(program)
@@ -241,6 +245,6 @@ def _template(program: Program, outputs: list[int], shared: list[int], uniform: 
     read = [k for k in range(first) if bits >> k & 1]
     place = {k: j for j, k in enumerate([*read, *range(first, len(part.inputs))])}
     part.a = [place.get(a, -1) if o == Op.input else a for o, a in zip(part.op, part.a, strict=True)]
-    # what all lanes share is computed for one lane, where it is ordinary
+    # a shared template is computed for a single lane, in which no operand is special
     part.inputs = [(1, part.inputs[k][1], part.inputs[k][2] and not uniform) for k in place]
     return Template(part, outputs, uniform), read
