@@ -134,10 +134,11 @@ def compiled(f: Callable, *args) -> tuple[float, Callable]:
 
 def programs(scene: ContactScene, method: str, batch: int, dtype, steps: int = STEPS) -> Programs:
     """A batch of 1 is `steps` evaluations one after the other, which leaves out what a call from Python takes."""
-    scene, rng = cast(scene, dtype), np.random.default_rng(0)
-    n, build = steps if batch == 1 else batch, operator(scene, method)
+    n, rng = steps if batch == 1 else batch, np.random.default_rng(0)
+    qs = jnp.asarray(scene.configurations(n), dtype)
+    scene = cast(scene, dtype)
+    build = operator(scene, method)
     over = (lambda f: lambda *args: jax.lax.map(lambda a: f(*a), args)) if batch == 1 else jax.vmap
-    qs = scene.configurations(n)
     R, R2 = (jnp.asarray(DAMPING * rng.uniform(0.5, 2, n), dtype) for _ in range(2))
     x = jnp.asarray(rng.normal(size=(n, scene.rows)), dtype)
     parts = Parts(build, qs[0], R[0])

@@ -42,9 +42,13 @@ class ContactScene:
         return sum(c.layout(self.model.topology).rows for c in self.constraints)
 
     def configurations(self, n: int, seed: int = 0, spread: float = 0.02) -> jax.Array:
-        """`n` of them (n, nq) around `q`: contacts and loops are open a little there, which costs the same."""
-        moves = np.random.default_rng(seed).normal(size=(n, self.model.nv)) * spread
-        return jax.vmap(lambda dv: jd.integrate(self.model, self.q, dv))(jnp.asarray(moves, self.q.dtype))
+        """`n` of them (n, nq) around `q`, repeated after the first 32. Loops are closed, as redundant rows are
+        redundant there alone; contacts are open a little, which costs the same."""
+        moves = np.random.default_rng(seed).normal(size=(min(n, 32), self.model.nv)) * spread
+        around = jax.vmap(lambda dv: jd.integrate(self.model, self.q, dv))(jnp.asarray(moves, self.q.dtype))
+        if self.within:
+            around = jax.vmap(lambda q: jd.assemble(self.model, q, constraints=self.within))(around)
+        return jnp.resize(around, (n, self.model.nq))
 
 
 class Poses:

@@ -85,6 +85,16 @@ def test_joint_rows_are_velocities(name):
     np.testing.assert_allclose(J, np.eye(model.nv)[free:], atol=1e-12)
 
 
+@pytest.mark.parametrize("name", ["four_bar", "strider"])
+def test_configurations_close_loops(name):
+    scene = scenes.scene(name)
+    around = scene.configurations(34, 2)
+    assert around.shape == (34, scene.model.nq) and np.abs(around[0] - around[1]).max() > 1e-3
+    np.testing.assert_array_equal(around[:2], around[32:])
+    for q in around[:3]:
+        assert np.abs(jd.constraint_residual(scene.model, q, scene.within)).max() < 1e-9
+
+
 @pytest.mark.parametrize(("family", "n"), [("swimmer", 3), ("swimmer", 7), ("stack", 2)])
 def test_families_grow_by_a_link(family, n):
     build = scenes.FAMILIES[family][0]
