@@ -1,7 +1,9 @@
-"""Methods of the Delassus operator: ``jd.delassus(..., method=jd.osim.MatrixFree())``."""
+"""Methods of the Delassus operator, ``jd.delassus(..., method=jd.osim.MatrixFree())``, and iterations on it."""
 
 from .delassus.base import Method
+from .delassus.inverse import Solved
 from .delassus.joint_space import LTL, Dense
+from .delassus.krylov import conjugate_gradient, largest_eigenvalue, linear_operator
 from .delassus.matrix_free import MatrixFree
 from .delassus.propagated import EFPA, KJR
 from .delassus.riding import PV, PVFast
@@ -15,4 +17,8 @@ __all__ = [
     "Method",
     "PV",
     "PVFast",
+    "Solved",
+    "conjugate_gradient",
+    "largest_eigenvalue",
+    "linear_operator",
 ]

@@ -1,0 +1,91 @@
+"""Krylov methods on a Delassus operator: conjugate gradients by `lineax`, and the largest eigenvalue by Lanczos."""
+
+import jax
+import jax.numpy as jnp
+import lineax
+from jaxtyping import Array, ArrayLike, Float
+
+from ..constrained.result import MEMBERS, result_of
+from ..spatial.instances import check_instance
+from ..spatial.numbers import floats
+from .inverse import Solved
+from .operator import Delassus
+
+
+def linear_operator(operator: Delassus) -> lineax.FunctionLinearOperator:
+    """The operator for solvers of `lineax`: symmetric and positive semidefinite."""
+    check_instance("`linear_operator`", "operator", operator, Delassus)
+    return _tagged(operator.mv, operator)
+
+
+def _tagged(fn, operator: Delassus) -> lineax.FunctionLinearOperator:
+    shape = jax.ShapeDtypeStruct((operator.shape[0],), operator.dtype)
+    return lineax.FunctionLinearOperator(fn, shape, lineax.positive_semidefinite_tag)
+
+
+def conjugate_gradient(
+    operator: Delassus,
+    b: ArrayLike,
+    *,
+    preconditioner: Delassus | None = None,
+    start: ArrayLike | None = None,
+    tol: float = 1e-6,
+    max_steps: int | None = None,
+) -> Solved:
+    """x with A x = b (m,) by preconditioned conjugate gradients: products alone, no factor of A.
+
+    **Arguments:** `preconditioner`, an operator that is easier to solve, such as the same one with more damping;
+    `start` (m,), what x starts from; `tol`, of the residual relative to b; `max_steps`, None: ten times m.
+
+    **Returns** a `Solved`; `result` is `max_steps_reached` where `tol` was not. Derivatives are those of the solution.
+    """
+    call, m = "`conjugate_gradient`", operator.shape[0]
+    check_instance(call, "operator", operator, Delassus)
+    b = floats(call, "b", b, (m,)).astype(operator.dtype)
+    options = {}
+    if preconditioner is not None:
+        check_instance(call, "preconditioner", preconditioner, Delassus)
+        if preconditioner.shape != operator.shape:
+            raise ValueError(f"{call}: `preconditioner` has shape {preconditioner.shape}, not {operator.shape}.")
+        options["preconditioner"] = _tagged(preconditioner.solve, operator)
+    if start is not None:
+        options["y0"] = floats(call, "start", start, (m,)).astype(operator.dtype)
+    solver = lineax.CG(rtol=tol, atol=0.0, max_steps=max_steps or 10 * m)
+    found = lineax.linear_solve(linear_operator(operator), b, solver, options=options, throw=False)
+    ended = jnp.where(found.result == lineax.RESULTS.successful, 0, MEMBERS.index("max_steps_reached"))
+    ended = jnp.where(jnp.isfinite(found.value).all(), ended, MEMBERS.index("not_finite"))
+    return Solved(found.value, result_of(ended), jnp.asarray(found.stats["num_steps"]))
+
+
+def largest_eigenvalue(operator: Delassus, *, steps: int = 20) -> Float[Array, ""]:
+    """The largest eigenvalue () of A by Lanczos' method, from below: its relative error is about
+    exp(−4 steps √gap), gap being the relative distance of the next one.
+
+    **Arguments:** `steps`, products made, at most m. The start is a fixed vector without symmetries.
+    """
+    check_instance("`largest_eigenvalue`", "operator", operator, Delassus)
+    if not isinstance(steps, int) or steps < 1:
+        raise ValueError(f"`largest_eigenvalue`: `steps` is {steps!r}, not a positive integer.")
+    m = operator.shape[0]
+    steps = min(steps, m)
+    tiny = jnp.finfo(operator.dtype).tiny
+    start = jax.random.normal(jax.random.PRNGKey(0), (m,), operator.dtype)
+    frozen = jax.lax.stop_gradient(operator)
+
+    def grow(carry, k):
+        basis, v = carry
+        basis = basis.at[k].set(v)
+        w = frozen.mv(v)
+        a = v @ w
+        for _ in range(2):  # once leaves what rounding has left
+            w = w - basis.T @ (basis @ w)
+        b = jnp.linalg.norm(w)
+        return (basis, w / jnp.maximum(b, tiny)), (a, b)
+
+    zero = jnp.zeros((steps, m), operator.dtype)
+    first = start / jnp.linalg.norm(start)
+    (basis, _), (a, b) = jax.lax.scan(grow, (zero, first), jnp.arange(steps))
+    T = jnp.diag(a) + jnp.diag(b[:-1], 1) + jnp.diag(b[:-1], -1)
+    vector = jnp.linalg.eigh(T)[1][:, -1] @ basis
+    vector = jax.lax.stop_gradient(vector / jnp.maximum(jnp.linalg.norm(vector), tiny))
+    return vector @ operator.mv(vector)  # whose derivative is that of the eigenvalue
