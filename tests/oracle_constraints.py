@@ -55,6 +55,8 @@ def _rows(c, at: Scene):
         for joint, k in zip(c.joints, np.asarray(c.coefficients), strict=True):
             out[:, at.coordinate(joint)[1]] += k
         return out
+    if kind == "Lock":
+        return np.eye(nv)[at.robot.v[at.robot.joint_names.index(c.joint)]]
     if kind == "CenterOfMass":
         return np.tensordot(at.robot.mass, bodies.motion_maps(*at)[1], 1) / at.robot.mass.sum()
     if kind == "General":
@@ -77,6 +79,11 @@ def _residual(c, at: Scene):
     kind = type(c).__name__
     if kind == "Coupling":
         return np.array([np.asarray(c.coefficients) @ [at.q[at.coordinate(j)[0]] for j in c.joints] - float(c.offset)])
+    if kind == "Lock":
+        k = at.robot.joint_names.index(c.joint)
+        here = at.q[at.robot.q[k]]
+        held = here if c.position is None else np.asarray(c.position)
+        return joints.difference(at.robot.kinds[k], held, here)
     if kind == "CenterOfMass":
         return at.robot.mass @ bodies.motion_maps(*at)[2] / at.robot.mass.sum() - np.asarray(c.position)
     if kind == "General":

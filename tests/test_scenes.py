@@ -122,6 +122,23 @@ def test_both_references_agree(name):
     np.testing.assert_allclose(found, J @ P @ J.T + 0.1 * np.eye(len(J)), rtol=1e-7, atol=1e-7 * np.abs(found).max())
 
 
+def test_locked_joints_are_as_in_the_reference():
+    """Jacobian, bias and residual, held in a place and where they are; ball, hinge and free joints."""
+    for name, joint, rows in (("tentacle", "link1", 3), ("tentacle", "root", 6), ("arm", "link2", 1)):
+        scene = scenes.scene(name)
+        model, q = scene.model, np.asarray(scene.q)
+        v, other = np.random.default_rng(0).normal(size=model.nv), np.asarray(scene.configurations(1, 7, 0.2)[0])
+        for position in (None, other[model.q_slice(joint)]):
+            held = (jd.constraints.Lock(joint, rows, position=position),)
+            J = jd.constraint_jacobian(model, q, held)
+            np.testing.assert_allclose(J, oracle.constraint_jacobian(model, q, held), atol=1e-12)
+            bias = jd.constraint_bias(model, jd.State(q, v), held)
+            np.testing.assert_allclose(bias, oracle.constraint_bias(model, q, v, held), atol=1e-10)
+            left = jd.constraint_residual(model, q, held)
+            np.testing.assert_allclose(left, oracle.constraint_residual(model, q, held), atol=1e-12)
+            assert (np.abs(left).max() > 1e-3) == (position is not None)
+
+
 def test_damping_takes_many_forms():
     blocks = [np.eye(2), 3 * np.ones((1, 1))]
     wanted = np.diag([1.0, 1.0, 3.0])
