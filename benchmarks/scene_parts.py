@@ -82,29 +82,12 @@ def contacts(poses: Poses, touches: Iterable[Touch], kind: type = jd.constraints
     return tuple(made)
 
 
-def joint_rows(model: jd.Model, q) -> tuple:
-    """A row for each velocity of each joint but free ones, as dry friction in joints has them.
-
-    A ball joint's rows are those of a point a metre off its centre: along n at the offset r it moves by ω·(r × n), and
-    with r and n two of the body's axes that is its turning about the third.
-    """
-    made, poses = [], Poses(model, q)
-    children = dict(zip(model.joint_names, range(model.nb), strict=True))
-    for joint, k in children.items():
-        kind, parent = model.topology.kinds[k], model.topology.parents[k]
-        if model.v_slice(joint).stop - model.v_slice(joint).start == 1:
-            there = float(q[model.q_slice(joint)][0])
-            made.append(jd.constraints.Coupling((joint,), (1.0,), there, name=f"rub_{joint}", stabilization=None))
-        elif isinstance(kind, type(jd.joints.Spherical.kind)):
-            child, host = model.body_names[k], "world" if parent < 0 else model.body_names[parent]
-            for e in range(3):
-                here = upright(np.eye(3)[(e + 1) % 3])
-                there = poses[host].inverse() @ poses[child] @ here
-                places = {"placement_a": here, "placement_b": there, "normal": np.eye(3)[(e + 2) % 3]}
-                name = f"rub_{joint}_{'xyz'[e]}"
-                made.append(jd.constraints.PointOnPlane(child, host, **places, name=name, stabilization=None))
-        elif not isinstance(kind, type(jd.joints.Free.kind)):
-            raise ValueError(f"joint {joint!r} has several velocities, and no rows are known for {kind}.")
+def joint_rows(model: jd.Model) -> tuple:
+    """A row for each velocity of each joint but free ones, as dry friction in joints has them."""
+    made = []
+    for joint, kind in zip(model.joint_names, model.topology.kinds, strict=True):
+        if not isinstance(kind, type(jd.joints.Free.kind)):
+            made.append(jd.constraints.Lock(joint, kind.nv, name=f"rub_{joint}", stabilization=None))
     return tuple(made)
 
 

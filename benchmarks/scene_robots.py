@@ -54,7 +54,7 @@ def in_contact(
     q = landed(model, q, "root_joint", ground, clearance)
     poses = Poses(model, q)
     touches = [*grounded(poses, ground), *between(poses, own)]
-    rows = joint_rows(model, q) if friction else ()
+    rows = joint_rows(model) if friction else ()
     return ContactScene(name + ("_friction" if friction else ""), model, q, contacts(poses, touches), rows)
 
 

@@ -70,7 +70,7 @@ def crawler(friction: bool = False, seed: int = 0) -> ContactScene:
     own = [(("rear_left_shin", (0.0, 0.0, -0.02)), ("trunk", (-0.15, 0.08, -0.2)))]
     made = contacts(poses, grounded(poses, feet) + between(poses, own))
     name = "crawler" + ("_friction" if friction else "")
-    return ContactScene(name, model, q, made, joint_rows(model, q) if friction else ())
+    return ContactScene(name, model, q, made, joint_rows(model) if friction else ())
 
 
 def strider(friction: bool = False, seed: int = 0) -> ContactScene:
@@ -79,7 +79,7 @@ def strider(friction: bool = False, seed: int = 0) -> ContactScene:
     feet = [(f"{side}_foot", (x, 0.0, -0.03)) for side in ("left", "right") for x in (0.0, 0.12)]
     q = landed(model, moved(model, model.neutral(), seed, 0.02), "root", feet, 0.01)
     poses = Poses(model, q)
-    rows = joint_rows(model, q) if friction else ()
+    rows = joint_rows(model) if friction else ()
     name = "strider" + ("_friction" if friction else "")
     return ContactScene(name, model, q, contacts(poses, grounded(poses, feet)), rows)
 
@@ -110,7 +110,7 @@ def tentacle(seed: int = 0) -> ContactScene:
     poses = Poses(model, q)
     own = [(("link0", (0.02, 0.0, 0.0)), ("link2", (LINK, 0.0, 0.0)))]
     made = contacts(poses, grounded(poses, ground) + between(poses, own))
-    return ContactScene("tentacle", model, q, made, joint_rows(model, q))
+    return ContactScene("tentacle", model, q, made, joint_rows(model))
 
 
 def arm(seed: int = 0) -> ContactScene:
@@ -119,4 +119,4 @@ def arm(seed: int = 0) -> ContactScene:
     q = moved(model, q, seed, 0.2)
     poses = Poses(model, q)
     made = contacts(poses, [(body, "world", upright(poses.point(body, (0, 0, 0.1)))) for body in ("link6", "link3")])
-    return ContactScene("arm", model, q, made, joint_rows(model, q))
+    return ContactScene("arm", model, q, made, joint_rows(model))

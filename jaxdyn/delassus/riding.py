@@ -125,6 +125,7 @@ def _open(given: Given):
     topology, plan = given.model.topology, problem.plan
     order, weights = _order(topology, plan, 0, True), jnp.ones((plan.rows, 1), given.q.dtype)
     parts = body_factor(problem, order, weights, frozenset(range(len(plan))), penalised=()).factor.parts
+    coefficients = parts.get("K", problem.rows.K)
     made, arrived, inertias = _tables(topology, plan, 0, True), [], []
     for b in _bases(topology):
         par = jax.tree.map(lambda x, b=b: x[b], problem.motion.joints["joint"])
@@ -139,7 +140,7 @@ def _open(given: Given):
         for c in range(len(plan)):
             at = made.cells["K"].at.get((c, b))
             if at is not None:
-                K = tuple(jnp.swapaxes(x[at : at + len(plan.span(c))], 0, 1) for x in parts["K"])
+                K = tuple(jnp.swapaxes(x[at : at + len(plan.span(c))], 0, 1) for x in coefficients)
                 arrived.append(jnp.stack([co.product(s, *K) for s in columns], 1))
     return parts.get("L", jnp.zeros((0, 1), given.q.dtype)), tuple(inertias), tuple(arrived)
 

@@ -1,0 +1,248 @@
+"""The Delassus operator: every method against dense algebra, on scenes with contacts, loops and joint friction."""
+
+import delassus_oracle as dense
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+import scenes
+
+import jaxdyn as jd
+
+METHODS = [getattr(jd.osim, name)() for name in ("Dense", "EFPA", "KJR", "LTL", "MatrixFree", "PV", "PVFast")]
+#: those that take constraints that hold, with the relative error of their products then: the penalties of PV round
+HOLDING = {jd.osim.Dense(): 1e-10, jd.osim.LTL(): 1e-10, jd.osim.MatrixFree(): 1e-10, jd.osim.PV(): 1e-7}
+#: boxes that touch each other, more rows than freedoms, joints of several freedoms, loops that hold, single joints
+SCENES = ["side_by_side", "on_ice", "tentacle", "arm", "four_bar", "strider_friction"]
+#: from hard rows to soft ones
+DAMPINGS = np.array([1e-6, 1e-3, 1.0, 1e4])
+
+
+@pytest.fixture(scope="module", params=SCENES)
+def scene(request):
+    return scenes.scene(request.param)
+
+
+def taken(scene) -> list:
+    return [m for m in METHODS if not scene.within or m in HOLDING]
+
+
+def reference(scene) -> np.ndarray:
+    return dense.delassus(scene.model, scene.q, scene.constraints, within=scene.within)
+
+
+def made(scene, method, damping=None):
+    return jd.delassus(scene.model, scene.q, scene.constraints, method=method, damping=damping, within=scene.within)
+
+
+def backward(A, x, b) -> float:
+    """The backward error of x."""
+    size = np.linalg.norm(A, 2) * np.linalg.norm(x) + np.linalg.norm(b)
+    return float(np.linalg.norm(A @ x - b) / size)
+
+
+@pytest.fixture(scope="module")
+def found(scene):
+    """By method, what one program finds: the matrix, solutions by damping, and that without."""
+    rng = np.random.default_rng(1)
+    b, x = rng.normal(size=scene.rows), rng.normal(size=scene.rows)
+    G = reference(scene)
+
+    def run(method):
+        op = made(scene, method)
+        damped = jax.vmap(lambda R: op.with_damping(R).solution(b))(DAMPINGS)
+        return op.dense(), damped, op.solution(G @ x), op.solution(b), op.result
+
+    return G, b, x, {m: jax.jit(lambda m=m: run(m))() for m in taken(scene)}
+
+
+def test_products_are_those_of_dense_algebra(scene, found):
+    G, *_, by_method = found
+    for method, (matrix, *_, result) in by_method.items():
+        error = HOLDING[method] if scene.within else 1e-10
+        assert np.abs(matrix - G).max() < error * np.abs(G).max(), method
+        assert result == jd.Result.successful
+
+
+def test_damped_solves(scene, found):
+    G, b, _, by_method = found
+    for method, (_, solved, *_) in by_method.items():
+        for k, R in enumerate(DAMPINGS):
+            A = G + R * np.eye(len(G))
+            assert backward(A, solved.x[k], b) < (1e-10 if not scene.within else HOLDING[method]), (method, R)
+        assert (solved.result == jd.Result.successful).all()
+        assert method != jd.osim.MatrixFree() or (solved.iterations == 1).all()
+
+
+def test_solves_without_damping(scene, found):
+    """Of all solutions, the one of least norm; right sides out of the range are told."""
+    G, b, x, by_method = found
+    redundant = np.linalg.matrix_rank(G, 1e-9 * np.abs(G).max()) < len(G)
+    for method, (*_, solved, outside, _) in by_method.items():
+        assert backward(G, solved.x, G @ x) < 1e-8, method
+        assert solved.result == jd.Result.successful, method
+        least = dense.solve(G, G @ x)
+        assert np.linalg.norm(solved.x) < (1 + 1e-5) * np.linalg.norm(least), method
+        assert (outside.result == jd.Result.inconsistent_constraints) == redundant, method
+        least = dense.solve(G, b)
+        if redundant and not scene.within:
+            assert np.abs(outside.x - least).max() < 1e-4 * np.abs(least).max(), method
+
+
+def test_blocks_and_diagonals_of_damping(scene):
+    rng = np.random.default_rng(2)
+    sizes = [c.layout(scene.model.topology).rows for c in scene.constraints]
+    A = [rng.normal(size=(r, r)) for r in sizes]
+    blocks = [a @ a.T for a in A]
+    blocks[0] = np.diag(np.arange(sizes[0]) + 0.0)  # a row that is not damped
+    diagonal = rng.uniform(size=sum(sizes))
+    G, b = reference(scene), rng.normal(size=sum(sizes))
+    for R in (blocks, diagonal, [float(k) for k in diagonal[: len(sizes)]]):
+        if isinstance(R, list) and np.ndim(R[0]) == 0 and len(sizes) != sum(sizes):
+            continue
+        whole = G + dense.matrix(R, len(G))
+        for method in (jd.osim.MatrixFree(), jd.osim.Dense()):
+            op = made(scene, method, R)
+            error = 1e-10 * np.abs(whole).max() * np.abs(b).max()
+            assert np.abs(op.mv(b) - whole @ b).max() < 10 * error, method
+            assert backward(whole, op.solve(b), b) < 1e-10, method
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_columns_batches_and_single_precision(method):
+    scene = scenes.scene("box")
+    op, rng = made(scene, method, 0.1), np.random.default_rng(3)
+    X = rng.normal(size=(scene.rows, 3))
+    for call in (op.mv, op.solve):
+        assert call(X).shape == X.shape
+        for k in range(3):
+            np.testing.assert_allclose(call(X)[:, k], call(X[:, k]), rtol=0, atol=1e-12 * np.abs(call(X)).max())
+    qs = scene.configurations(3)
+    one = lambda q: jd.delassus(scene.model, q, scene.constraints, method=method, damping=0.1)  # noqa: E731
+    batch = jax.vmap(lambda q: one(q).solve(X[:, 0]))(qs)
+    np.testing.assert_allclose(batch, [one(q).solve(X[:, 0]) for q in qs], rtol=1e-9)
+    single = lambda x: x.astype(np.float32) if eqx_floating(x) else x  # noqa: E731
+    model, q, rows = jax.tree.map(single, (scene.model, scene.q, scene.constraints))
+    low = jd.delassus(model, q, rows, method=method, damping=np.float32(0.1))
+    assert low.dtype == low.mv(X[:, 0].astype(np.float32)).dtype == np.float32
+    A = np.asarray(op.dense())
+    assert np.abs(low.dense() - A).max() < 1e-5 * np.abs(A).max()
+    assert backward(A, np.asarray(low.solve(X[:, 0].astype(np.float32)), float), X[:, 0]) < 1e-6
+
+
+def eqx_floating(x) -> bool:
+    return jnp.issubdtype(jnp.result_type(x), jnp.floating)
+
+
+@pytest.mark.parametrize("method", METHODS, ids=str)
+def test_derivatives(method):
+    """Both modes against central differences: configuration, masses, damping, vector, with loops where they may be."""
+    scene = scenes.scene("four_bar" if method in HOLDING else "arm")
+    rng = np.random.default_rng(4)
+    x, w, dx = (jnp.asarray(rng.normal(size=scene.rows)) for _ in range(3))
+    # along the closure manifold
+    J = np.asarray(jd.constraint_jacobian(scene.model, scene.q, scene.within)).reshape(-1, scene.model.nv)
+    dv = rng.normal(size=scene.model.nv)
+    dv = jnp.asarray(dv - np.linalg.pinv(J) @ (J @ dv))
+
+    def f(t):
+        q = jd.integrate(scene.model, scene.q, dv, t)
+        if scene.within:
+            q = jd.assemble(scene.model, q)
+        model = scene.model.replace({"bodies.mass": scene.model.bodies.mass * (1 + 0.3 * t)})
+        op = jd.delassus(
+            model, q, scene.constraints, method=method, damping=0.1 + 0.05 * t, within=model.constraints
+        )
+        return jnp.stack([w @ op.mv(x + t * dx), w @ op.solve(x + t * dx)])
+
+    f = jax.jit(f)
+    h = 1e-4
+    wanted = (8 * (f(h) - f(-h)) - (f(2 * h) - f(-2 * h))) / (12 * h)
+    forward, backward = jax.jit(jax.jacfwd(f))(0.0), jax.jit(jax.jacrev(f))(0.0)
+    error = 1e-6 * np.abs(wanted).max()
+    assert np.abs(forward - wanted).max() < error
+    assert np.abs(backward - wanted).max() < error
+    if method == jd.osim.MatrixFree():
+        slope = jax.jit(jax.jacfwd(f))
+        wanted = (slope(h) - slope(-h)) / (2 * h)
+        assert np.abs(jax.jit(jax.jacrev(jax.jacfwd(f)))(0.0) - wanted).max() < 1e-5 * np.abs(wanted).max()
+
+
+def test_another_damping_or_vector_shares_what_it_can():
+    scene = scenes.scene("box")
+    op = made(scene, jd.osim.MatrixFree(), 0.1)
+    other = op.with_damping(0.2)
+    assert all(a is b for a, b in zip(jax.tree.leaves(op._made), jax.tree.leaves(other._made), strict=True))
+    assert np.abs(other.dense() - op.dense() - 0.1 * np.eye(scene.rows)).max() < 1e-12
+    assert np.abs(op.with_damping(None).dense() - made(scene, jd.osim.MatrixFree()).dense()).max() == 0
+
+
+def test_iterations_on_an_operator():
+    scene = scenes.scene("stack_3")
+    op = made(scene, jd.osim.MatrixFree(), 1e-4)
+    A, b = np.asarray(op.dense()), np.random.default_rng(5).normal(size=scene.rows)
+    plain = jd.osim.conjugate_gradient(op, b, tol=1e-9)
+    helped = jd.osim.conjugate_gradient(op, b, tol=1e-9, preconditioner=op.with_damping(1e-2))
+    for solved in (plain, helped):
+        assert solved.result == jd.Result.successful
+        assert np.linalg.norm(A @ solved.x - b) < 1e-8 * np.linalg.norm(b)
+    assert helped.iterations < plain.iterations / 3
+    short = jd.osim.conjugate_gradient(op, b, tol=1e-9, max_steps=3)
+    assert short.result == jd.Result.max_steps_reached
+    assert abs(jd.osim.largest_eigenvalue(op) - np.linalg.eigvalsh(A)[-1]) < 1e-6 * np.linalg.eigvalsh(A)[-1]
+
+
+def test_nan_is_told():
+    scene = scenes.scene("box")
+    op = jd.delassus(scene.model, scene.q * np.nan, scene.contacts)
+    assert op.result == jd.Result.not_finite
+    assert made(scene, jd.osim.MatrixFree()).solution(np.full(scene.rows, np.nan)).result == jd.Result.not_finite
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"method": "PV"}, "`method` is str 'PV', not a `Method`"),
+        ({"constraints": ()}, "`constraints` is empty"),
+        ({"damping": -1.0}, "`damping` is negative"),
+        ({"damping": np.ones(2)}, "`damping` has shape"),
+        ({"damping": [np.eye(3)]}, "`damping` has 1 blocks for"),
+        ({"damping": "soft"}, "`damping`"),
+        ({"q": np.zeros(3)}, "`q` has shape"),
+        ({"within": (jd.constraints.Point("nobody"),)}, "nobody"),
+        ({"within": (jd.constraints.Point("box"),), "method": jd.osim.KJR()}, "`KJR` takes no constraints that hold"),
+    ],
+)
+def test_errors_name_the_argument(change, message):
+    scene = scenes.scene("box")
+    given = {"q": scene.q, "constraints": scene.contacts} | change
+    if "within" in change and "KJR" in str(change.get("method")):
+        given["within"] = (jd.constraints.Point(scene.model.body_names[0]),)
+    with pytest.raises((TypeError, ValueError), match="delassus") as error:
+        jd.delassus(scene.model, given.pop("q"), given.pop("constraints"), **given)
+    assert message in str(error.value)
+
+
+def test_wrong_vectors_are_refused():
+    op = made(scenes.scene("box"), jd.osim.MatrixFree())
+    with pytest.raises(ValueError, match=r"`Delassus.mv`: `x` has shape \(2,\), neither \(12,\) nor \(12, k\)"):
+        op.mv(np.ones(2))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["quadruped_fallen_friction", "cassie", "humanoid_standing", "pyramid_2"])
+def test_real_robots(name):
+    scene = scenes.scene(name)
+    q = scene.configurations(2)[1]
+    G = dense.delassus(scene.model, q, scene.constraints, within=scene.within)
+    b = np.random.default_rng(6).normal(size=scene.rows)
+    A = G + 1e-3 * np.eye(len(G))
+
+    @jax.jit
+    def run(q):
+        op = jd.delassus(scene.model, q, scene.constraints, damping=1e-3, within=scene.within)
+        return op.dense(), op.solve(b)
+
+    matrix, x = run(q)
+    assert np.abs(matrix - A).max() < 1e-10 * np.abs(A).max()
+    assert backward(A, x, b) < 1e-10
