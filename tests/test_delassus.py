@@ -150,9 +150,7 @@ def test_derivatives(method):
         if scene.within:
             q = jd.assemble(scene.model, q)
         model = scene.model.replace({"bodies.mass": scene.model.bodies.mass * (1 + 0.3 * t)})
-        op = jd.delassus(
-            model, q, scene.constraints, method=method, damping=0.1 + 0.05 * t, within=model.constraints
-        )
+        op = jd.delassus(model, q, scene.constraints, method=method, damping=0.1 + 0.05 * t, within=model.constraints)
         return jnp.stack([w @ op.mv(x + t * dx), w @ op.solve(x + t * dx)])
 
     f = jax.jit(f)

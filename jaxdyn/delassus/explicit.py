@@ -34,7 +34,7 @@ def projected(A: Array, B: Array) -> Array:
     """B (n, m) without its parts in the range of A (n, h): twice, since once leaves what rounding has left."""
     if not A.shape[1]:
         return B
-    inverse = jnp.linalg.pinv(A, rtol=1e-9 if A.dtype == jnp.float64 else 1e-5)
+    inverse = jnp.linalg.pinv(A, rtol=1e-6 if A.dtype == jnp.float64 else 3e-4)
     for _ in range(2):
         B = B - A @ (inverse @ B)
     return B

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ..constrained.result import MEMBERS, Result, result_of
+from ..constrained.result import MEMBERS, Result
 from .base import Given
 from .damping import Damping
 
@@ -46,13 +46,6 @@ def exceeds(larger: Damping, R: Damping | None) -> Array:
     return (larger.diagonal > R.diagonal).any()
 
 
-def damped_inverse(times: Callable, damped: Callable, b: Array, proximal: Array) -> Solved:
-    """x with A x = b; `times` is A, `damped` is D, `proximal` tells whether D is not the inverse itself."""
-    solve = lambda times, b: _iterate(times, damped, b, proximal)  # noqa: E731
-    x, (code, steps) = jax.lax.custom_linear_solve(times, b, solve, symmetric=True, has_aux=True)
-    return Solved(x, result_of(code), steps)
-
-
 class _State(NamedTuple):
     """Of the iteration: x, the last step, the size of what was left before it and the least so far, how often in a row
     that did not shrink, the number of steps, and whether to go on."""
@@ -66,7 +59,9 @@ class _State(NamedTuple):
     active: Array
 
 
-def _iterate(times, damped, b: Array, proximal: Array):
+def damped_inverse(times: Callable, damped: Callable, b: Array, proximal: Array):
+    """x with A x = b, the place of how it ended among the results, and the number of solves; `times` is A, `damped`
+    is D, `proximal` tells whether D is not the inverse itself."""
     eps = jnp.finfo(b.dtype).eps
     size_of = lambda x: jnp.abs(x).max()  # noqa: E731
     count = jnp.zeros((), jnp.int32)
@@ -88,4 +83,4 @@ def _iterate(times, damped, b: Array, proximal: Array):
     code = jnp.where(outside, MEMBERS.index("inconsistent_constraints"), 0)
     code = jnp.where(end.active & proximal, MEMBERS.index("max_steps_reached"), code)
     code = jnp.where(jnp.isfinite(x).all(), code, MEMBERS.index("not_finite"))
-    return x, (code, end.steps)
+    return x, code, end.steps

@@ -6,9 +6,10 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..constrained.result import Result
+from ..constrained.result import Result, result_of
 from ..model.checks import check_constraints, check_model, check_vector, common_dtype, rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -77,9 +78,14 @@ class Delassus(eqx.Module):
         return y if self._damping is None else y + self._damping.times(x)
 
     def _solved(self, b) -> Solved:
+        x, code, steps = _inverse(self, b)
+        return Solved(x, result_of(code), steps)
+
+    def _iterated(self, b):
+        """x, how the iteration ended, and the number of its solves."""
         R = at_least(self._damping, self._given)
-        given = jax.lax.stop_gradient((self._given, self._made, self._damped, R))
-        return damped_inverse(self._times, lambda r: self.method.solve(*given, r), b, exceeds(R, self._damping))
+        once = lambda r: self.method.solve(self._given, self._made, self._damped, R, r)  # noqa: E731
+        return damped_inverse(self._times, once, b, exceeds(R, self._damping))
 
     def _vector(self, call, name, x):
         x = floats(f"`{call}`", name, x)
@@ -91,6 +97,32 @@ class Delassus(eqx.Module):
     def _by_columns(self, call, name, x, fn):
         x = self._vector(call, name, x)
         return fn(x) if x.ndim == 1 else jax.vmap(fn, 1, 1)(x)
+
+
+@jax.custom_jvp
+def _inverse(operator: Delassus, b: Array):
+    """See `Delassus._iterated`, with derivatives."""
+    return operator._iterated(b)
+
+
+@_inverse.defjvp
+def _inverse_jvp(primals, tangents):
+    """dx = A⁺ (db − dA x) + (1 − A⁺A) dA A⁺ x: the second part turns x with the range of A, where that is not all."""
+    (operator, b), (moved, db) = primals, tangents
+    x, code, steps = _inverse(operator, b)
+    frozen = jax.lax.stop_gradient(operator)
+
+    def inverse(r):
+        solve = lambda _, r: frozen._iterated(r)[0]  # noqa: E731
+        return jax.lax.custom_linear_solve(frozen._times, r, solve, symmetric=True)
+
+    change = lambda y: jax.jvp(lambda o: o._times(y), (operator,), (moved,))[1]  # noqa: E731
+    dx = inverse(db - change(x))
+    if operator._damping is None:
+        turned = change(inverse(x))
+        image = jax.jvp(frozen._times, (x,), (turned,))[1]  # which has a transpose
+        dx = dx + turned - inverse(image)
+    return (x, code, steps), (dx, *(np.zeros(y.shape, jax.dtypes.float0) for y in (code, steps)))
 
 
 def delassus(

@@ -28,7 +28,7 @@ from .base import Given, Method, refuse_held
 from .explicit import Explicit
 
 #: eigenvalues of μ J_h M_μ⁻¹ J_hᵀ, which are 1 for rows that hold and 0 for redundant ones, that count as zero
-REDUNDANT = {4: 1e-3, 8: 1e-6}
+REDUNDANT = {4: 1e-2, 8: 1e-2}
 
 
 @tables
@@ -37,14 +37,8 @@ def _order(topology: Topology, plan: Plan, held: int, open_base: bool) -> Order:
     riders = tuple(Rider(c, tuple(plan.span(c)), tuple(plan.bodies(c)), kept=True) for c in range(len(plan)))
     cliques = frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, range(held)))
     order = elimination(topology, cliques, riders)
-    bases = set(_bases(topology)) if open_base else set()
+    bases = set(topology.floating_bases) if open_base else set()
     return tuple(x for x in order if not (isinstance(x, Joint) and x.body in bases))
-
-
-@tables
-def _bases(topology: Topology) -> tuple[int, ...]:
-    """Roots with six freedoms."""
-    return tuple(b for b, kind in enumerate(topology.kinds) if topology.parents[b] < 0 and kind.nv == 6)
 
 
 def _factor(held: int, open_base: bool, given: Given):
@@ -92,9 +86,9 @@ class PV(Explicit):
         n = G.shape[0] - given.rows
         if not n:
             return G
-        S = mu * G[:n, :n]
+        S = mu[0] * G[:n, :n]
         inverse = jnp.linalg.pinv((S + S.T) / 2, rtol=REDUNDANT[S.dtype.itemsize], hermitian=True)
-        return G[n:, n:] - mu * G[n:, :n] @ inverse @ G[:n, n:]
+        return G[n:, n:] - mu[0] * G[n:, :n] @ inverse @ G[:n, n:]
 
 
 class Branches(NamedTuple):
@@ -127,7 +121,7 @@ def _open(given: Given):
     parts = body_factor(problem, order, weights, frozenset(range(len(plan))), penalised=()).factor.parts
     coefficients = parts.get("K", problem.rows.K)
     made, arrived, inertias = _tables(topology, plan, 0, True), [], []
-    for b in _bases(topology):
+    for b in topology.floating_bases:
         par = jax.tree.map(lambda x, b=b: x[b], problem.motion.joints["joint"])
         start = topology.v_starts[b]
         columns = topology.kinds[b].columns(par, given.q[topology.q_starts[b] : topology.q_starts[b + 1]])
@@ -168,7 +162,7 @@ class PVFast(Method):
         cells, H, arrived = laned(_open)(given)
         topology, plan = given.model.topology, plan_of(given.model.topology, given.constraints)
         made, columns, next_one = _tables(topology, plan, 0, True), [], iter(arrived)
-        for b in _bases(topology):
+        for b in topology.floating_bases:
             reach = [(c, b) in made.cells["K"].at for c in range(len(plan))]
             zero = [jnp.zeros((len(plan.span(c)), 6), given.q.dtype) for c in range(len(plan))]
             columns.append(jnp.concatenate([next(next_one) if r else z for r, z in zip(reach, zero, strict=True)]))

@@ -268,10 +268,19 @@ class Factor(eqx.Module):
         The reduced two-sweep form (lcaba_proxbbo, Alg. 2 and 5). Returns the joints' accelerations (nv, lanes), those
         (angular, linear) of the bodies, and ν (m, lanes).
         """
+        up = self.up(tau, force, b)
+        return self.down({name: up[name] for name in ("u", "w") if name in up})
+
+    def up(self, tau: Array, force, b: Array | None = None) -> dict[str, Any]:
+        """The way up: u of joints and w of rows. With rows that are kept, ``"b"`` is what their right sides `b` leave
+        when nothing acts along them: b − J a."""
         given = self.joints | self.parts
-        right = {} if b is None else {"b": b}
-        up = swept(self.tables.up, given | {"tau": tau, "force": force} | right)
-        found = swept(self.tables.down, given | {name: up[name] for name in ("u", "w") if name in up})
+        return swept(self.tables.up, given | {"tau": tau, "force": force} | ({} if b is None else {"b": b}))
+
+    def down(self, up: dict[str, Any], nu: Array | None = None) -> tuple[Array, Any, Array | None]:
+        """The way down from u and w, with multipliers `nu` of rows that are kept: what `solve` returns."""
+        given = self.joints | self.parts | up | ({} if nu is None else {"nu": nu})
+        found = swept(self.tables.down, given)
         return found["x"], found["a"], found.get("nu")
 
 

@@ -19,6 +19,12 @@ def damped(pivot, error, R):
     return 1 / (jnp.maximum(pivot, 0) + jnp.maximum(R, _rounding(error)))
 
 
+def independent(pivot, least):
+    """1 / D of a row of which more than `least` is left; else zero: the row is left out."""
+    some = pivot > least
+    return jnp.where(some, 1 / jnp.where(some, pivot, 1), 0)
+
+
 def _rounding(error):
     return 64 * jnp.finfo(error.dtype).eps * error
 
@@ -41,6 +47,20 @@ def eliminate(A: Array, count: int, pivot: Callable[[int, Array, list], Array]) 
         below.append(columns[-1] * inverse[-1])
         A = A[1:, 1:] - below[-1][:, None] * A[0, 1:][None]
     return A, inverse, below, columns
+
+
+def solve(inverse: Array, below: Array | None, b: Array) -> Array:
+    """x with L D Lᵀ x = b (n, lanes), from 1 / D (n, lanes) and the columns below the diagonal, one after the other."""
+    n, start, left, columns = len(inverse), 0, b, []
+    out: list[Array] = []
+    for k in range(n):
+        out.append(left[0] * inverse[k])
+        columns.append(None if below is None else below[start : start + n - 1 - k])
+        start += n - 1 - k
+        left = left[1:] if k == n - 1 else left[1:] - columns[k] * left[:1]
+    for k in reversed(range(n - 1)):
+        out[k] = substituted(out[k], columns[k], out[k + 1 :])
+    return jnp.stack(out)
 
 
 def substituted(value, l, later):

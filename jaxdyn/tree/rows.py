@@ -59,6 +59,10 @@ class Plan:
         """The coefficients of a constraint, body by body."""
         return tuple(Ref(name, k, self.layouts[c].rows) for k in self.coefficients[c])
 
+    def combined(self) -> "Plan":
+        """For combinations of the rows of every constraint, which are no single velocities."""
+        return Plan(tuple(dataclasses.replace(x, velocities=()) for x in self.layouts))
+
     def placed(self, blocks: Mapping[tuple[int, int], int], size: int) -> np.ndarray:
         """Where the entries (m, m) of a symmetric matrix are among `size` numbers. `blocks` are the places from which
         on its blocks of constraints c ≤ d stand, row by row of c; what is in none is at `size`. Of a block on the

@@ -91,6 +91,11 @@ class Topology:
         return max(shared, default=WORLD, key=lambda b: self.depths[b])
 
     @cached_property
+    def floating_bases(self) -> tuple[int, ...]:
+        """Roots with six freedoms."""
+        return tuple(b for b, kind in enumerate(self.kinds) if self.parents[b] == WORLD and kind.nv == 6)
+
+    @cached_property
     def velocity_bodies(self) -> tuple[int, ...]:
         """The body moved by each velocity."""
         return tuple(b for b, k in enumerate(self.kinds) for _ in range(k.nv))

@@ -1,0 +1,221 @@
+"""Solves of the equations of motion in which some rows hold and others are damped, refined by what they leave over.
+
+    M a − J_hᵀν − J_cᵀ x = τ,    J_h a = r,    J_c a + R x = b.
+
+With the factor of A = M + μ J_hᵀ J_h + J_cᵀ R⁻¹ J_c (LCABA's elimination), in which the rows that hold also ride and
+are kept, so that J_h A⁻¹ J_hᵀ = S / μ falls out of it, every correction of what is left (r1, r_h, r_c) is
+
+    η = μ S⁻¹ (r_h − J_h A⁻¹ p),    p = r1 + J_cᵀ R⁻¹ r_c,    δa = A⁻¹ (p + J_hᵀ η),
+    δν = η − μ J_h δa,    δx = R⁻¹ (r_c − J_c δa).
+
+An eigenvalue w of J_h M⁻¹ J_hᵀ is μw / (1 + μw) in S: one where a row holds something, zero where it is redundant.
+Files give planar loops to some digits, so that rows are only as good as redundant, and would lock what moves if they
+held. Rows of which S has no more than `REDUNDANT` left are left out, as forward dynamics does. Then one correction
+leaves a hundredth at most, and two to four of them rounding.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.core import widen
+from ..engine.kept import tables
+from ..kinematics.forward import Kinematics
+from ..kinematics.rows import Rows, plan_of
+from ..systems.body_factor import body_factor, tying
+from ..systems.problem import Problem, Start, left_over
+from ..tree import panels
+from ..tree.elimination import Factor, elimination_of
+from ..tree.plan import Order, Rider, elimination
+from ..tree.rows import Plan
+from ..tree.topology import Topology
+from .base import Given
+
+#: what a row that holds must have left in S, in single and double precision: see `systems.weights.farthest`
+REDUNDANT = {4: 1e-2, 8: 2.5e-2}
+
+
+class Stop(NamedTuple):
+    """The relative change at which refinement stops, and the most solves."""
+
+    tol: float
+    max_steps: int
+
+
+class Geometry(NamedTuple):
+    """Of a configuration: inertias of the bodies about their origins, poses in the parents, coefficients of all rows,
+    and the weight μ of the rows that hold."""
+
+    inertia: tuple[Array, Array, Array]
+    pose: tuple[Array, Array]
+    K: tuple[Array, Array]
+    mu: Array
+
+
+class Factored(NamedTuple):
+    """The parts of the factor of A; 1 / D of S, and the columns below the diagonal over D."""
+
+    parts: dict[str, Any]
+    inverse: Array | None
+    below: Array | None
+
+
+class Prepared(NamedTuple):
+    """What products share: the geometry, the factor of M + J_hᵀ μ J_h, and which rows that hold are independent, as 1
+    and 0."""
+
+    geometry: Geometry
+    factor: Factored
+    kept: Array
+
+
+def held_rows(given: Given) -> int:
+    """How many rows hold."""
+    return plan_of(given.model.topology, given.held).rows if given.held else 0
+
+
+def _rows(given: Given, K, constraints, first: int, whitened: bool) -> Rows | None:
+    """The rows of some constraints, whose coefficients are the cells of K from the `first` on. Whitened rows are no
+    single velocities any more."""
+    if not constraints:
+        return None
+    plan = plan_of(given.model.topology, constraints)
+    plan = plan.combined() if whitened else plan
+    own = tuple(x[first : first + plan.cells] for x in K)
+    none = jnp.zeros((plan.rows, 1), own[0].dtype)
+    return Rows(plan, given.model.topology, own, *[none] * 5)
+
+
+def geometry_problem(given: Given, geometry: Geometry, constraints, whitened: bool) -> Problem:
+    """The problem of the first constraints at rest."""
+    motion = Kinematics(given.model, given.q, geometry.inertia, geometry.pose, None, jnp.zeros_like(geometry.pose[1]))
+    return Problem(given.model, tuple(constraints), motion, _rows(given, geometry.K, constraints, 0, whitened))
+
+
+def asked_rows(given: Given, geometry: Geometry) -> Rows:
+    """The rows of the operator."""
+    first = plan_of(given.model.topology, given.held).cells if given.held else 0
+    rows = _rows(given, geometry.K, given.asked, first, False)
+    assert rows is not None
+    return rows
+
+
+@tables
+def _order(topology: Topology, plan: Plan, held: int) -> Order:
+    """All rows are penalties; those of the first constraints ride as well."""
+    riders = tuple(Rider(c, tuple(plan.span(c)), tuple(plan.bodies(c)), kept=True) for c in range(held))
+    return elimination(topology, plan.cliques, riders)
+
+
+def _weights(given: Given, mu: Array, R: Array | None) -> Array:
+    """Those of the rows that hold, and of the damped ones."""
+    held = jnp.broadcast_to(mu, (held_rows(given), mu.shape[-1]))
+    if R is None:
+        return held
+    lanes = max(held.shape[-1], R.shape[-1])
+    return jnp.concatenate([jnp.broadcast_to(x, (x.shape[0], lanes)) for x in (held, 1 / R)])
+
+
+def factorised(given: Given, geometry: Geometry, R: Array | None, kept: Array | None, whitened: bool) -> Factored:
+    """The factor with the damped rows, if R is given. Of the rows that hold those in `kept` are taken; None: those that
+    are independent."""
+    constraints, n, h = given.held if R is None else given.constraints, len(given.held), held_rows(given)
+    problem = geometry_problem(given, geometry, constraints, whitened)
+    plan, topology = problem.plan, given.model.topology
+    order, every = _order(topology, plan, n), tuple(range(len(plan)))
+    weights = _weights(given, geometry.mu, R)
+    made = body_factor(problem, order, weights, frozenset(range(n)), penalised=every).factor
+    parts = {name: x for name, x in made.parts.items() if name in ("U", "V", "R")}
+    if not h:
+        return Factored(parts, None, None)
+    cells = made.parts["L"]
+    places = Plan(plan.layouts[:n]).placed(made.tables.blocks, cells.shape[0])
+    cells = jnp.concatenate([cells, jnp.zeros((1, cells.shape[-1]), cells.dtype)])
+    S = geometry.mu * jnp.take(cells, places, axis=0, mode="clip")
+
+    def pivot(k, d, below):
+        if kept is None:
+            return panels.independent(d, REDUNDANT[d.dtype.itemsize])
+        return jnp.where(kept[k] > 0, 1 / jnp.where(kept[k] > 0, d, 1), 0)
+
+    _, inverse, below, _ = panels.eliminate(S, h, pivot)
+    return Factored(parts, jnp.stack(inverse), jnp.concatenate(below) if h > 1 else None)
+
+
+def prepared_factor(given: Given, geometry: Geometry) -> Prepared:
+    """The factor of products."""
+    factor = factorised(given, geometry, None, None, False)
+    if factor.inverse is None:
+        return Prepared(geometry, factor, jnp.zeros((0, 1), given.q.dtype))
+    return Prepared(geometry, factor, (factor.inverse > 0).astype(given.q.dtype))
+
+
+class _State(NamedTuple):
+    """Accelerations of joints and bodies, multipliers; per lane the last step's size and whether to go on."""
+
+    a: Array
+    bodies: Any
+    lam: Array
+    last: Array
+    active: Array
+
+
+def refined(stop: Stop, given: Given, made: Prepared, factor: Factored, tau, force, wanted, R, whitened=False):
+    """a (nv, lanes), the motions of the bodies, and the multipliers (ν, x) of M a − Jᵀ(ν, x) = τ − force and
+    J_h a = r, J_c a + R x = b, with `wanted` (r, b); R is None where no rows are damped."""
+    constraints, h = given.held if R is None else given.constraints, held_rows(given)
+    problem = geometry_problem(given, made.geometry, constraints, whitened)
+    rows, n = problem.rows, len(given.held)
+    order = _order(given.model.topology, problem.plan, n)
+    made_tables = elimination_of(
+        given.model.topology, problem.plan, order, tying(problem.plan, range(len(problem.plan))), False
+    )
+    swept = Factor(made_tables, problem.motion.joints, factor.parts)
+    if rows is None:
+        a, bodies, _ = swept.solve(tau, force)
+        return a, bodies, jnp.zeros((0, a.shape[-1]), a.dtype)
+    mu, dtype = made.geometry.mu, tau.dtype
+    lanes = max(x.shape[-1] for x in (tau, wanted, given.q, mu, *made.geometry.K, *(() if R is None else (R,))))
+    wide = lambda x: widen(x, lanes)  # noqa: E731
+    tau, wanted = wide(tau), wide(wanted)
+    soft = jnp.zeros((0, lanes), dtype) if R is None else wide(R)
+    padded = lambda x, y: jnp.concatenate([wide(x), wide(y)])  # noqa: E731
+    none = jnp.zeros((h, lanes), dtype), jnp.zeros_like(soft)
+    start = Start(tau, wanted, None, force)
+
+    def corrected(a, bodies, lam):
+        """δa, those of the bodies, δλ."""
+        left = left_over(problem, start, a, bodies, lam) if bodies is not None else (tau, force)
+        r = wanted if bodies is None else wanted - rows.times(bodies) - padded(none[0], soft * lam[h:])
+        pulled = rows.forces(padded(none[0], -r[h:] / soft), left[1])
+        up = swept.up(left[0], pulled, padded(r[:h], none[1]) if h else None)
+        if not h:
+            x, moved, _ = swept.down({"u": up["u"]})
+        else:
+            eta = wide(mu * panels.solve(factor.inverse, factor.below, up["b"][:h]))
+            x, moved, _ = swept.down({"u": up["u"]}, padded(-eta, none[1]))
+        image = rows.times(moved)
+        held = none[0] if not h else made.kept * (eta - mu * image[:h])
+        return wide(x), jax.tree.map(wide, moved), padded(held, (r[h:] - image[h:]) / soft)
+
+    def size(a, lam):
+        return jnp.abs(a).max(0), jnp.abs(lam[h:]).max(0, initial=0.0)
+
+    def step(s: _State) -> _State:
+        change = corrected(s.a, s.bodies, s.lam)
+        new = jax.tree.map(jnp.add, (s.a, s.bodies, s.lam), change)
+        now = [
+            d / jnp.maximum(x, jnp.finfo(dtype).tiny) for d, x in zip(size(*change[::2]), size(*new[::2]), strict=True)
+        ]
+        worst = jnp.maximum(*now)
+        active = s.active & (worst > stop.tol) & (worst < s.last / 2)  # NaN ends it
+        found = _State(*new, worst, active)
+        return jax.tree.map(lambda x, y: jnp.where(s.active, x, y), found, s)
+
+    first = corrected(jnp.zeros_like(tau), None, padded(*none))
+    begun = _State(*first, jnp.full(lanes, jnp.inf, dtype), jnp.ones(lanes, bool))
+    go_on = lambda s: s[0].active.any() & (s[1] < stop.max_steps)  # noqa: E731
+    end, _ = jax.lax.while_loop(go_on, lambda s: (step(s[0]), s[1] + 1), (begun, 1))
+    return end.a, end.bodies, end.lam
