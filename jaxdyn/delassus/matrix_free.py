@@ -141,15 +141,16 @@ def _times_jvp(stop, primals, tangents):
         pushed = -laned(saddle)(model, asked, q, none[0], x)[0]
 
         def matrix(unknown):
-            left, image = laned(saddle)(model, held, q, *unknown)
-            return left, -image
+            left, image = laned(saddle)(model, held, q, unknown[: model.nv], unknown[model.nv :])
+            return jnp.concatenate([left, -image])
 
         def solved(_, right):
-            tau, rows = right
-            return laned(_solved, stop)(*jax.lax.stop_gradient((given, made)), tau, -rows)
+            tau, rows = right[: model.nv], -right[model.nv :]
+            return jnp.concatenate(laned(_solved, stop)(*jax.lax.stop_gradient((given, made)), tau, rows))
 
-        right = pushed, jnp.zeros(sum(c.layout(model.topology).rows for c in held), x.dtype)
-        a, _ = jax.lax.custom_linear_solve(matrix, right, solved, symmetric=True)
+        rows = sum(c.layout(model.topology).rows for c in held)
+        right = jnp.concatenate([pushed, jnp.zeros(rows, x.dtype)])
+        a = jax.lax.custom_linear_solve(matrix, right, solved, symmetric=True)[: model.nv]
         return laned(saddle)(model, asked, q, a, none[1])[1]
 
     given, _, x = primals
