@@ -8,6 +8,10 @@ import pytest
 import scenes
 
 import jaxdyn as jd
+from jaxdyn.delassus import riding
+from jaxdyn.engine.steps import Ref, Table
+from jaxdyn.kinematics.rows import plan_of
+from jaxdyn.tree.elimination import elimination_of
 
 METHODS = [getattr(jd.osim, name)() for name in ("Dense", "EFPA", "KJR", "LTL", "MatrixFree", "PV", "PVFast")]
 #: those that take constraints that hold, with the relative error of their products then: the penalties of PV round
@@ -85,7 +89,8 @@ def test_solves_without_damping(scene, found):
         assert np.linalg.norm(solved.x) < (1 + 1e-5) * np.linalg.norm(least), method
         assert (outside.result == jd.Result.inconsistent_constraints) == redundant, method
         least = dense.solve(G, b)
-        if redundant and not scene.within:
+        # the part of b that is out of the range, over δ, takes the digits of explicit methods
+        if redundant and method == jd.osim.MatrixFree():
             assert np.abs(outside.x - least).max() < 1e-4 * np.abs(least).max(), method
 
 
@@ -97,9 +102,7 @@ def test_blocks_and_diagonals_of_damping(scene):
     blocks[0] = np.diag(np.arange(sizes[0]) + 0.0)  # a row that is not damped
     diagonal = rng.uniform(size=sum(sizes))
     G, b = reference(scene), rng.normal(size=sum(sizes))
-    for R in (blocks, diagonal, [float(k) for k in diagonal[: len(sizes)]]):
-        if isinstance(R, list) and np.ndim(R[0]) == 0 and len(sizes) != sum(sizes):
-            continue
+    for R in (blocks, diagonal):
         whole = G + dense.matrix(R, len(G))
         for method in (jd.osim.MatrixFree(), jd.osim.Dense()):
             op = made(scene, method, R)
@@ -126,7 +129,7 @@ def test_columns_batches_and_single_precision(method):
     low = jd.delassus(model, q, rows, method=method, damping=np.float32(0.1))
     assert low.dtype == low.mv(X[:, 0].astype(np.float32)).dtype == np.float32
     A = np.asarray(op.dense())
-    assert np.abs(low.dense() - A).max() < 1e-5 * np.abs(A).max()
+    assert np.abs(np.asarray(low.dense()) - A).max() < 1e-5 * np.abs(A).max()
     assert backward(A, np.asarray(low.solve(X[:, 0].astype(np.float32)), float), X[:, 0]) < 1e-6
 
 
@@ -184,7 +187,7 @@ def test_iterations_on_an_operator():
     for solved in (plain, helped):
         assert solved.result == jd.Result.successful
         assert np.linalg.norm(A @ solved.x - b) < 1e-8 * np.linalg.norm(b)
-    assert helped.iterations < plain.iterations / 3
+    assert 3 * helped.iterations < plain.iterations
     short = jd.osim.conjugate_gradient(op, b, tol=1e-9, max_steps=3)
     assert short.result == jd.Result.max_steps_reached
     assert abs(jd.osim.largest_eigenvalue(op) - np.linalg.eigvalsh(A)[-1]) < 1e-6 * np.linalg.eigvalsh(A)[-1]
@@ -244,3 +247,22 @@ def test_real_robots(name):
     matrix, x = run(q)
     assert np.abs(matrix - A).max() < 1e-10 * np.abs(A).max()
     assert backward(A, x, b) < 1e-10
+
+
+@pytest.mark.parametrize("name", ["four_bar", "strider"])
+def test_cells_are_not_written_once_they_are_read(name):
+    """What derivatives of sweeps rely on, where rows are penalties and ride."""
+    scene = scenes.scene(name)
+    topology, plan = scene.model.topology, plan_of(scene.model.topology, (*scene.within, *scene.constraints))
+    order = riding._order(topology, plan, len(scene.within), False)
+    penalised = tuple(range(len(scene.within)))
+    for table in vars(elimination_of(topology, plan, order, penalised, False)).values():
+        seen = set()
+        for row in table.rows if isinstance(table, Table) else ():
+            assert not seen & cells_of(row.writes)
+            seen |= cells_of(row.reads)
+
+
+def cells_of(refs) -> set:
+    refs = jax.tree.leaves(refs, is_leaf=lambda x: isinstance(x, Ref))
+    return {(r.name, k) for r in refs for k in range(r.start, r.start + (r.count or 1))}

@@ -110,17 +110,16 @@ def _inverse_jvp(primals, tangents):
     """dx = A⁺ (db − dA x) + (1 − A⁺A) dA A⁺ x: the second part turns x with the range of A, where that is not all."""
     (operator, b), (moved, db) = primals, tangents
     x, code, steps = _inverse(operator, b)
-    frozen = jax.lax.stop_gradient(operator)
 
     def inverse(r):
-        solve = lambda _, r: frozen._iterated(r)[0]  # noqa: E731
-        return jax.lax.custom_linear_solve(frozen._times, r, solve, symmetric=True)
+        solve = lambda _, r: jax.lax.stop_gradient(operator)._iterated(r)[0]  # noqa: E731
+        return jax.lax.custom_linear_solve(operator._times, r, solve, symmetric=True)
 
     change = lambda y: jax.jvp(lambda o: o._times(y), (operator,), (moved,))[1]  # noqa: E731
     dx = inverse(db - change(x))
     if operator._damping is None:
         turned = change(inverse(x))
-        image = jax.jvp(frozen._times, (x,), (turned,))[1]  # which has a transpose
+        image = jax.jvp(operator._times, (x,), (turned,))[1]  # which has a transpose
         dx = dx + turned - inverse(image)
     return (x, code, steps), (dx, *(np.zeros(y.shape, jax.dtypes.float0) for y in (code, steps)))
 

@@ -45,7 +45,7 @@ def _factor(held: int, open_base: bool, given: Given):
     """The cells of L, of the rows' coefficients, and of what is added to the inertias; own inertias; μ."""
     problem = problem_of(given.model, given.constraints, given.q)
     order = _order(given.model.topology, problem.plan, held, open_base)
-    mu = automatic_weights(problem)[:1]
+    mu = jax.lax.stop_gradient(automatic_weights(problem)[:1])  # what it is does not matter
     weights = jnp.broadcast_to(mu, (problem.plan.rows, mu.shape[-1]))
     rides = frozenset(range(len(problem.plan)))
     factor = body_factor(problem, order, weights, rides, penalised=tuple(range(held))).factor
@@ -86,9 +86,11 @@ class PV(Explicit):
         n = G.shape[0] - given.rows
         if not n:
             return G
-        S = mu[0] * G[:n, :n]
-        inverse = jnp.linalg.pinv((S + S.T) / 2, rtol=REDUNDANT[S.dtype.itemsize], hermitian=True)
-        return G[n:, n:] - mu[0] * G[n:, :n] @ inverse @ G[:n, n:]
+        S = mu[0] * (G[:n, :n] + G[:n, :n].T) / 2
+        inverse = jnp.linalg.pinv(jax.lax.stop_gradient(S), rtol=REDUNDANT[S.dtype.itemsize], hermitian=True)
+        solve = lambda _, r: inverse @ r  # noqa: E731
+        forces = jax.lax.custom_linear_solve(lambda x: S @ x, G[:n, n:], solve, symmetric=True)
+        return G[n:, n:] - mu[0] * G[n:, :n] @ forces
 
 
 class Branches(NamedTuple):

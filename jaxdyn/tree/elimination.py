@@ -70,8 +70,9 @@ class Elimination:
     def __init__(self, topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], hard: bool):
         self.topology, self.plan, self.hard = topology, plan, hard
         gone = {c for x in order if isinstance(x, Multipliers) for c in x.riders}
+        self.riding = {c for x in order if isinstance(x, Joint) for c in x.riders}
         #: whether rows ride that nobody eliminates
-        self.keeps = any(isinstance(x, Joint) and set(x.riders) - gone for x in order)
+        self.keeps = bool(self.riding - gone)
         names = "tie", "K", "L", "V", "R", "Linv", "below", "taken"
         self.cells = {name: _Cells(name) for name in names}
         for c in range(len(plan)):
@@ -126,7 +127,9 @@ class Elimination:
     # the factor
 
     def penalty(self, c: int, bodies: list[int]) -> Row:
-        reads = tuple(self.K(c, b) for b in bodies), self.plan.row("weight", c)
+        # coefficients of rows that ride as well are read before others are added to them: from cells of their own
+        name = "own" if c in self.riding else "K"
+        reads = tuple(self.K(c, b)._replace(name=name) for b in bodies), self.plan.row("weight", c)
         return self.wrote(Row(Step(_penalty), reads, (refs("H", bodies), self.ties(bodies))))
 
     def joint(self, x: Joint) -> Row:
@@ -300,7 +303,7 @@ def factorise(
     if K is not None:
         more = tables.cells["K"].size - K[0].shape[0]
         given["K"] = tuple(jnp.concatenate([x, jnp.zeros((more, *x.shape[1:]), x.dtype)]) if more else x for x in K)
-        given |= {} if weights is None else {"weight": weights}
+        given |= {} if weights is None else {"weight": weights, "own": K}
         given |= {} if compliance is None else {"compliance": compliance}
     found = swept(tables.factor, given)
     kept = ("U", "V", "R", "Linv", "below", "taken", *(("L", "K", "H") if tables.keeps else ()))
