@@ -2,9 +2,9 @@
 
 Stages of a method are functions whose results the next stage needs, too: each is counted by itself
 (`lane_operations.py`), and a part is what its stage takes more than the one before. The rest is counted by formula,
-since it is left to products and factors of dense matrices, which look for neither zeros nor symmetry. Λ⁻¹ of LTL is Yᵀ Y,
-one half of it, where both columns are not zero. The Cholesky factor of m rows takes (m³ − m) / 3 + m (m + 1) / 2, the
-solution of a triangular system m² for each right side.
+since it is left to products and factors of dense matrices, which look for neither zeros nor symmetry. Λ⁻¹ of LTL is one
+half of Yᵀ Y where both columns are not zero; all of it takes 2 m² n. The Cholesky factor of m rows takes
+(m³ − m) / 3 + m (m + 1) / 2, the solution of a triangular system m² for each right side.
 """
 
 from collections.abc import Callable

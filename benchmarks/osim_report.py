@@ -83,7 +83,7 @@ def draw_robots(pyplot, rows: dict):
         axis.set_xticks(at, [m for _, m in labels], rotation=90, fontsize="small")
         axis.set(title=", ".join(f"{rows[name]['rows']}" for name in names) + f" rows on {kind}")
     axes[0][0].set_ylabel("thousands of operations")
-    axes[0][0].legend(fontsize="small")
+    axes[0][-1].legend(fontsize="small", loc="upper left")
     return figure
 
 
