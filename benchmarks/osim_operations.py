@@ -76,11 +76,8 @@ def main(arguments=None) -> None:
                 rows[name] = of_robot(name)
                 results.keep(section, [name])
         else:
-            cases = [
-                (b, links)
-                for links, most in STEMS.items()
-                for b in (most if options.branches is None else options.branches)
-            ]
+            chosen = lambda most: most if options.branches is None else options.branches  # noqa: E731
+            cases = [(b, links) for links, most in STEMS.items() for b in chosen(most)]
             for turned in (True, False):
                 for branches, links in tqdm(cases):
                     name = f"{branches} branches of {links}, {'turned' if turned else 'parallel'}"

@@ -62,7 +62,7 @@ def _factorised(given: Given):
 def _stages(method: str, given: Given) -> dict[str, Callable]:
     """Functions of `given` by the part that they complete, each of which does what the one before does."""
     start = {"kinematics": laned(_kinematics)}
-    if method == "PV" or (method == "PVFast" and not riding._bases(given.model.topology)):
+    if method == "PV" or (method == "PVFast" and not given.model.topology.floating_bases):
         stages = {"I^A": (_riding, ("1/D",)), "K^A": (_riding, ("1/D", "R")), "Λ⁻¹": (_riding, ("L",))}
     elif method == "PVFast":
         stages = {"I^A": (_fast, (1,)), "K^A": (_fast, (1, 2)), "Λ⁻¹": (_fast, (0, 1, 2))}
@@ -84,7 +84,7 @@ def _by_formula(method: str, given: Given) -> dict[str, int]:
     """What is done outside of kernels, in addition."""
     topology = given.model.topology
     plan = plan_of(topology, given.constraints)
-    bases = 6 * len(riding._bases(topology))
+    bases = 6 * len(topology.floating_bases)
     if method == "PVFast" and bases:
         # of every set of rows that are coupled, F and F⁻¹ K; then H + Zᵀ Z
         sizes = [len(rows) for rows in riding._coupled(topology, plan)]
