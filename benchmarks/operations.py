@@ -27,10 +27,10 @@ REDUCTIONS = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "cumsum",
 
 def operations(f: Callable, *args, trips: int = 1) -> int:
     """Operations of ``f(*args)``."""
-    return _of(_needed(f, *args), trips)
+    return _of(needed(f, *args), trips)
 
 
-def _needed(f: Callable, *args, used: Sequence[bool] | None = None):
+def needed(f: Callable, *args, used: Sequence[bool] | None = None):
     """The program of ``f(*args)`` without what no output, or none of those that are used, needs."""
     jaxpr = jax.make_jaxpr(f)(*args).jaxpr
     return pe.dce_jaxpr(jaxpr, list(used or [True] * len(jaxpr.outvars)))[0]
@@ -103,7 +103,7 @@ def _equation(e, trips: int) -> int:
     if name == "jaxdyn":
         core, used = p["core"], p["used"]
         with jax.numpy_rank_promotion("allow"):
-            return _of(_needed(lambda *a: core.run(a, used), *[v.aval for v in e.invars], used=used), trips)
+            return _of(needed(lambda *a: core.run(a, used), *[v.aval for v in e.invars], used=used), trips)
     if name in ONE:
         return size
     if name == "scatter-add":

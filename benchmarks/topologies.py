@@ -26,6 +26,8 @@ class Robot:
             np.random.default_rng(seed),
             {"world": jd.Transform.identity()},
         )
+        #: axis of all joints, None for random ones, and how far each is turned from its parent's at most
+        self.axis, self.most = None, 0.5
 
     def body(self, name: str, parent: str, joint=None, tip: bool = True) -> str:
         """A bar on a revolute joint about a random axis, at the tip of its parent or at its origin."""
@@ -33,8 +35,9 @@ class Robot:
         sway = mass * LENGTH**2 / 12
         inertia = jd.Inertia(mass, (0, 0, LENGTH / 2), np.diag([sway, sway, mass * 0.05**2 / 6]))
         offset = (0, 0, LENGTH) if tip and parent != "world" else (0, 0, 0)
-        placement = jd.Transform.from_quaternion(turn(self.rng), offset)
-        joint = jd.joints.Revolute(axis=self.rng.normal(size=3)) if joint is None else joint
+        placement = jd.Transform.from_quaternion(turn(self.rng, self.most), offset)
+        if joint is None:
+            joint = jd.joints.Revolute(axis=self.rng.normal(size=3) if self.axis is None else self.axis)
         self.spec.add_body(name, parent, joint, placement=placement, inertia=inertia)
         self.at[name] = self.at[parent] @ placement
         return name
@@ -81,6 +84,20 @@ def ladder(rungs: int, seed: int = 0) -> jd.Model:
     for k in range(rungs):
         stem = robot.chain(stem, 3, f"stem{k}")[-1]
         robot.tie(jd.constraints.Weld, robot.chain(stem, 7, f"rung{k}")[-1])
+    return robot.build()
+
+
+def long_stem(stem: int, branches: int, links: int = 7, turned: bool = True, seed: int = 0) -> jd.Model:
+    """A floating stem of `stem` links. From its first and from its last one start `branches` chains of `links` each,
+    whose tips are welded to the ground (popov_vereshchagin, Fig. 2e). If not `turned`, all joints are parallel."""
+    robot = Robot(f"long_stem_{stem}_{branches}x{links}", seed)
+    robot.most = 0.5 if turned else 0.0
+    robot.axis = (1, 0, 0)
+    ends = [robot.body("base", "world", jd.joints.Free())]
+    ends += robot.chain(ends[0], stem - 1, "stem")[-1:]
+    for k, end in enumerate((ends[0], ends[-1])):
+        for branch in range(branches):
+            robot.tie(jd.constraints.Weld, robot.chain(end, links, f"end{k}_{branch}")[-1])
     return robot.build()
 
 

@@ -13,6 +13,8 @@ import measure
 import numpy as np
 import operations
 import origins
+import osim_operations
+import osim_report
 import passes
 import pytest
 import scaling
@@ -168,7 +170,7 @@ def test_figures_of_convergence(figure, copies, tmp_path, monkeypatch):
     assert (tmp_path / f"convergence_{figure}.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("name", ["convergence", "kernels", "passes", "scaling", "tables"])
+@pytest.mark.parametrize("name", ["convergence", "kernels", "osim_operations", "passes", "scaling", "tables"])
 def test_results_say_where_they_come_from(name):
     """Every section has runs, and the page names their commits and dates."""
     found = json.loads((FOLDER / f"{name}.json").read_text())
@@ -250,3 +252,28 @@ def test_what_would_take_too_much_is_left_out(tmp_path):
     assert "left out" not in rows["box float32 1"]["methods"][delassus_programs.PLAIN]
     assert "would take" in rows["box float32 2"]["methods"][delassus_programs.PLAIN]["left out"]
     assert "would take" in (tmp_path / "delassus.md").read_text()
+
+
+def test_operations_of_the_delassus_matrix_are_written(tmp_path, monkeypatch):
+    monkeypatch.setattr(osim_operations, "STEMS", {1: (2,)})
+    osim_operations.main(["--robots", "iiwa_point", "go1_1", "--out", str(tmp_path)])
+    found = json.loads((tmp_path / "osim_operations.json").read_text())
+    assert set(found["robots"]) == {"iiwa_point", "go1_1"} and len(found["stem"]) == 2
+    page = (tmp_path / "osim_operations.md").read_text()
+    assert "| go1_1 | 18 | 3 | **" in page and "| 2 | 1 | parallel |" in page
+    assert all((tmp_path / f"osim_operations_{s}.png").stat().st_size > 1000 for s in osim_operations.SECTIONS)
+
+
+def test_what_is_said_of_the_delassus_matrix_is_what_was_counted():
+    found = json.loads((FOLDER / "osim_operations.json").read_text())
+    of = {name: osim_report.totals(row) for name, row in found["robots"].items()}
+    assert min(of["iiwa_weld"], key=of["iiwa_weld"].__getitem__) == osim_report.WITHOUT
+    assert of["iiwa_weld"]["LTL"] < of["iiwa_weld"]["PV"]
+    for robot in ("go1", "atlas", "talos"):
+        for n in (2, 3, 4):
+            row = of[f"{robot}_{n}"]
+            assert min(row, key=row.__getitem__) == "PVFast" and row["PV"] < min(row["EFPA"], row["LTL"])
+    for n in (3, 4):
+        assert of[f"atlas_{n}"]["PV"] < of[f"atlas_{n}"][osim_report.WITHOUT] < of[f"atlas_{n}"]["EFPA"]
+    first = {row["branches"]: row["crossover"] for row in found["stem"].values() if row["links"] == 7 and row["turned"]}
+    assert first[2] is None and (first[4], first[10]) == (54, 14)

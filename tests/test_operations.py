@@ -7,8 +7,12 @@ import jax.numpy as jnp
 import measure
 import numpy as np
 import operations as counter
+import osim_operations
+import osim_parts
 import pytest
+import systems
 import topologies
+from lane_operations import lane_operations
 
 import jaxdyn as jd
 from jaxdyn.constrained.auto import features_of
@@ -158,3 +162,57 @@ def test_a_mixture_takes_fewer_operations_than_both():
         told = features_of(model.topology, plan_of(model.topology, model.constraints))
         unified, *others = (nanoseconds(told[s]) for s in ("Unified", "LCABA", "ProxBBO"))
         assert unified <= min(others) / GAIN
+
+
+def test_what_an_operation_of_a_kernel_is():
+    """Of a state: a multiply-add is two, a sine one, equal operations and numbers of all lanes are not counted."""
+    q, model = jnp.arange(1.0, 4.0), topologies.chain(1)
+    count = lambda f: lane_operations(laned(f), q)  # noqa: E731
+    assert count(lambda q: q * q + q[::-1]) == 6
+    assert count(lambda q: (jnp.sin(q), q + jnp.cos(q))) == 9
+    assert count(lambda q: (q[0] - q[1], q[0] - q[1] + 1.0)) == 2
+    assert count(lambda q: (0.0 * q, q[::-1])) == 0
+    masses = lambda q: laned(lambda model, q: q[0] * (model.bodies.mass[0] * 2.0))(model, q)  # noqa: E731
+    assert lane_operations(masses, q) == 1
+
+
+@pytest.mark.parametrize("method", osim_parts.METHODS)
+@pytest.mark.parametrize("name", ["iiwa_point", "go1_2"])
+def test_parts_add_up(name, method):
+    """To the kernels that the method calls and what it does outside of them; no part is negative."""
+    model, q = systems.system(name)
+    parts = osim_parts.parts(method, model, q)
+    outside = osim_parts._by_formula(method, osim_parts.given_at(model, q))
+    assert set(parts) <= set(osim_parts.PARTS) and min(parts.values()) >= 0
+    assert sum(parts.values()) == osim_parts.matrix(method, model, q) + sum(outside.values())
+
+
+@functools.cache
+def parts_of(name: str) -> dict[str, int]:
+    model, q = systems.system(name)
+    return {m: sum(osim_parts.parts(m, model, q).values()) for m in osim_parts.METHODS}
+
+
+def test_which_method_of_the_delassus_matrix_is_cheapest():
+    """popov_vereshchagin, Fig. 2: LTL on an arm; PV-OSIM-fast where several limbs are held; EFPA is behind PV-OSIM on
+    real robots, and KJR behind EFPA."""
+    arm, dog = parts_of("iiwa_weld"), parts_of("go1_4")
+    assert min(arm, key=arm.__getitem__) == "LTL"
+    assert min(dog, key=dog.__getitem__) == "PVFast"
+    assert dog["PV"] < dog["EFPA"] < dog["KJR"]
+
+
+def test_long_stems_with_many_branches_are_those_of_extended_propagators():
+    """And every link more of a stem takes as much as the last one."""
+    few, many = (osim_operations.of_stem(n, 1, False) for n in (2, 10))
+    assert few["crossover"] is None and 2 <= many["crossover"] <= 7
+    for method in ("PV", "EFPA"):
+        model = topologies.long_stem(6, 2, 1, False)
+        told = osim_operations.stem_operations(few[method], 6)
+        assert told == osim_parts.matrix(method, model, model.neutral())
+
+
+def test_only_rows_of_coupled_limbs_make_blocks_of_pv_fast():
+    model, q = systems.system("go1_4")
+    made = jd.osim.PVFast().prepare(osim_parts.given_at(model, q))
+    assert [L.shape for L in made.L] == [(3, 3)] * 4 and made.K.shape == (12, 6)

@@ -82,6 +82,6 @@ class LTL(Explicit):
         D, l = laned(_factor)(given)
         plan = plan_of(given.model.topology, given.constraints)
         entries, pivots, below = _places(given.model.topology, plan)
-        values = l[below] * jnp.sqrt(1 / D[pivots])
+        values = l[below] * jnp.sqrt(1 / D)[pivots]
         Y = jnp.zeros(given.model.nv * plan.rows, D.dtype).at[entries].set(values, unique_indices=True)
         return _gram(given, Y.reshape(given.model.nv, plan.rows))

@@ -19,19 +19,24 @@ from .base import Given, refuse_held
 from .explicit import Explicit
 
 
-def _blocks(extended: bool, given: Given):
-    """The cells of G."""
+def _fields(extended: bool, given: Given) -> dict:
+    """What the sweeps leave: `U` of the joints, `omega` of the bodies, and the fields of `Propagation.between`."""
     problem = problem_of(given.model, given.constraints, given.q)
     topology = given.model.topology
     alone = problem._replace(constraints=(), rows=None)
     weights = jnp.zeros((0, 1), given.q.dtype)
     factor = body_factor(alone, elimination(topology, frozenset()), weights, frozenset()).factor
     tables = propagation_of(topology, problem.plan, extended)
-    fields = problem.motion.joints | {"U": factor.parts["U"]}
+    found = {"U": factor.parts["U"]}
+    fields = problem.motion.joints | found
     omega = swept(tables.omega, fields) if tables.omega.rows else {}
-    if not tables.size:
-        return jnp.zeros((0, 1), given.q.dtype)
-    return swept(tables.between, fields | omega | {"K": problem.rows.K})["G"]
+    between = swept(tables.between, fields | omega | {"K": problem.rows.K}) if tables.size else {}
+    return found | omega | between
+
+
+def _blocks(extended: bool, given: Given):
+    """The cells of G."""
+    return _fields(extended, given).get("G", jnp.zeros((0, 1), given.q.dtype))
 
 
 @tables

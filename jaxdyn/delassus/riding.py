@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import block_diag, cho_solve
+from jax.scipy.linalg import block_diag, cho_solve, solve_triangular
 from jaxtyping import Array
 
 from ..engine.kept import tables
@@ -107,10 +107,10 @@ class Branches(NamedTuple):
 
 
 class DampedBranches(NamedTuple):
-    """Cholesky factors of L + R block by block, W = (L + R)⁻¹ K, and the Cholesky factor of H + Kᵀ W."""
+    """Cholesky factors F of L + R block by block, Z = F⁻¹ K, and the Cholesky factor of H + Zᵀ Z."""
 
     L: tuple[Array, ...]
-    W: Array
+    Z: Array
     H: Array
 
 
@@ -186,18 +186,21 @@ class PVFast(Method):
         sets = _coupled(given.model.topology, plan)
         R = R.matrix()  # a constraint's block is within one set
         L = tuple(jnp.linalg.cholesky(x + R[np.ix_(rows, rows)]) for rows, x in zip(sets, made.L, strict=True))
-        W = _branchwise(sets, L, made.K)
-        return DampedBranches(L, W, jnp.linalg.cholesky(block_diag(*made.H) + made.K.T @ W) if made.H else W)
+        Z = _branchwise(sets, L, made.K)
+        return DampedBranches(L, Z, jnp.linalg.cholesky(block_diag(*made.H) + Z.T @ Z) if made.H else Z)
 
     def solve(self, given, made, damped, R, b):
-        plan = plan_of(given.model.topology, given.constraints)
-        y = _branchwise(_coupled(given.model.topology, plan), damped.L, b)
-        return y - damped.W @ cho_solve((damped.H, True), made.K.T @ y) if made.H else y
+        sets = _coupled(given.model.topology, plan_of(given.model.topology, given.constraints))
+        y = _branchwise(sets, damped.L, b)
+        if made.H:
+            y = y - damped.Z @ cho_solve((damped.H, True), damped.Z.T @ y)
+        return _branchwise(sets, damped.L, y, transposed=True)
 
 
-def _branchwise(sets, factors, b: Array) -> Array:
-    """(L + R)⁻¹ b of a vector or of columns."""
+def _branchwise(sets, factors, b: Array, transposed: bool = False) -> Array:
+    """F⁻¹ b, or F⁻ᵀ b, of a vector or of columns."""
     out = jnp.zeros_like(b)
-    for rows, L in zip(sets, factors, strict=True):
-        out = out.at[np.asarray(rows)].set(cho_solve((L, True), b[np.asarray(rows)]))
+    for rows, F in zip(sets, factors, strict=True):
+        found = solve_triangular(F, b[np.asarray(rows)], lower=True, trans=int(transposed))
+        out = out.at[np.asarray(rows)].set(found)
     return out

@@ -86,12 +86,18 @@ def _ride(kind, par, q, pose, U, K):
     return co.rows_to_parent(pose, rows.K[0])
 
 
-def _between(twice, K, omega, other):
-    """K Ω Kᵀ of the rows of two bodies, row by row; and its transpose, if the bodies are two of one constraint."""
-    (n, f), (m, g) = K, other
+def _met(omega, K):
+    """Ω Kᵀ row by row: how a body accelerates by forces along rows."""
+    n, f = K
     aa, al, la, ll = omega
-    moved = [(mv(aa, m[s]) + mv(al, g[s]), mv(la, m[s]) + mv(ll, g[s])) for s in range(m.shape[0])]
-    block = [[dot(n[r], w) + dot(f[r], l) for w, l in moved] for r in range(n.shape[0])]
+    parts = [(mv(aa, n[r]) + mv(al, f[r]), mv(la, n[r]) + mv(ll, f[r])) for r in range(n.shape[0])]
+    return tuple(jnp.stack(x) for x in zip(*parts, strict=True))
+
+
+def _between(twice, K, met):
+    """K Ω Kᵀ of the rows of two bodies, row by row; and its transpose, if the bodies are two of one constraint."""
+    (n, f), (w, l) = K, met
+    block = [[dot(n[r], w[s]) + dot(f[r], l[s]) for s in range(w.shape[0])] for r in range(n.shape[0])]
     if twice:
         block = [[x + block[s][r] for s, x in enumerate(row)] for r, row in enumerate(block)]
     return jnp.stack([x for row in block for x in row])
@@ -121,7 +127,7 @@ class Propagation:
         self.omega = Table([x for x in down(topology, self._omega(needed)) if x is not None], {"omega": topology.nb})
         self.at: dict[tuple[int, int], int] = {}
         self.size, self.rows, self.cells = 0, [], {}
-        self.counts = {"ride": 0, "across": 0}
+        self.counts = {"ride": 0, "across": 0, "met": 0}
         block = self._extended if extended else self._relative
         for x, y, g in pairs:
             block(x, y, g)
@@ -159,8 +165,10 @@ class Propagation:
         if (c, d) not in self.at:
             self.at[c, d] = self.size
             self.size += size
+        if (omega, other) not in self.cells:
+            self.rows.append(Row(Step(_met), (omega, other), self._new("met", (omega, other), other.count)))
         step = Step(_between, (c == d and x != y,))
-        self.rows.append(Row(step, (K, omega, other), Ref("G", self.at[c, d], size)))
+        self.rows.append(Row(step, (K, self.cells[omega, other]), Ref("G", self.at[c, d], size)))
 
     def _extended(self, x: Leg, y: Leg, g: int) -> None:
         """EFPA: rows of both legs at the common ancestor."""
