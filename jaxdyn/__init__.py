@@ -92,8 +92,8 @@ if not TYPE_CHECKING:  # with it, type checkers would take every name for one th
 
     def __getattr__(name: str):
         """Tells where a joint, a constraint, a solver or an integrator is that was looked for here."""
-        for family in (joints, constraints, solvers, integrators, osim):
-            if name in family.__all__:
-                place = family.__name__.rsplit(".", 1)[-1]
-                raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}; use `jd.{place}.{name}`.", name=name)
+        families = (f for f in (joints, constraints, solvers, integrators, osim) if name in f.__all__)
+        places = " or ".join(f"`jd.{f.__name__.rsplit('.', 1)[-1]}.{name}`" for f in families)
+        if places:
+            raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}; use {places}.", name=name)
         raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}")

@@ -32,6 +32,7 @@ CALLS = {
     "constraint_bias": lambda: jd.constraint_bias(MODEL, STATE),
     "constraint_jacobian": lambda: jd.constraint_jacobian(MODEL, Q),
     "constraint_residual": lambda: jd.constraint_residual(MODEL, Q),
+    "delassus": lambda: jd.delassus(MODEL, Q),
     "difference": lambda: jd.difference(MODEL, Q, Q),
     "forward_dynamics": lambda: jd.forward_dynamics(MODEL, STATE, TAU),
     "forward_kinematics": lambda: jd.forward_kinematics(MODEL, Q),

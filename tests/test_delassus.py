@@ -1,5 +1,7 @@
 """The Delassus operator: every method against dense algebra, on scenes with contacts, loops and joint friction."""
 
+from typing import Any
+
 import delassus_oracle as dense
 import jax
 import jax.numpy as jnp
@@ -15,7 +17,9 @@ from jaxdyn.tree.elimination import elimination_of
 
 METHODS = [getattr(jd.osim, name)() for name in ("Dense", "EFPA", "KJR", "LTL", "MatrixFree", "PV", "PVFast")]
 #: those that take constraints that hold, with the relative error of their products then: the penalties of PV round
-HOLDING = {jd.osim.Dense(): 1e-10, jd.osim.LTL(): 1e-10, jd.osim.MatrixFree(): 1e-10, jd.osim.PV(): 1e-7}
+HOLDING: dict[Any, float] = dict(
+    zip([jd.osim.Dense(), jd.osim.LTL(), jd.osim.MatrixFree(), jd.osim.PV()], [1e-10, 1e-10, 1e-10, 1e-7], strict=True)
+)
 #: boxes that touch each other, more rows than freedoms, joints of several freedoms, loops that hold, single joints
 SCENES = ["side_by_side", "on_ice", "tentacle", "arm", "four_bar", "strider_friction"]
 #: from hard rows to soft ones

@@ -41,7 +41,7 @@ def at_least(R: Damping | None, given: Given) -> Damping:
 
 def exceeds(larger: Damping, R: Damping | None) -> Array:
     """Whether R' is more than R somewhere, ()."""
-    if R is None or R.blocks is not None:
+    if R is None or R.diagonal is None or larger.diagonal is None:
         return jnp.ones((), bool)
     return (larger.diagonal > R.diagonal).any()
 

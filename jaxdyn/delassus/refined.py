@@ -200,18 +200,18 @@ def refined(stop: Stop, given: Given, made: Prepared, factor: Factored, tau, for
         held = none[0] if not h else made.kept * (eta - mu * image[:h])
         return wide(x), jax.tree.map(wide, moved), padded(held, (r[h:] - image[h:]) / soft)
 
+    tiny = jnp.finfo(dtype).tiny
+
     def size(a, lam):
         return jnp.abs(a).max(0), jnp.abs(lam[h:]).max(0, initial=0.0)
 
     def step(s: _State) -> _State:
-        change = corrected(s.a, s.bodies, s.lam)
-        new = jax.tree.map(jnp.add, (s.a, s.bodies, s.lam), change)
-        now = [
-            d / jnp.maximum(x, jnp.finfo(dtype).tiny) for d, x in zip(size(*change[::2]), size(*new[::2]), strict=True)
-        ]
-        worst = jnp.maximum(*now)
+        da, dbodies, dlam = corrected(s.a, s.bodies, s.lam)
+        a, lam = s.a + da, s.lam + dlam
+        shares = [d / jnp.maximum(x, tiny) for d, x in zip(size(da, dlam), size(a, lam), strict=True)]
+        worst = jnp.maximum(*shares)
         active = s.active & (worst > stop.tol) & (worst < s.last / 2)  # NaN ends it
-        found = _State(*new, worst, active)
+        found = _State(a, jax.tree.map(jnp.add, s.bodies, dbodies), lam, worst, active)
         return jax.tree.map(lambda x, y: jnp.where(s.active, x, y), found, s)
 
     first = corrected(jnp.zeros_like(tau), None, padded(*none))
