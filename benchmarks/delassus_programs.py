@@ -16,7 +16,7 @@ import jaxdyn as jd
 
 #: the name of plain algebra among the methods
 PLAIN = "jnp Cholesky"
-METHODS = (PLAIN, *(name for name in jd.osim.__all__ if name != "Method"))
+METHODS = (PLAIN, "Dense", "EFPA", "KJR", "LTL", "MatrixFree", "PV", "PVFast")
 #: what is timed: all that it takes from a configuration, then what another vector or damping takes
 TIMES = ("product", "solve", "product again", "solve again", "solve with new damping")
 #: damping of rows, 1/kg
