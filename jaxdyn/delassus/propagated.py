@@ -66,7 +66,7 @@ class KJR(_Propagated):
 
 
 class EFPA(_Propagated):
-    """The extended-force-propagator algorithm (Chang and Khatib 2000; Wensing, Featherstone and Orin 2012): rows ride
+    """The extended-force-propagator algorithm (Chang and Khatib 2001; Wensing, Featherstone and Orin 2012): rows ride
     to the common ancestor of two bodies and meet its inverse inertia there, O(n + m d + m²). Any constraints; none
     that hold."""
 
