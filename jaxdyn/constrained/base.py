@@ -29,7 +29,6 @@ class Found(NamedTuple):
     multipliers: Array
     steps: Array
     some: Array | None = None
-    settled: Array | None = None
     bodies: Any = None
     balance: Array | None = None
     system: System | None = None

@@ -130,8 +130,6 @@ class SaddleSolve(Core):
 def _found(solver, problem, start, guess, least) -> Found:
     """What the solver finds, filled up."""
     found = Found(*solver.solve(problem, start, guess, least))
-    if least and found.settled is not None:  # other accelerations, and bodies, and multipliers in balance with them
-        found = found._replace(acceleration=found.settled, bodies=None, balance=None)
     if found.some is None or guess is not None:  # what a guess has outside the range of J stays in `some`
         found = found._replace(some=found.multipliers)
     return found
@@ -169,7 +167,7 @@ def outputs(solver, model, constraints, q, v, tau, external, warm, used=None) ->
     start = start_of(problem, v, tau, external)
     guess = warm if constraints else None
     read = (True,) * 7 if used is None else used
-    found = _found(solver, problem, start, guess, any(read[k] for k in (1, 3, 4, 5)) or guess is not None)
+    found = _found(solver, problem, start, guess, any(read[k] for k in (1, 4, 5)) or guess is not None)
     none = jnp.zeros_like(found.steps)
     if found.bodies is None and any(read[3:6]):
         found = found._replace(bodies=body_accelerations(problem, start, found.acceleration))
