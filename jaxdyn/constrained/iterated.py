@@ -82,7 +82,8 @@ class Proximal(Unrollable):
         if not multipliers:
             return found._replace(multipliers=jnp.zeros_like(found.multipliers))
         enough = Stop(_tolerance(problem, self.tol or None), max(most, 30), self._unrolled)
-        return found._replace(multipliers=multipliers_of(system, start, found.acceleration, found.bodies, enough))
+        lam, settled = multipliers_of(system, start, found.acceleration, found.bodies, enough)
+        return found._replace(multipliers=lam, settled=settled)
 
 
 class Direct(Unrollable):

@@ -11,8 +11,8 @@ from ..systems.weights import farthest
 from .iteration import Stop, advance, conjugate, largest_of, loop
 
 
-def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) -> Array:
-    """The minimum-norm λ (m, lanes) with Jᵀλ = M a + h − τ.
+def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) -> tuple[Array, Array]:
+    """The minimum-norm λ (m, lanes) with Jᵀλ = M a + h − τ, and joint accelerations (nv, lanes) that go with it.
 
     With y = (M + μ JᵀJ)⁻¹ (M a + h − τ − Jᵀλ), λ += μ J y from zero: every iterate lies in the
     range of J. Those of `iterate` do not where rows are redundant, and carry μ times the rounding of J a. The last step
@@ -49,6 +49,7 @@ def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) 
     y, change = left_at(zero)
     still = (zero, jnp.zeros_like(y))
     state = ((zero, y), change, still, zero, jnp.full(lanes, jnp.inf, dtype), jnp.ones(lanes, bool))
-    (lam, _), change, *_ = loop(lambda s: s[-1], improve, state, stop)
-    # in single precision the last change is the rounding of λ
-    return lam + change if dtype == jnp.float64 else lam
+    (lam, y), change, *_ = loop(lambda s: s[-1], improve, state, stop)
+    if dtype != jnp.float64:  # there y is the rounding of λ
+        return lam, rates
+    return lam + change, rates - y

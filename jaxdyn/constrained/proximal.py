@@ -214,4 +214,4 @@ def iterate(system: System, start: Start, lam: Array | None, stop: Stop, complia
             state = loop(going, lambda s: iteration.step(s, False), state, rest)
     at = iteration.finished(state)
     some = iteration.cleared(at, state.r2)
-    return Found(at.rates, at.lam, state.steps, some, at.bodies, at.lam, system, state.active)
+    return Found(at.rates, at.lam, state.steps, some, None, at.bodies, at.lam, system, state.active)
