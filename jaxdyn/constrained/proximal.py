@@ -42,7 +42,7 @@ class _At(NamedTuple):
 
 class _State(NamedTuple):
     """Carried through the iterations: where they are; the last direction in which they moved and J times it, how far
-    they went (lanes,) and J times the plain step; r2; per lane, the largest accelerations since bodies were swept, the
+    they went (lanes,), whether that was the best length, and J times the plain step; r2; per lane, the largest accelerations since bodies were swept, the
     last step and the least, the largest one, whether to go on, how often in a row the step did not shrink, how often it
     was the same, and the number of steps."""
 
@@ -50,6 +50,7 @@ class _State(NamedTuple):
     direction: _At
     image: Array
     ahead: Array
+    best: Array
     plain: Array
     r2: Array
     peak: Array
@@ -93,6 +94,7 @@ class _Iteration:
             direction=jax.tree.map(jnp.zeros_like, at),
             image=jnp.zeros_like(lam),
             ahead=zero,
+            best=jnp.zeros(self.lanes, bool),
             plain=jnp.zeros_like(lam),
             r2=self.residual(at),
             peak=zero,
@@ -132,12 +134,13 @@ class _Iteration:
         change, image = self.change(s.at, s.r2, refined)
         step = largest_of(change.rates)
         direction, plain, ahead, stuck, useful = change, image, jnp.ones_like(step), False, False
+        best = jnp.zeros_like(s.best)
         if self.moving:
             slow = (s.steps > 1) & (step > 0.1 * s.last)
             sizes = step, jnp.maximum(s.peak, self.wanted)
             most = right_length(s.image, s.plain, plain, s.ahead)
-            direction, image, ahead, useful = conjugate(
-                slow, change, image, s.direction, s.image, s.r2, self.far, sizes, most, s.ahead > 1
+            direction, image, ahead, useful, best = conjugate(
+                slow, change, image, s.direction, s.image, s.r2, self.far, sizes, most, s.best
             )
             stuck = slow & (step > 0.5 * s.last) & ~useful
         stop = self.stop
@@ -151,7 +154,7 @@ class _Iteration:
         if self.moving:
             at, peak = self.swept(s.active & (size < 0.2 * peak), at, size, peak)
         new = self.judged(s, change, step * ahead, step, stuck, useful)
-        new = new._replace(at=at, direction=direction, image=image, ahead=ahead, plain=plain)
+        new = new._replace(at=at, direction=direction, image=image, ahead=ahead, best=best, plain=plain)
         new = new._replace(r2=self.residual(at), peak=peak)
         new = new._replace(active=new.active & ~runs_away, least=jnp.minimum(s.least, step))
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)
