@@ -2,8 +2,10 @@
 
 import dataclasses
 
+import equinox as eqx
 import hard_problems
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from catalogue import CATALOGUE
@@ -94,6 +96,36 @@ def test_every_result_has_a_code():
     assert len(MEMBERS) == len(jd.Result)
     for code, name in enumerate(MEMBERS):
         assert result_of(np.asarray(code)) == getattr(jd.Result, name)
+
+
+def test_slow_rows_beside_rows_as_good_as_redundant():
+    """Four sledges, each with a row of its own: long, short, slow (an eigenvalue of J M⁻¹ Jᵀ about 1e-8), and one that
+    is as good as redundant (1e-15) and wants what would take an acceleration of thousands. That row is to be ignored,
+    and must not stretch the steps that the slow one needs."""
+    spec = jd.ModelSpec("sledges")
+    for name in "abcd":
+        joint, inertia = jd.joints.Prismatic(name=name, axis=(1, 0, 0)), jd.Inertia(1.0, np.zeros(3), np.eye(3))
+        spec.add_body(name, "world", joint, inertia=inertia)
+        spec.add_constraint(jd.constraints.Coupling((name,), (1.0,), name=name))
+    model, tau = spec.build(), jnp.arange(1.0, 5.0)
+    stiffness = float(model.constraints[0].stabilization.stiffness)
+    rng, n = np.random.default_rng(0), 100
+    lengths = 10 ** rng.uniform([0, -3, -4, -8], [0, -1, -3.4, -7.4], (n, 4))
+    wanted = 10 ** rng.uniform([3, -4, -8, -5], [4, -2, -3, -3], (n, 4))
+
+    def solve(length, want):
+        rows = tuple(
+            eqx.tree_at(lambda c: (c.coefficients, c.offset), c, (length[k : k + 1], want[k] / stiffness))
+            for k, c in enumerate(model.constraints)
+        )
+        state = jd.State(jnp.zeros(4), jnp.zeros(4))
+        found = jd.forward_dynamics(model, state, tau, constraints=rows, solver=jd.solvers.LCABA())
+        return found.acceleration, found.stats.iterations
+
+    found, steps = jax.jit(jax.vmap(solve))(lengths, wanted)
+    right = wanted / lengths
+    right[:, 3] = 4.0
+    assert (np.abs(found - right).max(1) < 1e-6 * np.abs(right).max(1)).all() and steps.max() <= 25
 
 
 READ = {

@@ -6,7 +6,6 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-
 #: of the square of a residual: where a step takes off less, the rest is rows in conflict
 CONFLICTING = 1e-3
 

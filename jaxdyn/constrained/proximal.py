@@ -42,9 +42,9 @@ class _At(NamedTuple):
 
 class _State(NamedTuple):
     """Carried through the iterations: where they are; the last direction in which they moved and J times it, how far
-    they went (lanes,), whether that was the best length, and J times the plain step; r2; per lane, the largest accelerations since bodies were swept, the
-    last step and the least, the largest one, whether to go on, how often in a row the step did not shrink, how often it
-    was the same, and the number of steps."""
+    they went (lanes,), whether that was the best length, and J times the plain step; r2; per lane, the largest
+    accelerations since bodies were swept, the last step and the least, the largest one, whether to go on, how often in
+    a row the step did not shrink, how often it was the same, and the number of steps."""
 
     at: _At
     direction: _At

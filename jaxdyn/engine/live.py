@@ -1,7 +1,8 @@
 """Finds which values of a program are read, and fuses multiply-adds.
 
-A product that a single sum reads becomes a fused multiply-add with it. This is done here and by no compiler, so that
-the bits are the same everywhere. Operands and results of calls are not fused with anything outside of the call.
+A product that a single sum of its region reads becomes a fused multiply-add with it. This is done here and by no
+compiler, so that the bits are the same everywhere. Operands and results of calls are not fused with anything outside of
+the call.
 """
 
 import dataclasses
