@@ -20,10 +20,10 @@ from ..tree.topology import Topology
 class Found(NamedTuple):
     """Accelerations (nv, lanes), multipliers of minimum norm (m, lanes), and the number of solves (lanes,).
 
-    Where those multipliers take work of their own, also `some` that do for derivatives of the accelerations, and the
-    accelerations that go with the former to the last digit. Accuracy is told from the accelerations of the `bodies`,
-    the multipliers that are in `balance` with them to the last digit, whatever their norm, and the factorised `system`,
-    as far as they are at hand. `unfinished` are the lanes (lanes,) that would have gone on."""
+    Where those multipliers take work of their own, also `some` that do for derivatives of the accelerations, and
+    `settled` accelerations, which go with the former to the last digit. Accuracy is told from the accelerations of the
+    `bodies`, the multipliers that are in `balance` with them to the last digit, whatever their norm, and the factorised
+    `system`, as far as they are at hand. `unfinished` are the lanes (lanes,) that would have gone on."""
 
     acceleration: Array
     multipliers: Array

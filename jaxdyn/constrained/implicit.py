@@ -63,6 +63,8 @@ class SaddleSolve(Core):
     compiler: str = "auto"
     #: whether r2 lies in the range of J, so that its cotangents may have any part outside
     inside: bool = False
+    #: whether x is the one that goes with y to the last digit, also where an r2 out of that range makes y large
+    settles: bool = False
 
     implicit: ClassVar[int] = 3
 
@@ -74,7 +76,8 @@ class SaddleSolve(Core):
         start = Start(r1, r2 if constraints else None, None, None)
         guess = warm[0] if warm and constraints else None
         found = _found(self.solver, problem, start, guess, used is None or used[1] or guess is not None)
-        return [found.acceleration, found.multipliers, found.some]
+        settled = found.settled if self.settles else None
+        return [found.acceleration if settled is None else settled, found.multipliers, found.some]
 
     def transpose(self, args, undefined, cotangents, used):
         n = self.tree.num_leaves
@@ -83,7 +86,8 @@ class SaddleSolve(Core):
         r1 = _zeros(args[n]) if r1 is None else r1
         r2 = -sum(multipliers) if multipliers else _zeros(args[n + 1])
         least = not self.inside or bool(multipliers)
-        x, y, some = bind(self, *args[:n], r1, r2, used=(True, least, not least))
+        solve = dataclasses.replace(self, settles=least)
+        x, y, some = bind(solve, *args[:n], r1, r2, used=(True, least, not least))
         found = [x if undefined[n] else None, -(y if least else some) if undefined[n + 1] else None]
         return [None] * n + found + [None] * (len(args) - n - 2)
 
@@ -130,8 +134,6 @@ class SaddleSolve(Core):
 def _found(solver, problem, start, guess, least) -> Found:
     """What the solver finds, filled up."""
     found = Found(*solver.solve(problem, start, guess, least))
-    if least and found.settled is not None:  # other accelerations, and bodies, and multipliers in balance with them
-        found = found._replace(acceleration=found.settled, bodies=None, balance=None)
     if found.some is None or guess is not None:  # what a guess has outside the range of J stays in `some`
         found = found._replace(some=found.multipliers)
     return found
@@ -169,7 +171,7 @@ def outputs(solver, model, constraints, q, v, tau, external, warm, used=None) ->
     start = start_of(problem, v, tau, external)
     guess = warm if constraints else None
     read = (True,) * 7 if used is None else used
-    found = _found(solver, problem, start, guess, any(read[k] for k in (1, 3, 4, 5)) or guess is not None)
+    found = _found(solver, problem, start, guess, any(read[k] for k in (1, 4, 5)) or guess is not None)
     none = jnp.zeros_like(found.steps)
     if found.bodies is None and any(read[3:6]):
         found = found._replace(bodies=body_accelerations(problem, start, found.acceleration))

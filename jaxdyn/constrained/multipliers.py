@@ -37,7 +37,7 @@ def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) 
         moved, now = (change, y - at[1]), change - after
         step = largest_of(change)
         sizes = mu * largest_of(moved[1]), jnp.maximum(mu * largest_of(at[1]), largest_of(at[0]))
-        turned, turned_image, size, useful = conjugate(
+        turned, turned_image, size, useful, _ = conjugate(
             step > 0.1 * last, moved, now, direction, image, change, far, sizes
         )
         new = (advance(at, turned, size), advance(change, turned_image, -size), turned, turned_image, step)

@@ -22,7 +22,7 @@ from ..systems.base import System
 from ..systems.problem import Start, body_accelerations, given_accelerations, left_over, rows_left_over, still
 from ..systems.weights import farthest
 from .base import Found
-from .iteration import Stop, advance, conjugate, largest_of, loop
+from .iteration import Stop, advance, conjugate, largest_of, loop, right_length
 
 #: times the least step so far that a step may grow to: one that is larger is not made, and ends its lane
 FARTHER = 1e3
@@ -41,19 +41,21 @@ class _At(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Carried through the iterations: where they are; the last direction in which they moved and J times it; r2; per
-    lane, the largest accelerations since bodies were swept, the last step and the least, whether the last was made
-    longer, the largest one, whether to go on, how often in a row the step did not shrink, how often it was the same,
-    and the number of steps."""
+    """Carried through the iterations: where they are; the last direction in which they moved and J times it, how far
+    they went (lanes,), whether that was the best length, and J times the plain step; r2; per lane, the largest
+    accelerations since bodies were swept, the last step and the least, the largest one, whether to go on, how often in
+    a row the step did not shrink, how often it was the same, and the number of steps."""
 
     at: _At
     direction: _At
     image: Array
+    ahead: Array
+    best: Array
+    plain: Array
     r2: Array
     peak: Array
     last: Array
     least: Array
-    longer: Array
     scale: Array
     active: Array
     grown: Array
@@ -91,11 +93,13 @@ class _Iteration:
             at=at,
             direction=jax.tree.map(jnp.zeros_like, at),
             image=jnp.zeros_like(lam),
+            ahead=zero,
+            best=jnp.zeros(self.lanes, bool),
+            plain=jnp.zeros_like(lam),
             r2=self.residual(at),
             peak=zero,
             last=jnp.full(self.lanes, jnp.inf, self.dtype),
             least=jnp.full(self.lanes, jnp.inf, self.dtype),
-            longer=jnp.zeros(self.lanes, bool),
             scale=zero,
             active=jnp.ones(self.lanes, bool),
             grown=count,
@@ -129,12 +133,14 @@ class _Iteration:
     def step(self, s: _State, refined: bool = True) -> _State:
         change, image = self.change(s.at, s.r2, refined)
         step = largest_of(change.rates)
-        direction, ahead, stuck, useful = change, 1, False, False
+        direction, plain, ahead, stuck, useful = change, image, jnp.ones_like(step), False, False
+        best = jnp.zeros_like(s.best)
         if self.moving:
             slow = (s.steps > 1) & (step > 0.1 * s.last)
             sizes = step, jnp.maximum(s.peak, self.wanted)
-            direction, image, ahead, useful = conjugate(
-                slow, change, image, s.direction, s.image, s.r2, self.far, sizes
+            most = right_length(s.image, s.plain, plain, s.ahead)
+            direction, image, ahead, useful, best = conjugate(
+                slow, change, image, s.direction, s.image, s.r2, self.far, sizes, most, s.best
             )
             stuck = slow & (step > 0.5 * s.last) & ~useful
         stop = self.stop
@@ -148,7 +154,8 @@ class _Iteration:
         if self.moving:
             at, peak = self.swept(s.active & (size < 0.2 * peak), at, size, peak)
         new = self.judged(s, change, step * ahead, step, stuck, useful)
-        new = new._replace(at=at, direction=direction, image=image, r2=self.residual(at), peak=peak)
+        new = new._replace(at=at, direction=direction, image=image, ahead=ahead, best=best, plain=plain)
+        new = new._replace(r2=self.residual(at), peak=peak)
         new = new._replace(active=new.active & ~runs_away, least=jnp.minimum(s.least, step))
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)
 
@@ -168,18 +175,16 @@ class _Iteration:
         scale = jnp.maximum(s.scale, made)
         # error left after this step, from the rate at which steps shrink; a longer one breaks the series
         ratio = jnp.where(jnp.isinf(s.last), 1, step / jnp.maximum(s.last, jnp.finfo(self.dtype).tiny))
-        rest = jnp.where(s.longer | useful, 1, jnp.minimum(ratio / (1 - jnp.minimum(ratio, 0.99)), 10))
+        rest = jnp.where((s.ahead > 1) | useful, 1, jnp.minimum(ratio / (1 - jnp.minimum(ratio, 0.99)), 10))
         grown = jnp.where((step >= s.last) | stuck, s.grown + 1, 0)
         other = largest_of(change.rates - s.direction.rates)
         crept = jnp.where(stuck & (other < 0.1 * step), s.crept + 1, 0)
         # written so that NaN ends a lane
-        active = s.active & (made * rest > tol * scale) & (made > tol * scale * 1e-2) & (grown < PATIENCE)
+        active = s.active & (made * rest > tol * scale) & (made > tol * scale * 1e-2)
+        active &= (grown < PATIENCE) | (crept > 0) & (crept < PATIENCE - 1)
         if tol == 0:  # a fixed number of steps was asked for
             active = s.active
-        longer = jnp.broadcast_to(useful, step.shape)
-        return s._replace(
-            last=step, longer=longer, scale=scale, active=active, grown=grown, crept=crept, steps=s.steps + 1
-        )
+        return s._replace(last=step, scale=scale, active=active, grown=grown, crept=crept, steps=s.steps + 1)
 
     def cleared(self, at: _At, r2: Array) -> Array:
         """The multipliers without what no row can have: that grows by the same, μ times what rows disagree by or are

@@ -1,7 +1,8 @@
 """Finds which values of a program are read, and fuses multiply-adds.
 
-A product that a single sum reads becomes a fused multiply-add with it. This is done here and by no compiler, so that
-the bits are the same everywhere. Operands and results of calls are not fused with anything outside of the call.
+A product that a single sum of its region reads becomes a fused multiply-add with it. This is done here and by no
+compiler, so that the bits are the same everywhere. Operands and results of calls are not fused with anything outside of
+the call.
 """
 
 import dataclasses
@@ -176,12 +177,17 @@ def masks(s: Schedule, live: list[bool]) -> dict[int, bytes]:
 
 
 def _fuse(s: Schedule, live: list[bool]) -> None:
-    """Move products into the only sums that read them; they are not read any more."""
-    uses = [0] * len(s.op)
+    """Move products into the only sums of their region that read them. They are then not read any more, unless by other
+    regions or by outputs, which must not change how this sum is rounded."""
+    region, types = s.program.region, s.program.type
+    uses, elsewhere = [0] * len(s.op), [False] * len(s.op)
     for v, alive in enumerate(live):
         if alive:
             for x in s.operands(v):
-                uses[x] += 1
+                if region[x] == region[v]:
+                    uses[x] += 1
+                else:
+                    elsewhere[x] = True
     outside = [x for out in s.program.outputs for x in out]
     for index, places in s.changing.items():
         owner = s.program.owners[index]
@@ -194,8 +200,7 @@ def _fuse(s: Schedule, live: list[bool]) -> None:
         outside += [call.operands[k] for k in call.template.reads(mask)]
     for x in outside:
         if x >= 0:
-            uses[x] += 2
-    region, types = s.program.region, s.program.type
+            elsewhere[x] = True
 
     def product(x, v):
         return x >= 0 and s.op[x] == Op.mul and uses[x] == 1 and region[x] == region[v]
@@ -206,7 +211,7 @@ def _fuse(s: Schedule, live: list[bool]) -> None:
         x, y, plus = s.a[v], s.b[v], s.op[v] == Op.add
         if product(y, v):
             s.op[v], s.a[v], s.b[v], s.c[v] = (Op.fma if plus else Op.fnma), s.a[y], s.b[y], x
-            live[y] = False
+            live[y] = elsewhere[y]
         elif product(x, v):
             s.op[v], s.a[v], s.b[v], s.c[v] = (Op.fma if plus else Op.fms), s.a[x], s.b[x], y
-            live[x] = False
+            live[x] = elsewhere[x]
