@@ -171,4 +171,4 @@ class Soft(Unrollable):
     def solve(self, problem: Problem, start, warm, multipliers: bool):
         system = self.factorised(problem)
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
-        return iterate(system, start, None, stop, 1 / weights)._replace(some=None)
+        return iterate(system, start, None, stop, 1 / system.weights)._replace(some=None)
