@@ -1,6 +1,7 @@
 """Time integration: order of convergence, what is conserved, loops that stay closed, gradients through rollouts."""
 
 import functools
+import re
 
 import jax
 import jax.numpy as jnp
@@ -45,6 +46,7 @@ def rolled(integrator):
 
 
 INTEGRATORS = {
+    "Leapfrog": (jd.integrators.Leapfrog(), 2),
     "SemiImplicitEuler": (jd.integrators.SemiImplicitEuler(), 1),
     "ImplicitMidpoint": (jd.integrators.ImplicitMidpoint(), 2),
     "RK4": (jd.integrators.RK4(), 4),
@@ -77,7 +79,7 @@ def test_momentum_is_conserved():
     model, tau = satellite(), jnp.zeros(9)
     state = start(model)
     before = jd.centroidal_momentum(model, state)
-    for name, tolerance in (("RK4", 1e-9), ("ImplicitMidpoint", 1e-5)):
+    for name, tolerance in (("RK4", 1e-9), ("ImplicitMidpoint", 1e-5), ("Leapfrog", 1e-5)):
         end = rolled(INTEGRATORS[name][0])(model, state, tau, 1e-3, 1000)
         close(jd.centroidal_momentum(model, end), before, tolerance)
         close(jd.kinetic_energy(model, end), jd.kinetic_energy(model, state), tolerance)
@@ -116,6 +118,152 @@ def test_energy_of_a_four_bar_does_not_drift(name, record_property):
     print(f"energy drift {drift:.2e}, opening {float(jnp.abs(opening).max()):.2e} m")
     assert float(jnp.abs(opening).max()) < 1e-5
     assert drift < 1e-6
+
+
+@functools.cache
+def double_pendulum():
+    spec = jd.ModelSpec("double_pendulum")
+    spec.add_body("upper", "world", jd.joints.Revolute(axis=(0, 1, 0)), inertia=bar(1.0, (0, 0, -0.5)))
+    spec.add_body(
+        "lower", "upper", jd.joints.Revolute(axis=(0, 1, 0)), placement=at(0, 0, -0.5), inertia=bar(0.6, (0, 0, -0.4))
+    )
+    return spec.build()
+
+
+@functools.cache
+def shipped(name):
+    """A shipped robot without dampers, where it closes, and the velocity of which all others of one freedom are
+    multiples, 1 at the fastest joint."""
+    model = jd.load(name)
+    model = model.replace({"joints.damping": jnp.zeros(model.nv)})
+    q = jd.assemble(model, model.neutral())
+    along = jnp.linalg.svd(jd.constraint_jacobian(model, q, model.constraints))[2][-1]
+    return model, q, along / jnp.abs(along).max()
+
+
+def moving(name):
+    """A robot that nothing damps or drives, and where it starts."""
+    if name == "double_pendulum":
+        return double_pendulum(), jd.State(jnp.array([1.5, 0.5]), jnp.zeros(2))
+    if name == "satellite":
+        return satellite(), start(satellite())
+    if name == "strider":  # in free fall speeds grow without end
+        model, q, _ = shipped(name)
+        v = jnp.asarray(np.random.default_rng(0).normal(size=model.nv))
+        model = model.replace({"gravity": jnp.zeros(3)})
+        return model, jd.State(q, jd.impulse(model, jd.State(q, v)).velocity)
+    model, q, along = shipped("four_bar")
+    return model, jd.State(q, along * (13.0 if name.endswith("fast") else 0.0))
+
+
+def followed(model, state, steps, every=100, dt=1e-3, integrator=jd.integrators.Leapfrog(), **options):  # noqa: B008
+    """Total energy, kinetic energy and opening of loops, every so many steps, and the last state."""
+
+    def one(s, _):
+        return jd.step(model, s, jnp.zeros(model.nv, s.q.dtype), dt, integrator=integrator, **options), None
+
+    def few(s, _):
+        s = jax.lax.scan(one, s, length=every)[0]
+        opening = jnp.abs(jd.constraint_residual(model, s.q)).max(initial=0.0)
+        return s, (energy(model, s), jd.kinetic_energy(model, s), opening)
+
+    end, (total, kinetic, opening) = jax.jit(lambda s: jax.lax.scan(few, s, length=steps // every))(state)
+    return np.asarray(total), np.asarray(kinetic), np.asarray(opening), end
+
+
+@pytest.mark.parametrize(
+    ("name", "steps", "bound"),
+    [
+        ("four_bar", 40_000, 1e-3),
+        ("four_bar, fast", 40_000, 4e-3),
+        ("double_pendulum", 40_000, 1e-3),
+        ("satellite", 40_000, 1e-4),
+        ("strider", 3_000, 1e-3),
+    ],
+)
+def test_energy_of_the_leapfrog_stays(name, steps, bound):
+    """At a millisecond, relative to the greatest kinetic energy, while motions turn at up to 40 rad/s."""
+    model, state = moving(name)
+    total, kinetic, opening, _ = followed(model, state, steps)
+    error = (total - energy(model, state)) / kinetic.max()
+    assert np.abs(error).max() < bound, error
+    tenth = len(error) // 10
+    assert abs(error[-tenth:].mean() - error[:tenth].mean()) < bound / 4  # what it does is swing, not drift
+    assert opening.max(initial=0.0) < 5e-5
+    assert kinetic.max() > 0.5
+
+
+def test_energy_of_the_leapfrog_stays_in_single_precision():
+    model, state = jax.tree.map(lambda x: x.astype(jnp.float32), moving("four_bar"))
+    total, kinetic, opening, _ = followed(model, state, 20_000)
+    assert np.abs(total - energy(model, state)).max() < 1e-2 * kinetic.max()
+    assert opening.max() < 2e-5
+
+
+def test_projection_leaves_energy_and_closes_loops():
+    """Projected after every step, over twenty seconds."""
+    model, state = moving("four_bar")
+    total, kinetic, opening, _ = followed(model, state, 20_000, project=True)
+    assert np.abs(total - energy(model, state)).max() < 1e-3 * kinetic.max()
+    assert opening.max() < 1e-12
+
+
+def test_a_lane_of_nan_stays_alone():
+    """Others are bitwise what they are without it; loops are closed and quaternions of unit length after every step."""
+    model, q, _ = shipped("strider")
+    v = jnp.asarray(np.random.default_rng(0).normal(size=(3, model.nv)))
+    options = {"project": True, "integrator": jd.integrators.Leapfrog()}
+    run = jax.jit(jax.vmap(lambda v: jd.simulate(model, jd.State(q, v), jnp.zeros((50, model.nv)), 1e-3, **options)))
+    healthy, sick = run(v), run(v.at[1].set(jnp.nan))
+    assert (succeeded(sick.result)[[0, 2], -1]).all() and not succeeded(sick.result)[1].any()
+    for k in (0, 2):
+        assert np.array_equal(healthy.q[k], sick.q[k]) and np.array_equal(healthy.v[k], sick.v[k])
+    for end in healthy.q[:, -1]:
+        assert np.abs(jd.constraint_residual(model, end)).max() < 1e-9
+        assert abs(np.linalg.norm(end[3:7]) - 1) < 1e-15
+
+
+@pytest.mark.parametrize("dt", [1e-3, 1e-2])
+def test_velocities_that_leave_loops_are_pulled_back(dt):
+    """With rows that are redundant where the loops are closed and contradict each other where they are open."""
+    model, q, _ = shipped("strider")
+    v = 0.5 * np.random.default_rng(1).normal(size=model.nv)
+    _, _, opening, end = followed(model, jd.State(q, v), 300, every=10, dt=dt)
+    assert opening[-1] < dt**2  # curved rows open by a part of dt² γ between midpoints
+    assert np.isfinite(end.v).all() and np.abs(end.v).max() < 50
+
+
+@pytest.mark.parametrize("solver", ["Dense", "LTL", "ProxLTL", "LCABA", "LTLSoft"])
+def test_the_leapfrog_takes_any_solver(solver):
+    """With the same result; soft rows give way."""
+    model, state = moving("four_bar, fast")
+    chosen = getattr(jd.solvers, solver)()
+    move = lambda v, solver: jd.step(  # noqa: E731
+        model, jd.State(state.q, v), jnp.zeros(3), 1e-3, solver=solver, integrator=jd.integrators.Leapfrog()
+    )
+    both = jax.jit(jax.value_and_grad(lambda v, solver: jnp.sum(move(v, solver).v ** 2)), static_argnums=1)
+    (value, slope), (plain, wanted) = both(state.v, chosen), both(state.v, jd.solvers.Auto())
+    close(value, plain, 1e-5 if chosen.soft else 1e-8)
+    close(slope, wanted, 1e-3 if chosen.soft else 1e-6)
+
+
+def solves(f, *args):
+    """How many programs of forward dynamics, or of steps, one has."""
+    text = str(jax.make_jaxpr(f)(*args))
+    return len(re.findall(r"core=(?:ForwardDynamics|LeapCore)\(", text))
+
+
+@pytest.mark.parametrize("name", ["Leapfrog", "SemiImplicitEuler", "RK4"])
+def test_multipliers_take_no_solve_of_their_own(name):
+    """Those of the kick, or of the first stage."""
+    model, state = undamped()
+    options = {"integrator": INTEGRATORS[name][0]}
+    one = lambda s: jd.step(model, s, jnp.zeros(model.nv), 1e-3, **options)  # noqa: E731
+    told = lambda s: jd.simulate(model, s, jnp.zeros((1, model.nv)), 1e-3, **options)  # noqa: E731
+    assert solves(told, state) == solves(one, state) == (2 if name == "RK4" else 1)  # the other one is in a loop
+    now = told(state)
+    if name == "RK4":
+        close(now.multipliers[0], jd.forward_dynamics(model, state, jnp.zeros(model.nv)).multipliers, 1e-9)
 
 
 def test_projection_keeps_loops_closed():
@@ -157,7 +305,8 @@ def test_stiff_springs_and_dampers_are_implicit():
     hinge = jd.joints.Revolute(axis=(0, 1, 0), damping=1e3, stiffness=1e5, rest=0.2)
     spec.add_body("rod", "world", hinge, inertia=bar(1e-3, (0, 0, -0.1)))
     model = spec.build()
-    for integrator in (jd.integrators.SemiImplicitEuler(), jd.integrators.ImplicitMidpoint()):
+    for name in ("Leapfrog", "SemiImplicitEuler", "ImplicitMidpoint"):
+        integrator = INTEGRATORS[name][0]
         end = rolled(integrator)(model, jd.State([0.0], [5.0]), jnp.zeros(1), 1e-2, 400)
         close(end.q, [0.2], 1e-6)
 
@@ -177,11 +326,31 @@ def test_gradient_through_a_rollout():
         end = jd.simulate(now, jd.State(q, v + s[1] * dv), taus + s[2] * along[1][None], 5e-3)
         return jnp.sum(jnp.sin(end.q[-1])) + jnp.sum(end.v[-1] ** 2)
 
-    gradient = jax.jit(jax.grad(score))(jnp.zeros(3))
     value, h = jax.jit(score), 1e-4
-    for k, e in enumerate(np.eye(3)):
-        wanted = (value(h * e) - value(-h * e)) / (2 * h)
-        close(gradient[k], wanted, 1e-6)
+    wanted = [(value(h * e) - value(-h * e)) / (2 * h) for e in np.eye(3)]
+    for derivative in (jax.grad, jax.jacfwd):
+        close(jax.jit(derivative(score))(jnp.zeros(3)), wanted, 1e-6)
+
+
+def test_gradients_of_a_fast_motion():
+    """Reverse and forward, first and second derivatives, of the end of a four-bar at 13 rad/s, and of its
+    multipliers."""
+    model, state = moving("four_bar, fast")
+
+    def score(s):
+        now = model.replace({"bodies.mass": model.bodies.mass * (1 + s[0])})
+        taus = jnp.tile(s[1:4], (20, 1))
+        begin = jd.State(state.q, state.v * (1 + s[4]))
+        traj = jd.simulate(now, begin, taus, 1e-3, integrator=jd.integrators.Leapfrog())
+        return jnp.sum(jnp.sin(traj.q[-1])) + 1e-2 * jnp.sum(traj.v[-1] ** 2) + 1e-2 * jnp.sum(traj.multipliers[-1])
+
+    zero, h = jnp.zeros(5), 1e-4
+    slope = jax.jit(jax.grad(score))
+    wanted = [(score(h * e) - score(-h * e)) / (2 * h) for e in np.eye(5)]
+    close(slope(zero), wanted, 1e-6)
+    close(jax.jit(jax.jacfwd(score))(zero), wanted, 1e-6)
+    bends = [(slope(h * e) - slope(-h * e)) / (2 * h) for e in np.eye(5)]
+    close(jax.jit(jax.hessian(score))(zero), np.stack(bends), 1e-5)
 
 
 @functools.cache

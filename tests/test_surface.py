@@ -19,7 +19,7 @@ FAMILIES = {
     "Unified Solver",
     "osim": "Dense EFPA KJR LTL MatrixFree PV PVFast Method Solved conjugate_gradient largest_eigenvalue "
     "linear_operator",
-    "integrators": "SemiImplicitEuler ImplicitMidpoint RungeKutta Gauss RK4 Integrator",
+    "integrators": "Leapfrog SemiImplicitEuler ImplicitMidpoint RungeKutta Gauss RK4 Integrator",
 }
 
 

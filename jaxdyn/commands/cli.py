@@ -16,6 +16,8 @@ from ..robots.shipped import SHIPPED, missing
 from .terminal import Terminated, terminal
 
 OK, PROBLEM, USAGE = 0, 1, 2
+#: what `--integrator` takes, the default first
+METHODS = ("euler", "leapfrog", "rk4", "midpoint", "gauss")
 
 
 class WrongUse(Exception):
@@ -273,9 +275,7 @@ def _simulate_options(command: argparse.ArgumentParser) -> None:
         metavar="K",
         help="save each K-th step (default: 10 if that divides, or 1)",
     )
-    command.add_argument(
-        "--integrator", choices=("euler", "rk4", "midpoint", "gauss"), default="euler", help="default: euler"
-    )
+    command.add_argument("--integrator", choices=METHODS, default=METHODS[0], help=f"default: {METHODS[0]}")
     command.add_argument("--project", action="store_true", help="close the loops to rounding after every step")
     command.add_argument("--out", metavar="FILE.npz", help="where the trajectories go: t, q, v")
     command.add_argument("--plot", metavar="FILE.png", help="where a picture goes")

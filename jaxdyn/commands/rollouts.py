@@ -15,11 +15,17 @@ from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual
 from ..kinematics.assemble import assemble
 from ..model.model import Model
 from ..model.state import State
-from ..simulate.integrators import RK4, Gauss, ImplicitMidpoint, SemiImplicitEuler
+from ..simulate.integrators import RK4, Gauss, ImplicitMidpoint, Leapfrog, SemiImplicitEuler
 from ..simulate.rollout import simulate
 from .output import save_arrays, save_plot
 
-INTEGRATORS = {"euler": SemiImplicitEuler, "rk4": RK4, "midpoint": ImplicitMidpoint, "gauss": Gauss}
+INTEGRATORS = {
+    "euler": SemiImplicitEuler,
+    "leapfrog": Leapfrog,
+    "rk4": RK4,
+    "midpoint": ImplicitMidpoint,
+    "gauss": Gauss,
+}
 #: most steps between two ticks of the progress bar
 PIECE = 50
 #: steps of a rollout beyond which something is wrong with the numbers

@@ -63,6 +63,11 @@ class Solver(eqx.Module):
         """In which order it eliminates bodies and multipliers: without more ado bodies alone, leaves first."""
         return elimination(topology, frozenset())
 
+    def factorised(self, problem: Problem) -> System | None:
+        """The system whose factor corrects accelerations, for callers that solve with it several times; None if the
+        solver has none."""
+        return None
+
     @abc.abstractmethod
     def solve(self, problem: Problem, start: Start, warm: Array | None, multipliers: bool) -> Found:
         """The solution. `warm` are multipliers (m, lanes) to start from. If `multipliers` is False, those of minimum

@@ -119,7 +119,7 @@ class SaddleSolve(Core):
         _, w = self.moved_by(matrix, moved, z, none[1])
         inside, *_ = nearest(w, used=(True, False, False))
         # as a tangent: that has a transpose
-        _, pw = _tangent(self._saddle, [*matrix, *none], [*(None for _ in matrix), inside, None])
+        _, pw = tangent_of(self._saddle, [*matrix, *none], [*(None for _ in matrix), inside, None])
         return dlam + w - pw
 
     @property
@@ -128,7 +128,7 @@ class SaddleSolve(Core):
 
     def moved_by(self, matrix, moved, x, y):
         """Tangent of (M x − Jᵀ y, J x) at fixed x and y."""
-        return _tangent(self._saddle, [*matrix, x, y], [*moved, None, None])
+        return tangent_of(self._saddle, [*matrix, x, y], [*moved, None, None])
 
 
 def _found(solver, problem, start, guess, least) -> Found:
@@ -158,7 +158,8 @@ def function_of(fn, tree, known, compiler, *more) -> Function:
     return Function(fn, (), whole, known + (None,) * (whole.num_leaves - tree.num_leaves), compiler)
 
 
-def _tangent(core, primals, tangents):
+def tangent_of(core, primals, tangents):
+    """The tangents of what a core gives; None is zero."""
     active = tuple(t is not None for t in tangents)
     return bind(Tangent(core, active), *primals, *[t for t in tangents if t is not None])
 
@@ -212,7 +213,7 @@ class ForwardDynamics(Core):
         known = self.known[:n]
         optional = None if external is None else 0
         core = function_of(residuals, self.matrix, known, self.compiler, 0, 0, optional, 0, 0)
-        dr1, dr2 = _tangent(core, [*primals, qdd, lam], [*tangents, None, None])
+        dr1, dr2 = tangent_of(core, [*primals, qdd, lam], [*tangents, None, None])
         matrix, moved = primals[:n], tangents[:n]
         solve = SaddleSolve(self.solver, self.matrix, known + (None, None), self.compiler, inside=True)
         least = used is None or used[1]

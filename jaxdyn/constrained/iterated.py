@@ -71,9 +71,12 @@ class Proximal(Unrollable):
     def system(self, problem: Problem, weights: Array) -> System:
         """The damped system, factorised."""
 
-    def solve(self, problem: Problem, start, warm, multipliers: bool):
+    def factorised(self, problem):
         given = None if self.mu is None else uniform(problem, jnp.full((1,), self.mu, problem.q.dtype))
-        system = self.system(problem, automatic_weights(problem) if given is None else given)
+        return self.system(problem, automatic_weights(problem) if given is None else given)
+
+    def solve(self, problem: Problem, start, warm, multipliers: bool):
+        system = self.factorised(problem)
         most = min(self.max_steps, UNROLLED) if self._unrolled else self.max_steps
         stop = Stop(_tolerance(problem, self.tol), most, self._unrolled, not self.refine, self.refine)
         found = iterate(system, start, warm, stop)
@@ -104,8 +107,11 @@ class Direct(Unrollable):
     def system(self, problem: Problem, weights: Array) -> System:
         """The system, factorised; the weights only set scales."""
 
+    def factorised(self, problem):
+        return self.system(problem, automatic_weights(problem))
+
     def solve(self, problem: Problem, start, warm, multipliers: bool):
-        system = self.system(problem, automatic_weights(problem))
+        system = self.factorised(problem)
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
         return iterate(system, start, warm, stop)._replace(some=None)
 
@@ -155,11 +161,14 @@ class Soft(Unrollable):
     def system(self, problem: Problem, weights: Array) -> System:
         """The damped system, factorised."""
 
-    def solve(self, problem: Problem, start, warm, multipliers: bool):
+    def factorised(self, problem):
         weights = automatic_weights(problem)
         if self.weights is not None:
             given = jnp.asarray(self.weights, problem.q.dtype)
             weights = given[:, None] if given.ndim else uniform(problem, given[None])
-        system = self.system(problem, weights)
+        return self.system(problem, weights)
+
+    def solve(self, problem: Problem, start, warm, multipliers: bool):
+        system = self.factorised(problem)
         stop = Stop(0.0, self.max_steps, self._unrolled, plain=True)
-        return iterate(system, start, None, stop, 1 / weights)._replace(some=None)
+        return iterate(system, start, None, stop, 1 / system.weights)._replace(some=None)

@@ -45,6 +45,9 @@ class ABA(Solver):
                 "Use `jd.solvers.LCABA()`, or leave `constraints=()`."
             )
 
+    def factorised(self, problem):
+        return damped(problem)
+
     def solve(self, problem, start, warm, multipliers):
         return iterate(damped(problem), start, None, Stop(0.0, 1))._replace(some=None)
 

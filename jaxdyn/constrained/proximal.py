@@ -30,7 +30,7 @@ FARTHER = 1e3
 PATIENCE = 3
 
 
-class _At(NamedTuple):
+class At(NamedTuple):
     """Where an iteration is, or a step that it makes: accelerations of joints (nv, lanes) and bodies (angular, linear),
     multipliers (m, lanes), and how many plain steps these have come (lanes,)."""
 
@@ -46,8 +46,8 @@ class _State(NamedTuple):
     accelerations since bodies were swept, the last step and the least, the largest one, whether to go on, how often in
     a row the step did not shrink, how often it was the same, and the number of steps."""
 
-    at: _At
-    direction: _At
+    at: At
+    direction: At
     image: Array
     ahead: Array
     best: Array
@@ -63,7 +63,7 @@ class _State(NamedTuple):
     steps: Array
 
 
-class _Iteration:
+class Iteration:
     """The steps of one solve."""
 
     def __init__(self, system: System, start: Start, lam: Array | None, stop: Stop, compliance: Array | None):
@@ -88,7 +88,7 @@ class _Iteration:
         m = self.start.rows.shape[0] if self.constrained else 0
         lam = jnp.zeros((m, self.lanes), self.dtype) if self.warm is None else self.wide(self.warm)
         zero, count = jnp.zeros(self.lanes, self.dtype), jnp.zeros(self.lanes, jnp.int32)
-        at = _At(jnp.zeros_like(self.start.tau), self.wide(given_accelerations(self.problem, self.start)), lam, zero)
+        at = At(jnp.zeros_like(self.start.tau), self.wide(given_accelerations(self.problem, self.start)), lam, zero)
         return _State(
             at=at,
             direction=jax.tree.map(jnp.zeros_like, at),
@@ -107,27 +107,31 @@ class _Iteration:
             steps=count,
         )
 
-    def residual(self, at: _At) -> Array:
+    def residual(self, at: At) -> Array:
         """r2, with the compliance of the rows."""
         if not self.constrained:
             return at.lam
         left = self.wide(rows_left_over(self.problem, self.start, at.bodies))
         return left if self.compliance is None else left - self.compliance * at.lam
 
-    def change(self, at: _At, r2: Array, refined: bool = True):
+    def change(self, at: At, r2: Array, refined: bool = True):
         """The correction that the factor makes of what is left over, and J times it."""
         if refined:
             tau, force = left_over(self.problem, self.start, at.rates, at.bodies, at.lam)
         else:
             tau = jnp.zeros_like(self.start.tau)
             force = still(self.problem, tau)
-        x, bodies, y, image = self.system.solve(tau, force, r2 if self.constrained else None)
-        if not self.constrained:
-            y = image = at.lam
+        return self.made(tau, force, r2 if self.constrained else None)
+
+    def made(self, tau, force, r2: Array | None):
+        """The correction for τ − force and r2 that are left over, and J times it."""
+        x, bodies, y, image = self.system.solve(tau, force, r2)
+        if y is None:
+            y = image = jnp.zeros((0, self.lanes), self.dtype)
         x, bodies, y = self.wide((x, bodies, y))
         if self.compliance is not None:
             image = image + self.compliance * y
-        made = _At(x, bodies, y, jnp.ones(self.lanes, self.dtype))
+        made = At(x, bodies, y, jnp.ones(self.lanes, self.dtype))
         return made, self.wide(image)
 
     def step(self, s: _State, refined: bool = True) -> _State:
@@ -159,7 +163,7 @@ class _Iteration:
         new = new._replace(active=new.active & ~runs_away, least=jnp.minimum(s.least, step))
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)
 
-    def swept(self, drifted, at: _At, size, peak):
+    def swept(self, drifted, at: At, size, peak):
         """`at` with the accelerations of the bodies swept anew in the lanes of `drifted`."""
 
         def anew():
@@ -169,7 +173,7 @@ class _Iteration:
         bodies = jax.lax.cond(drifted.any(), anew, lambda: at.bodies)
         return at._replace(bodies=bodies), jnp.where(drifted, size, peak)
 
-    def judged(self, s: _State, change: _At, made, step, stuck, useful) -> _State:
+    def judged(self, s: _State, change: At, made, step, stuck, useful) -> _State:
         """The state with what tells whether lanes go on."""
         tol = self.stop.tol
         scale = jnp.maximum(s.scale, made)
@@ -186,14 +190,14 @@ class _Iteration:
             active = s.active
         return s._replace(last=step, scale=scale, active=active, grown=grown, crept=crept, steps=s.steps + 1)
 
-    def cleared(self, at: _At, r2: Array) -> Array:
+    def cleared(self, at: At, r2: Array) -> Array:
         """The multipliers without what no row can have: that grows by the same, μ times what rows disagree by or are
         rounded by, in every plain step. One more step, of which little else is left, tells how much it is."""
         if not self.moving:
             return at.lam
         return at.lam - at.steps * self.change(at, r2)[0].lam
 
-    def finished(self, s: _State) -> _At:
+    def finished(self, s: _State) -> At:
         """Where the iterations have come to."""
         if not (self.moving and self.stop.max_steps >= PATIENCE):
             return s.at
@@ -206,7 +210,7 @@ class _Iteration:
 def iterate(system: System, start: Start, lam: Array | None, stop: Stop, compliance: Array | None = None) -> Found:
     """What the iterations find. With a `compliance` R (m, lanes) of the rows they end at r2 = a* − γ − J a − R λ = 0:
     rows of a soft system, whose R is that of the factor, are pulled at rather than fulfilled."""
-    iteration = _Iteration(system, start, lam, stop, compliance)
+    iteration = Iteration(system, start, lam, stop, compliance)
     state, going = iteration.begun(), lambda s: s.active
     if stop.refined:
         state = loop(going, iteration.step, state, stop)

@@ -31,7 +31,7 @@ from ..tree.topology import WORLD, Topology
 class Kinematics(NamedTuple):
     """The result of the sweep, in arrays (nb, ..., lanes): `inertia` (mass, first moment, second moment about the
     origin), `pose` (E, r) in the parent, `world` (R, p), `gravity`, `velocity` and `acceleration` (angular, linear) or
-    None."""
+    None; `prepared` is what is constant of the poses, by field."""
 
     model: Model
     q: Array
@@ -41,6 +41,7 @@ class Kinematics(NamedTuple):
     gravity: Array
     velocity: Any = None
     acceleration: Any = None
+    prepared: Any = None
 
     @property
     def joints(self) -> dict[str, Any]:
@@ -98,14 +99,14 @@ def _constants_table(topology: Topology) -> Table:
         return Row(
             Step(_constants, (kind,)),
             (Ref("body", b), Ref("joint", b)),
-            (Ref("inertia", b), Ref(_prepared(topology, b), b)),
+            (Ref("inertia", b), Ref(prepared_of(topology, b), b)),
         )
 
-    prepared = {_prepared(topology, b): topology.nb for b in range(topology.nb)}
+    prepared = {prepared_of(topology, b): topology.nb for b in range(topology.nb)}
     return Table(each(topology, row), {"inertia": topology.nb} | prepared)
 
 
-def _prepared(topology: Topology, body: int) -> str:
+def prepared_of(topology: Topology, body: int) -> str:
     """Return the name of the field for what joints of the body's kind prepare. The structure of these values depends on
     the kind."""
     return f"prepared {topology.kinds.index(topology.kinds[body])}"
@@ -116,7 +117,7 @@ def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool) ->
     def row(b, p):
         kind = topology.kinds[b]
         reads = (
-            Ref(_prepared(topology, b), b),
+            Ref(prepared_of(topology, b), b),
             Ref("joint", b),
             q_of(topology, b),
             v_of(topology, b) if moving else None,
@@ -156,7 +157,7 @@ def kinematics(
     given = constants | {"joint": joint, "q": q, "root gravity": model.gravity[None]}
     given |= {name: x for name, x in (("v", v), ("a", a)) if x is not None}
     found = swept(_table(topology, v is not None, a is not None, biased), given)
-    return Kinematics(model, q, inertia, **found)
+    return Kinematics(model, q, inertia, **found, prepared=constants)
 
 
 def _accelerate(kind, par, q, pose, x, above):

@@ -9,12 +9,13 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..constrained.auto import Auto
 from ..constrained.base import Solver
-from ..constrained.forward_dynamics import Result
+from ..constrained.result import Result
 from ..model.checks import rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.numbers import floats
+from .dynamics import Dynamics
 from .integrators import Integrator, SemiImplicitEuler
 from .step import _prepared, advance, checked_time_step
 
@@ -81,7 +82,8 @@ def simulate(
             if force.shape != (model.nv,):
                 raise ValueError(f"`{name}`: the policy returns shape {force.shape}, not ({model.nv},).")
         guess = warm if warm_start else None
-        after, now = advance(model, state, force, dt, integrator, constraints, solver, project, external, guess)
+        dynamics = Dynamics(model, force, constraints, solver, external, guess, project)
+        after, now = advance(model, dynamics, state, dt, integrator)
         kept = jax.lax.stop_gradient(now.multipliers) if warm_start else warm
         return (after, kept), (after, force, now.multipliers, now.result)
 

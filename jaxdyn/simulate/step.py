@@ -8,7 +8,6 @@ from jaxtyping import ArrayLike
 
 from ..constrained.auto import Auto
 from ..constrained.base import Solver
-from ..constrained.forward_dynamics import Solution, forward_dynamics
 from ..constrained.impulse import least, rates
 from ..engine.lanes import laned
 from ..kinematics.assemble import residual
@@ -19,6 +18,7 @@ from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import check_instance
 from ..spatial.numbers import check, finite, floats, positive
+from .dynamics import Dynamics, Told
 from .integrators import Integrator, SemiImplicitEuler
 
 #: Newton corrections of the position in one projection
@@ -45,32 +45,12 @@ def projected(model: Model, state: State, constraints, solver: Solver) -> State:
     return State(q, state.v + nearest(q, -rates(model, constraints, q, state.v)))
 
 
-def advance(
-    model, state, tau, dt, integrator, constraints, solver, project, external, warm=None, told=True
-) -> tuple[State, Solution | None]:
-    """Return the next state, and the solution of forward dynamics at the start of the step if it is to be `told`."""
-    first = []
-
-    def acceleration(at, inertia=None, force=None):
-        heavier, push = model, tau
-        if inertia is not None:
-            heavier = model.replace({"joints.armature": model.joints.armature + inertia})
-            push = tau + force
-        now = forward_dynamics(
-            heavier, at, push, constraints=constraints, solver=solver, external=external, warm_start=warm
-        )
-        first.append(now)
-        return now.acceleration
-
-    if isinstance(integrator, SemiImplicitEuler):
-        after = integrator.step(model, acceleration, state, dt)
-        now = first[0]
-    else:  # solutions inside an integrator's own loop cannot leave it
-        after = integrator.step(model, acceleration, state, dt)
-        if told:
-            acceleration(state)
-        now = first[-1] if told else None
-    return (projected(model, after, constraints, solver) if project else after), now
+def advance(model, dynamics: Dynamics, state, dt, integrator) -> tuple[State, Told]:
+    """Return the next state, and what the step tells."""
+    after, now = integrator.told(model, dynamics, state, dt)
+    if dynamics.projected:
+        after = projected(model, after, dynamics.constraints, dynamics.solver)
+    return after, now
 
 
 def step(
@@ -93,7 +73,7 @@ def step(
     """
     model, state, tau, constraints, external = _prepared("step", model, state, tau, constraints, external, integrator)
     dt = checked_time_step("step", dt, state.q.dtype)
-    return advance(model, state, tau, dt, integrator, constraints, solver, project, external, told=False)[0]
+    return advance(model, Dynamics(model, tau, constraints, solver, external, None, project), state, dt, integrator)[0]
 
 
 def _prepared(name, model, state, tau, constraints, external, integrator):

@@ -1,0 +1,156 @@
+"""The equations of one step of the leapfrog: half a drift, a kick at the midpoint, half a drift.
+
+With q₀ = q ⊕ ½ dt v, v′ = v + dt a, q₊ = q₀ ⊕ dt v′ and q₋ = q₀ ⊖ dt v, which is the q₀ of the step before,
+
+    p(q₀, q₊) + p(q₀, q₋) = dt² (τ + passive + external + gravity + Jᵀλ),      g(q₊) = goal,
+
+where p are the momenta of bodies along chords (`jaxdyn.dynamics.chords`), in the coordinates of q₀, and g the openings
+of the rows. Without dampers and forces τ this is the variational integrator of the Lagrangian
+½ Σ m |y(q₊) − y(q₀)|² / dt² − U(q₀), closed as in SHAKE.
+
+The equations are linear in a but for terms of the order of dt |v| relative to M a − Jᵀλ and J a. The factor of that
+system at q₀ corrects a and λ until the changes are small: what is left after k corrections is of the order of
+(dt ω)ᵏ for motions that turn at ω.
+
+| symbol | name here | meaning |
+| --- | --- | --- |
+| D, K | `damping`, `stiffness` | dampers at the step's end, springs at the mean of q₋, q₀, q₀, q₊: M + dt D + ¼ dt² K|
+| L | `reach` | openings that curved rows make in one step |
+
+The openings of rows fade at the rate 2k / d of their stabilisation with stiffness k and damping d, which is that of a
+critically damped one: goal = g(q₀) / (1 + dt 2k / d). For rows that are open by much more than L this is written in
+accelerations, g(q₊) = g(q₀) + dt J v′ + ½ dt² γ: what closes curved rows exactly where they are nearly closed
+contradicts itself where they are not. If the state is projected after the step, rows shall have no rate J(q′) v′ at the
+end of the step in place of all this: then the projection takes no energy, but closes what opens in odd orders of dt,
+which come and go.
+"""
+
+from typing import Any, NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..dynamics.chords import Displaced, chord_forces, displacements
+from ..dynamics.rnea import body_forces, joint_forces, passive
+from ..kinematics.forward import accelerations
+from ..kinematics.manifold import integrated, normalized
+from ..kinematics.rows import evaluate
+from ..systems.problem import Problem, Start, problem_of
+from .iteration import largest_of
+
+#: 1/s², the default of `Baumgarte`: openings count as it would weigh them
+STABILISATION = 6400.0
+
+
+class Kick(NamedTuple):
+    """What is the same for all corrections of a step, lanes-last. The model has the inertia of springs, that of
+    `problem` the one of dampers too."""
+
+    model: Any
+    problem: Problem
+    v: Array
+    dt: Array
+    #: whether the state after the step is projected on the loops
+    projected: bool
+    #: generalised forces, forces of the bodies (gravity, external), displacements to q₋
+    tau: Array
+    force: Any
+    before: Displaced
+
+    def left_over(self, a, lam):
+        """The residual of the equations as generalised forces, opposing forces of the bodies, and openings in units of
+        acceleration; `lam` None is zero."""
+        motion, rows, dt = self.problem.motion, self.problem.rows, self.dt
+        ahead = displacements(motion, _moved(motion, dt * (self.v + dt * a)))
+        inertial = chord_forces(motion, ahead, self.before)
+        force = tuple(x + y / dt**2 for x, y in zip(self.force, inertial, strict=True))
+        tau = self.tau + passive(self.model, motion.q, self.v + dt * a) - self.model.joints.armature * a
+        if rows is None:
+            return tau, force, None
+        if lam is not None:
+            force = rows.forces(-lam, force)
+        return tau, force, self._wanted(a, ahead)
+
+    def _wanted(self, a, ahead: Displaced) -> Array:
+        """What rows are off by, in units of acceleration, with the displacements to q₊."""
+        motion, rows, dt = self.problem.motion, self.problem.rows, self.dt
+        w = self.v + dt * a
+        if self.projected:
+            end = problem_of(self.model, self.problem.constraints, _moved(motion, dt / 2 * w), w)
+            return -end.rows.times(end.motion.velocity) / dt
+        near, goal, wanted = _wishes(rows, motion, self.v, a, dt)
+        there = evaluate(self.problem.constraints, ahead.there(motion, _moved(motion, dt * w))).residual
+        return near * (goal - there) / dt**2 + (1 - near) * (wanted - rows.times(accelerations(motion, a)))
+
+    def residuals(self, a, lam):
+        """(r1, r2) of a and λ: (nv, lanes) and (m, lanes)."""
+        tau, force, r2 = self.left_over(a, lam)
+        return tau - joint_forces(self.problem.motion, force), jnp.zeros_like(lam) if r2 is None else r2
+
+
+def _wishes(rows, motion, v, a, dt):
+    """How near rows are to being closed (lanes,), from 1 to 0; the openings wanted at q₊, and the accelerations J a
+    that lead there as far as openings change by J v, (m, lanes) each."""
+    here, k, d = rows.residual, rows.stiffness, rows.damping
+    turned = dt * (largest_of(v) + dt * largest_of(a)) * largest_of(a) * jnp.sqrt(largest_of(rows.squares()))
+    reach = dt * dt * (largest_of(rows.gamma) + turned)
+    near = jnp.clip(2 - largest_of(here) / jnp.maximum(4 * reach, jnp.finfo(here.dtype).tiny), 0, 1)
+    fade = dt * jnp.where(d > 0, 2 * k / jnp.where(d > 0, d, 1), jnp.sqrt(k))
+    change = dt * dt * rows.target - here * fade / (1 + fade)
+    # J v is taken at q₀: the rows moved at that rate less dt γ / 2 before
+    return near, here + change, change / dt**2 - rows.times(motion.velocity) / dt - rows.gamma / 2
+
+
+def _moved(motion, dv):
+    return integrated(motion.model.topology, motion.q, dv)
+
+
+def _heavier(model, inertia):
+    return eqx.tree_at(lambda m: m.joints.armature, model, model.joints.armature + inertia)
+
+
+def begun(projected, model, constraints, q, v, tau, external, dt) -> Kick:
+    middle = integrated(model.topology, q, dt / 2 * v)
+    sprung = _heavier(model, dt * dt / 4 * model.joints.stiffness)
+    heavy = _heavier(sprung, dt * model.joints.damping)
+    problem = problem_of(heavy, constraints, middle, v if constraints else None)
+    motion = problem.motion
+    if constraints:  # rows.gamma is at zero joint accelerations: with velocity products of the bodies
+        rows = problem.rows
+        problem = problem._replace(
+            rows=eqx.tree_at(lambda r: r.gamma, rows, rows.gamma + rows.times(motion.acceleration))
+        )
+    force = body_forces(motion, None, None, motion.gravity, external)
+    return Kick(sprung, problem, v, dt, projected, tau, force, displacements(motion, _moved(motion, -dt * v)))
+
+
+def residuals(projected, model, constraints, q, v, tau, external, dt, a, lam):
+    """(r1, r2) at any (a, λ): (nv, lanes) and (m, lanes)."""
+    return begun(projected, model, constraints, q, v, tau, external, dt).residuals(a, lam)
+
+
+def end_of(model, q, v, dt, a):
+    """q and v after the step."""
+    w = v + dt * a
+    middle = integrated(model.topology, q, dt / 2 * v)
+    return normalized(model.topology, integrated(model.topology, middle, dt / 2 * w)), w
+
+
+def matrix_of(model, q, v, dt):
+    """Where the factorised matrix is: armature with springs and dampers, and q₀."""
+    joints = model.joints
+    armature = joints.armature + dt * joints.damping + dt * dt / 4 * joints.stiffness
+    return armature, integrated(model.topology, q, dt / 2 * v)
+
+
+def linear_of(step: Kick, a) -> tuple[Start, Any]:
+    """The linear problem that leaves the same over at a, and the accelerations of the bodies there."""
+    problem, motion = step.problem, step.problem.motion
+    tau, force, r2 = step.left_over(a, None)
+    bodies = accelerations(motion, a)
+    force = tuple(x - y for x, y in zip(force, body_forces(motion, None, bodies), strict=True))
+    if r2 is not None:
+        # openings are differences of positions, whose rounding dt² magnifies
+        r2 = r2 * jnp.minimum(1, step.dt**2 * STABILISATION) + problem.rows.times(bodies)
+    return Start(tau + problem.model.joints.armature * a, r2, None, force), bodies

@@ -1,0 +1,128 @@
+"""One step of the leapfrog, with implicit derivatives: see `jaxdyn.constrained.kick` for its equations."""
+
+import dataclasses
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.core import Core, Function, bind, widen
+from ..engine.lanes import call
+from .auto import Auto
+from .base import Solver
+from .implicit import SaddleSolve, tangent_of
+from .iterated import Proximal
+from .iteration import Stop, largest_of
+from .kick import begun, end_of, linear_of, matrix_of
+from .kick import residuals as residuals_of
+from .kick_solve import KickSolve, corrected, system_of
+from .multipliers import multipliers as multipliers_of
+from .result import Result, ended, result_of
+
+
+class Leap(NamedTuple):
+    """What a step finds: q (nq,), v (nv,), the multipliers (m,) of the kick, and how it ended."""
+
+    q: Array
+    v: Array
+    multipliers: Array
+    result: Result
+
+
+@dataclasses.dataclass(frozen=True)
+class LeapCore(Core):
+    """(model, constraints, q, v, tau, external, dt, warm) to a and λ of the kick, q and v after the step, how it ended,
+    and some λ, with implicit derivatives. `tree` is the structure of all operands."""
+
+    solver: Solver
+    projected: bool
+    tree: Any
+    known: tuple[bytes | None, ...]
+    compiler: str = "auto"
+
+    implicit: ClassVar[int] = 6
+
+    def run(self, args, used):
+        lanes = max(x.shape[-1] for x in args)
+        model, constraints, q, v, tau, external, dt, warm = jax.tree.unflatten(self.tree, args)
+        q, v, tau = widen(q, lanes), widen(v, lanes), widen(tau, lanes)
+        step = begun(self.projected, model, constraints, q, v, tau, external, dt)
+        system = system_of(self.solver, step.problem)
+        rows = 0 if step.problem.rows is None else step.problem.rows.plan.rows
+        lam = jnp.zeros((rows, lanes), q.dtype) if warm is None or not rows else widen(warm, lanes)
+        reads = (True,) * 6 if used is None else used
+        found = corrected(system, self.solver, step.left_over, jnp.zeros_like(v), lam, largest_of(v) / dt)
+        a, lam, code = found.acceleration, found.multipliers, jnp.zeros_like(found.steps)
+        end, w = end_of(model, q, v, dt, a)
+        if reads[1] or reads[4]:
+            start, bodies = linear_of(step, a)
+            if step.problem.rows is not None and isinstance(self.solver, Proximal) and self.solver.refine:
+                stop = Stop(1e-12 if q.dtype == jnp.float64 else 1e-6, 30)
+                lam, _ = multipliers_of(system, start, a, bodies, stop)
+            if reads[4]:
+                judged = found._replace(multipliers=lam, bodies=bodies)
+                code = ended(self.solver, step.problem, start, judged, w, (q, v, tau, external))
+        return [a, lam, end, w, code, found.multipliers]
+
+    def instead(self, outs, used):
+        a, lam, *_, some = outs
+        lam = lam if used is None or used[1] else some
+        return [a, lam, *[a] * 3, lam]
+
+    def tangents(self, primals, tangents, outs, used):
+        a, lam, *_ = self.instead(outs, used)
+        *_, warm = jax.tree.unflatten(self.tree, list(range(len(primals))))
+        n = len(primals) - (warm is not None)  # where corrections start does not matter
+        primals, tangents, known = list(primals[:n]), list(tangents[:n]), self.known[:n]
+        model, constraints, q, v, _, _, dt, _ = jax.tree.unflatten(self.tree, [*range(n), *([-1] * (warm is not None))])
+
+        def core(fn, static, *operands):
+            leaves, tree = jax.tree.flatten(operands)
+            return Function(
+                fn, static, tree, tuple(known[k] if k >= 0 else None for k in leaves), self.compiler
+            ), leaves
+
+        def along(fn, static, operands, moved):
+            """The tangent of a function of operands, -1 being a."""
+            f, leaves = core(fn, static, *operands)
+            return tangent_of(
+                f, [a if k < 0 else primals[k] for k in leaves], [moved if k < 0 else tangents[k] for k in leaves]
+            )
+
+        everything = jax.tree.unflatten(self.tree, [*range(n), *([None] * (warm is not None))])[:-1]
+        residuals, _ = core(residuals_of, (self.projected,), *everything, -1, -1)
+        dr = tangent_of(residuals, [*primals, a, lam], [*tangents, None, None])
+        solve = KickSolve(self.solver, self.projected, residuals.tree, (*residuals.known, None, None), self.compiler)
+        x, y = bind(solve, *primals, a, lam, *dr)
+        if used is None or used[1]:
+            moved = tangent_of(residuals, [*primals, a, lam], [*[None] * n, x, None])
+            dr = [r + t for r, t in zip(dr, moved, strict=True)]
+            y = self._least(primals, tangents, known, core, along, (model, constraints, q, v, dt), a, lam, dr)
+        dq, dw = along(end_of, (), (model, q, v, dt, -1), x)
+        return [x, y, dq, dw, None, y]
+
+    def _least(self, primals, tangents, known, core, along, operands, a, lam, dr):
+        """The tangent of the multipliers of minimum norm; `dr` is what the accelerations' leave of the equations."""
+        model, constraints, q, v, dt = operands
+        located, leaves = core(matrix_of, (), model, q, v, dt)
+        there = bind(located, *[primals[k] for k in leaves])
+        places = [model.joints.armature, q]
+        every = jax.tree.leaves((model, constraints, q))
+        put = lambda xs, others: [others[places.index(k)] if k in places else xs[k] for k in every]  # noqa: E731
+        tree = jax.tree.structure((model, constraints, q))
+        free = tuple(put(known, (None, None)))
+        solve = SaddleSolve(self.solver, tree, (*free, None, None), self.compiler)
+        matrix = put(primals, there)
+        _, y, _ = bind(solve, *matrix, *dr, used=(True, True, False))
+        return solve.follow(matrix, put(tangents, along(matrix_of, (), (model, q, v, dt), None)), a, lam, y)
+
+
+def leap(model, constraints, q, v, tau, external, solver: Solver, warm, dt, projected: bool) -> Leap:
+    """The `Leap` of a single state, differentiable in everything; corrections start from the multipliers `warm`. It
+    may be `projected` on the loops afterwards."""
+    if isinstance(solver, Auto):
+        solver = solver.pick(model.topology, constraints)
+    args = model, tuple(constraints), q, v, tau, external, dt, warm
+    _, lam, end, w, code, _ = call(lambda tree, known, c: LeapCore(solver, projected, tree, known, c), *args)
+    return Leap(end, w, lam, result_of(code))

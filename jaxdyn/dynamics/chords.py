@@ -1,0 +1,98 @@
+"""Forces of inertia from poses alone, as of bodies made of points that move along chords.
+
+Between the poses T₀ at q₀ and T₁ at q₁ of a body its points y move by (T₀⁻¹ T₁ − 1) y, in body axes at T₀. The momenta
+of the points along the chords from a pose to the next and to the one before,
+
+    Σ m y ×, Σ m  of  (T₀⁻¹ T₁ − 1) y + (T₀⁻¹ T₋₁ − 1) y,
+
+are dt² times the forces of inertia, velocity products included. They come from one discrete Lagrangian, so that a step
+made of them is symplectic, and keeps momentum.
+
+| symbol | name here | |
+| --- | --- | --- |
+| E, r | ``pose``, ``ahead`` | pose in the parent at q₀ and at q₁ |
+| D, δ | ``moved`` | T₀⁻¹ T₁ − 1: E₀ᵀ (D_p E₁ + E₁ − E₀) and E₀ᵀ (D_p r₁ + δ_p + r₁ − r₀) |
+| Σ | | second moment Σ m y yᵀ about the body's origin |
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+
+from ..engine.kept import tables
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from ..kinematics.forward import Kinematics, prepared_of
+from ..spatial.small import cross, eye, mm, mtm, mtv, mv
+from ..tree.sweep import down, each, of_parent, q_of
+from ..tree.topology import Topology
+
+
+class Displaced(NamedTuple):
+    """What moves bodies from q₀ to another q: (D, δ), (nb, 3, 3, lanes) and (nb, 3, lanes); and their poses there, in
+    the parent and in the world."""
+
+    moved: Any
+    pose: Any
+    world: Any
+
+    def there(self, at: Kinematics, q) -> Kinematics:
+        """The bodies where they have come to, at rest."""
+        return at._replace(q=q, pose=self.pose, world=self.world, velocity=None, acceleration=None)
+
+
+def _displace(kind, prepared, q, pose, world, above):
+    """D and δ, and poses in parent and world; `above` are D and δ of the parent, None for the world."""
+    (E0, r0), (R0, p0) = pose, world
+    E1, r1 = kind.place(prepared, q)
+    turned, shifted = E1 - E0, r1 - r0
+    if above is not None:
+        D, delta = above
+        turned, shifted = turned + mm(D, E1), shifted + delta + mv(D, r1)
+    D, delta = mtm(E0, turned), mtv(E0, shifted)
+    return (D, delta), (E1, r1), (R0 + mm(R0, D), p0 + mv(R0, delta))
+
+
+def _force(inertia, one, other):
+    """Moment and force of two displacements."""
+    mass, first, second = inertia
+    D, delta = (x + y for x, y in zip(one, other, strict=True))
+    trace = second[0, 0] + second[1, 1] + second[2, 2]
+    B = mm(D, trace / 2 * eye(first) - second)
+    turning = jnp.stack([B[2, 1] - B[1, 2], B[0, 2] - B[2, 0], B[1, 0] - B[0, 1]])
+    return turning + cross(first, delta), mass * delta + mv(D, first)
+
+
+@tables
+def _displacements(topology: Topology) -> Table:
+    def row(b, p):
+        reads = (
+            Ref(prepared_of(topology, b), b),
+            q_of(topology, b),
+            Ref("pose", b),
+            Ref("world", b),
+            of_parent("moved", p),
+        )
+        writes = Ref("moved", b), Ref("ahead", b), Ref("there", b)
+        return Row(Step(_displace, (topology.kinds[b],)), reads, writes)
+
+    return Table(down(topology, row), dict.fromkeys(("moved", "ahead", "there"), topology.nb))
+
+
+@tables
+def _forces(topology: Topology) -> Table:
+    row = lambda b: Row(Step(_force), (Ref("inertia", b), Ref("one", b), Ref("other", b)), Ref("force", b))  # noqa: E731
+    return Table(each(topology, row), {"force": topology.nb})
+
+
+def displacements(at: Kinematics, q) -> Displaced:
+    """From the poses of `at` to those at q (nq, lanes)."""
+    given = at.prepared | {"q": q, "pose": at.pose, "world": at.world}
+    found = swept(_displacements(at.model.topology), given)
+    return Displaced(found["moved"], found["ahead"], found["there"])
+
+
+def chord_forces(at: Kinematics, one: Displaced, other: Displaced):
+    """dt² times the forces of inertia (moment, force), (nb, 3, lanes) each, of displacements forwards and backwards."""
+    given = {"inertia": at.inertia, "one": one.moved, "other": other.moved}
+    return swept(_forces(at.model.topology), given)["force"]

@@ -1,0 +1,53 @@
+"""The dynamics of a robot under held controls, as integrators see them."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+from jaxtyping import Array, Float
+
+from ..constrained.base import Solver
+from ..constrained.forward_dynamics import Solution, forward_dynamics
+from ..constrained.leap import Leap, leap
+from ..constrained.result import Result
+from ..model.constraints import Constraint
+from ..model.model import Model
+from ..model.state import State
+
+
+class Told(eqx.Module):
+    """What a step tells besides the state. **Fields:** `multipliers` (m,); `result`, a `Result`."""
+
+    multipliers: Float[Array, " m"]
+    result: Result
+
+
+class Dynamics(eqx.Module):
+    """Accelerations (nv,) of states, under the generalised forces `tau` (nv,) and wrenches `external` (nb, 6); solves
+    start from the multipliers `warm` (m,), if there are any. After a step it is `projected` on the loops, or not."""
+
+    model: Model
+    tau: Float[Array, " nv"]
+    constraints: Sequence[Constraint]
+    solver: Solver
+    external: Float[Array, "nb 6"] | None = None
+    warm: Float[Array, " m"] | None = None
+    projected: bool = eqx.field(static=True, default=False)
+
+    def __call__(self, state: State, inertia=None, force=None) -> Float[Array, " nv"]:
+        """Return the accelerations at a state, with an inertia (nv,) and a force (nv,) added to the joints."""
+        return self.solution(state, inertia, force).acceleration
+
+    def solution(self, state: State, inertia=None, force=None) -> Solution:
+        """Return the whole solution that the accelerations are of."""
+        model, tau = self.model, self.tau
+        if inertia is not None:
+            model = model.replace({"joints.armature": model.joints.armature + inertia})
+        if force is not None:
+            tau = tau + force
+        options = {"constraints": self.constraints, "solver": self.solver, "warm_start": self.warm}
+        return forward_dynamics(model, state, tau, external=self.external, **options)
+
+    def leap(self, state: State, dt) -> Leap:
+        """Return what one step of the leapfrog finds."""
+        given = self.model, self.constraints, state.q, state.v, self.tau, self.external
+        return leap(*given, self.solver, self.warm, dt, self.projected)
