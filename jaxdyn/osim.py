@@ -6,9 +6,11 @@ from .delassus.joint_space import LTL, Dense
 from .delassus.krylov import conjugate_gradient, largest_eigenvalue, linear_operator
 from .delassus.matrix_free import MatrixFree
 from .delassus.propagated import EFPA, KJR
+from .delassus.reduced import ConstrainedABA, PVReduced
 from .delassus.riding import PV, PVFast
 
 __all__ = [
+    "ConstrainedABA",
     "Dense",
     "EFPA",
     "KJR",
@@ -17,6 +19,7 @@ __all__ = [
     "Method",
     "PV",
     "PVFast",
+    "PVReduced",
     "Solved",
     "conjugate_gradient",
     "largest_eigenvalue",

@@ -141,6 +141,27 @@ def eqx_floating(x) -> bool:
     return jnp.issubdtype(jnp.result_type(x), jnp.floating)
 
 
+@pytest.mark.parametrize("method", [jd.osim.PVReduced(), jd.osim.ConstrainedABA()], ids=str)
+@pytest.mark.parametrize("name", ["swimmer_6", "strider"])
+def test_methods_for_constraints_to_the_ground(name, method):
+    """More than six rows meet at every link of the swimmer, and at the strider's feet."""
+    scene = scenes.scene(name)
+    G = dense.delassus(scene.model, scene.q, scene.contacts)
+    b = np.random.default_rng(7).normal(size=len(G))
+    op = jd.delassus(scene.model, scene.q, scene.contacts, method=method)
+    assert np.abs(op.dense() - G).max() < 1e-10 * np.abs(G).max()
+    for R in DAMPINGS:
+        assert backward(G + R * np.eye(len(G)), op.with_damping(R).solve(b), b) < 1e-10
+    with pytest.raises(ValueError, match="cannot close kinematic loops|no constraints that hold"):
+        jd.delassus(scene.model, scene.q, scene.contacts, method=method, within=(scene.contacts[0],))
+
+
+def test_reduced_pv_refuses_loops():
+    scene = scenes.scene("side_by_side")
+    with pytest.raises(ValueError, match="`PVReduced` cannot close kinematic loops"):
+        made(scene, jd.osim.PVReduced())
+
+
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_derivatives(method):
     """Both modes against central differences: configuration, masses, damping, vector, with loops where they may be."""

@@ -17,8 +17,8 @@ FAMILIES = {
     "Lock Constraint",
     "solvers": "ABA PV PVEarly PVSoft ConstrainedABA ProxPV LCABA ProxBBO LTL LTLSoft ProxLTL ProxLTLSoft Dense Auto "
     "Unified Solver",
-    "osim": "Dense EFPA KJR LTL MatrixFree PV PVFast Method Solved conjugate_gradient largest_eigenvalue "
-    "linear_operator",
+    "osim": "ConstrainedABA Dense EFPA KJR LTL MatrixFree PV PVFast PVReduced Method Solved conjugate_gradient "
+    "largest_eigenvalue linear_operator",
     "integrators": "Leapfrog SemiImplicitEuler ImplicitMidpoint RungeKutta Gauss RK4 Integrator",
 }
 

@@ -53,7 +53,7 @@ class Solver(eqx.Module):
     def check(self, call: str, topology: Topology, constraints: Sequence[Constraint]) -> None:
         """Raise `ValueError` for constraints that the solver cannot treat."""
         if self.grounded:
-            _refuse_loops(type(self).__name__, call, topology, constraints)
+            refuse_loops(type(self).__name__, call, topology, constraints)
 
     def unrolled(self) -> "Solver":
         """The solver with its iterations unrolled, for ``adjoint="unrolled"``."""
@@ -93,7 +93,7 @@ def name_of(constraint: Constraint, index: int) -> str:
     return repr(constraint.name) if constraint.name else f"number {index} ({type(constraint).__name__})"
 
 
-def _refuse_loops(solver: str, call: str, topology: Topology, constraints: Sequence[Constraint]) -> None:
+def refuse_loops(solver: str, call: str, topology: Topology, constraints: Sequence[Constraint]) -> None:
     """Raise `ValueError` for constraints that act on several moving bodies."""
     for k, constraint in enumerate(constraints):
         bodies = [repr(topology.body_names[b]) for b in constraint.layout(topology).bodies]

@@ -7,6 +7,7 @@ import dataclasses
 from collections import defaultdict
 
 from ..engine.kept import tables
+from .sweep import up
 from .topology import WORLD, Topology
 
 
@@ -48,8 +49,8 @@ class Multipliers:
 @dataclasses.dataclass(frozen=True)
 class Rider:
     """A constraint (its number, its rows) whose rows ride from its bodies to `root`, their common ancestor, and are
-    eliminated there. Rows that are `kept` ride to the world and stay: what they exert on each other, the blocks L, is
-    their Delassus matrix."""
+    eliminated there. Rows that are `kept` ride to the world, or to a body that is their root, and stay: what they exert
+    on each other, the blocks L, is their Delassus matrix as far as the bodies that they have left make it."""
 
     constraint: int
     rows: tuple[int, ...]
@@ -74,6 +75,23 @@ def elimination(topology: Topology, cliques: frozenset[tuple[int, ...]], riders:
     (section on early elimination).
     """
     return _Elimination(topology, cliques, riders).run()
+
+
+@tables
+def relays(topology: Topology, given: tuple[int, ...], most: int) -> tuple[int, ...]:
+    """The bodies at which more than `most` rows meet, leaves first: there they stop, and `most` others that stand for
+    the body ride on. `given` counts the rows on every body."""
+    rows, found = list(given), []
+
+    def row(b, p):
+        if rows[b] > most:
+            found.append(b)
+            rows[b] = most
+        if p != WORLD:
+            rows[p] += rows[b]
+
+    up(topology, row)
+    return tuple(found)
 
 
 def bodies_of(order: Order) -> tuple[int, ...]:
@@ -113,7 +131,9 @@ class _Elimination:
             self.ties[a] |= clique - {a}
 
     def rows_at(self, b: int) -> list[int]:
-        return [c for c in sorted(self.riding) if b in self.at[c]]
+        """The riders that leave a body with it."""
+        stays = lambda c: self.riders[c].kept and self.riders[c].root == b  # noqa: E731
+        return [c for c in sorted(self.riding) if b in self.at[c] and not stays(c)]
 
     def batch(self) -> list[int]:
         """Leaves with the fewest neighbours, none tied to another."""

@@ -1,0 +1,155 @@
+"""Methods of lowest order for constraints to the ground: `PVReduced` and `ConstrainedABA`.
+
+A body moves in six ways, so that more than six rows say no more to what is above it than six unit rows do. Where more
+than six rows meet at a body (a relay), they stop, and unit rows ride on from there. With K the rows at a relay s and L
+what they exert on each other through the bodies that they have left,
+
+    G_cd = L_cd + K_c Λ_s K_dᵀ,    Λ_st = G of the unit rows of relays,
+
+where rows that stop at different relays have L = 0. Unit rows are rows like others, so that all of G follows from the
+top down, in O(n + m²): the idea of PV-OSIMr (Sathya, Decré and Swevers, IEEE RA-L 9(11), 2024), derived here from
+popov_vereshchagin, Alg. 2.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..constrained.base import refuse_loops
+from ..engine.kept import tables
+from ..engine.lanes import laned
+from ..kinematics.rows import plan_of
+from ..model.constraints import Layout
+from ..systems.body_factor import body_factor
+from ..systems.problem import problem_of
+from ..tree.elimination import Elimination, elimination_of, factorise
+from ..tree.plan import Order, Rider, elimination, relays
+from ..tree.rows import Plan
+from ..tree.topology import WORLD, Topology
+from .base import Given, refuse_held
+from .damping import Damping
+from .explicit import Explicit
+
+#: ways in which a body moves
+SIX = 6
+
+
+class Relayed(NamedTuple):
+    """Rows of constraints, then the unit rows of relays: their plan, the order of elimination, where each stops (a body
+    or the world), and the relays."""
+
+    plan: Plan
+    order: Order
+    stops: tuple[int, ...]
+    relays: tuple[int, ...]
+
+
+@tables
+def _relayed(topology: Topology, plan: Plan) -> Relayed:
+    given = [0] * topology.nb
+    for c in range(len(plan)):
+        given[plan.bodies(c)[0]] += len(plan.span(c))
+    found = relays(topology, tuple(given), SIX)
+    whole = Plan((*plan.layouts, *(Layout("relay", SIX, (b,)) for b in found)))
+    stops, riders = [], []
+    for c in range(len(whole)):
+        body = whole.bodies(c)[0]
+        above = topology.ancestors(body)[c >= len(plan) :]  # unit rows leave their own body
+        stops.append(next((b for b in above if b in found), WORLD))
+        riders.append(Rider(c, tuple(whole.span(c)), (body,), stops[-1], kept=True))
+    return Relayed(whole, elimination(topology, frozenset(), tuple(riders)), tuple(stops), found)
+
+
+@tables
+def _tables(topology: Topology, plan: Plan) -> Elimination:
+    made = _relayed(topology, plan)
+    return elimination_of(topology, made.plan, made.order, (), False)
+
+
+def _factor(given: Given):
+    """The cells of L and K."""
+    problem = problem_of(given.model, given.asked, given.q)
+    topology, motion = given.model.topology, problem.motion
+    made, rows = _relayed(topology, problem.plan), problem.rows
+    unit = jnp.eye(SIX, dtype=given.q.dtype)[..., None]
+    lanes = rows.K[0].shape[-1]
+    parts = [jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in (unit[:, :3], unit[:, 3:])]
+    K = tuple(jnp.concatenate([k, *[x] * len(made.relays)]) for k, x in zip(rows.K, parts, strict=True))
+    found = factorise(
+        _tables(topology, problem.plan), motion.inertia, given.model.joints.armature, motion.joints, K
+    ).parts
+    return found.get("L", jnp.zeros((0, 1), given.q.dtype)), found.get("K", K)
+
+
+class PVReduced(Explicit):
+    """PV-OSIMr: rows ride to the world, six of them at most: O(n + m²). Constraints to the ground; none that hold."""
+
+    def check(self, call, topology, held, asked):
+        refuse_held(self, call, held)
+        refuse_loops(type(self).__name__, call, topology, asked)
+
+    def matrix(self, given):
+        topology, plan = given.model.topology, plan_of(given.model.topology, given.asked)
+        made, cells = _relayed(topology, plan), _tables(topology, plan).cells["K"].at
+        L, K = laned(_factor)(given)
+        K = jnp.concatenate(K, 1)
+        places = made.plan.placed(_tables(topology, plan).blocks, L.shape[0])
+        G = jnp.concatenate([L, jnp.zeros(1, L.dtype)])[places]
+        first = {b: made.plan.starts[len(plan) + k] for k, b in enumerate(made.relays)}
+        done = np.zeros(0, int)  # rows whose part of G is whole, all that stop at the world first
+        for stop in (WORLD, *reversed(made.relays)):
+            here = [c for c, s in enumerate(made.stops) if s == stop]
+            rows = np.asarray([r for c in here for r in made.plan.span(c)], int)
+            if stop != WORLD and len(rows):
+                at = np.asarray([cells[c, stop] + k for c in here for k in range(len(made.plan.span(c)))])
+                unit = np.arange(first[stop], first[stop] + SIX)
+                through = K[at] @ G[np.ix_(unit, done)]
+                G = G.at[np.ix_(rows, done)].set(through).at[np.ix_(done, rows)].set(through.T)
+                G = G.at[np.ix_(rows, rows)].add(K[at] @ G[np.ix_(unit, unit)] @ K[at].T)
+            done = np.concatenate([done, rows])
+        return G[: plan.rows, : plan.rows]
+
+
+def _penalised(given: Given, R):
+    """The cells of L where all rows are penalties 1 / R as well."""
+    problem = problem_of(given.model, given.asked, given.q)
+    plan = problem.plan
+    order = _riding(given.model.topology, plan)
+    factor = body_factor(problem, order, 1 / R, frozenset(range(len(plan))), penalised=tuple(range(len(plan)))).factor
+    return factor.parts["L"]
+
+
+@tables
+def _riding(topology: Topology, plan: Plan) -> Order:
+    riders = tuple(Rider(c, tuple(plan.span(c)), tuple(plan.bodies(c)), kept=True) for c in range(len(plan)))
+    return elimination(topology, plan.cliques, riders)
+
+
+class ConstrainedABA(PVReduced):
+    """cABA-OSIM: the damped inverse as a matrix, without a factor of G + R (Sathya and Carpentier, IEEE T-RO 41, 2025).
+
+    By the matrix inversion lemma, (G + R)⁻¹ = R⁻¹ − R⁻¹ J (M + Jᵀ R⁻¹ J)⁻¹ Jᵀ R⁻¹ (matrix_free_delassus, Eq. 8), whose
+    middle is a Delassus matrix of the constrained articulated-body algorithm. Constraints to the ground; none that
+    hold; damping as a number or one number a row."""
+
+    def damp(self, given, made, R):
+        if R.diagonal is None:
+            raise ValueError(
+                "`delassus`: `ConstrainedABA` takes one number for each row as `damping`, no blocks. "
+                "Use `jd.osim.MatrixFree()`."
+            )
+        given, R = jax.lax.stop_gradient((given, R))
+        topology, plan = given.model.topology, plan_of(given.model.topology, given.asked)
+        every = tuple(c for c in range(len(plan)) if not plan.layouts[c].velocities)
+        L = laned(_penalised)(given, R.diagonal)
+        blocks = elimination_of(topology, plan, _riding(topology, plan), every, False).blocks
+        soft = jnp.concatenate([L, jnp.zeros(1, L.dtype)])[plan.placed(blocks, L.shape[0])]
+        return soft / R.diagonal[:, None] / R.diagonal[None]
+
+    def solve(self, given, made, damped, R: Damping, b: Array):
+        once = lambda b: b / R.diagonal - damped @ b  # noqa: E731
+        x = once(b)
+        return x + once(b - made @ x - R.times(x))  # the difference has lost digits where R is small
