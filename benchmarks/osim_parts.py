@@ -33,7 +33,7 @@ def _kinematics(given: Given):
 
 
 def _riding(names: tuple[str, ...], given: Given):
-    parts = riding._factor(0, False, given)[0]
+    parts = riding._parts(0, given)[0]
     return [parts["U"][2] if name == "1/D" else parts[name] for name in names]
 
 

@@ -13,15 +13,13 @@ CONFLICTING = 1e-3
 class Stop(NamedTuple):
     """When to stop: the estimated relative error of the accelerations, and the most damped solves. `plain` makes the
     steps of the papers alone, `unrolled` all of them, plain, in a loop that reverse differentiation can go through.
-    Without `refined`, steps after the first take r1 for zero, as the papers do. `resolved` are right sides without
-    conflicts: then even rows that are as good as redundant count as independent, however long the steps that takes."""
+    Without `refined`, steps after the first take r1 for zero, as the papers do."""
 
     tol: float
     max_steps: int
     unrolled: bool = False
     plain: bool = False
     refined: bool = True
-    resolved: bool = False
 
     @property
     def accelerated(self) -> bool:

@@ -76,9 +76,7 @@ class Iteration:
         self.constrained = rows is not None
         self.wanted = largest_of(start.rows) if self.constrained else 0
         self.moving = self.constrained and stop.accelerated and stop.max_steps > 1
-        self.far = None
-        if self.moving:
-            self.far = jnp.inf if stop.resolved else farthest(self.problem, system.weights)
+        self.far = farthest(self.problem, system.weights) if self.moving else None
         self.warm = lam
 
     def wide(self, tree):

@@ -30,6 +30,11 @@ class Explicit(Method):
         return cho_solve((damped, True), b)
 
 
+def entries(cells: Array, places) -> Array:
+    """The numbers at `places` among cells; zero beyond the last."""
+    return jnp.concatenate([cells, jnp.zeros(1, cells.dtype)])[places]
+
+
 def projected(A: Array, B: Array) -> Array:
     """B (n, m) without its parts in the range of A (n, h): twice, since once leaves what rounding has left."""
     if not A.shape[1]:

@@ -99,12 +99,13 @@ class MatrixFree(Method):
 
     def damp(self, given, made, R):
         given, made, R = jax.lax.stop_gradient((given, made, R))
-        return laned(_damped, R.blocks is not None)(given, _whitened(given, made, R), _unit(R))
+        K = None if R.blocks is None else _whitened(given, made, R)
+        return laned(_damped, R.blocks is not None)(given, _with(made, K), _unit(R)), K
 
     def solve(self, given, made, damped, R, b):
-        made, whitened = _whitened(given, made, R), R.blocks is not None
-        stop = self._stop(b.dtype)
-        x = laned(_inverse, stop, whitened)(given, made, damped, _unit(R), R.whiten(b) if whitened else b)
+        (factor, K), whitened = damped, R.blocks is not None
+        solve = laned(_inverse, self._stop(b.dtype), whitened)
+        x = solve(given, _with(made, K), factor, _unit(R), R.whiten(b) if whitened else b)
         return R.unwhiten(x) if whitened else x
 
 
@@ -113,16 +114,18 @@ def _unit(R: Damping) -> Array:
     return R.diagonal if R.blocks is None else jnp.ones(sum(map(len, R.blocks)), R.blocks[0].dtype)
 
 
-def _whitened(given: Given, made: Prepared, R: Damping) -> Prepared:
-    """With rows C⁻¹ K in place of K, for blocks C Cᵀ of R: then R is one."""
-    if R.blocks is None:
-        return made
+def _with(made: Prepared, K) -> Prepared:
+    """With other coefficients of the rows, if there are any."""
+    return made if K is None else made._replace(geometry=made.geometry._replace(K=K))
+
+
+def _whitened(given: Given, made: Prepared, R: Damping) -> tuple[Array, ...]:
+    """Rows C⁻¹ K in place of K, for blocks C Cᵀ of R: then R is one."""
     plan = plan_of(given.model.topology, given.asked)
     first = plan_of(given.model.topology, given.held).cells if given.held else 0
     cells = [(c, slice(first + k, first + k + len(plan.span(c)))) for c, at in enumerate(plan.coefficients) for k in at]
     blocks = Damping(blocks=tuple(R.blocks[c] for c, _ in cells))
-    K = tuple(x.at[first:].set(blocks.whiten(x[first:])) for x in made.geometry.K)
-    return made._replace(geometry=made.geometry._replace(K=K))
+    return tuple(x.at[first:].set(blocks.whiten(x[first:])) for x in made.geometry.K)
 
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))

@@ -16,7 +16,7 @@ from ..tree.propagation import propagation_of
 from ..tree.rows import Plan
 from ..tree.topology import Topology
 from .base import Given, refuse_held
-from .explicit import Explicit
+from .explicit import Explicit, entries
 
 
 def _fields(extended: bool, given: Given) -> dict:
@@ -55,7 +55,7 @@ class _Propagated(Explicit):
     def matrix(self, given):
         cells = laned(_blocks, self.extended)(given)
         plan = plan_of(given.model.topology, given.constraints)
-        return jnp.concatenate([cells, jnp.zeros(1, cells.dtype)])[_places(given.model.topology, plan, self.extended)]
+        return entries(cells, _places(given.model.topology, plan, self.extended))
 
 
 class KJR(_Propagated):

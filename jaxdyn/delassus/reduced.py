@@ -26,12 +26,12 @@ from ..model.constraints import Layout
 from ..systems.body_factor import body_factor
 from ..systems.problem import problem_of
 from ..tree.elimination import Elimination, elimination_of, factorise
-from ..tree.plan import Order, Rider, elimination, relays
+from ..tree.plan import Order, Rider, elimination, kept_riders, relays
 from ..tree.rows import Plan
 from ..tree.topology import WORLD, Topology
 from .base import Given, refuse_held
 from .damping import Damping
-from .explicit import Explicit
+from .explicit import Explicit, entries
 
 #: ways in which a body moves
 SIX = 6
@@ -97,7 +97,7 @@ class PVReduced(Explicit):
         L, K = laned(_factor)(given)
         K = jnp.concatenate(K, 1)
         places = made.plan.placed(_tables(topology, plan).blocks, L.shape[0])
-        G = jnp.concatenate([L, jnp.zeros(1, L.dtype)])[places]
+        G = entries(L, places)
         first = {b: made.plan.starts[len(plan) + k] for k, b in enumerate(made.relays)}
         done = np.zeros(0, int)  # rows whose part of G is whole, all that stop at the world first
         for stop in (WORLD, *reversed(made.relays)):
@@ -124,8 +124,7 @@ def _penalised(given: Given, R):
 
 @tables
 def _riding(topology: Topology, plan: Plan) -> Order:
-    riders = tuple(Rider(c, tuple(plan.span(c)), tuple(plan.bodies(c)), kept=True) for c in range(len(plan)))
-    return elimination(topology, plan.cliques, riders)
+    return elimination(topology, plan.cliques, kept_riders(plan, len(plan)))
 
 
 class ConstrainedABA(PVReduced):
@@ -146,7 +145,7 @@ class ConstrainedABA(PVReduced):
         every = tuple(c for c in range(len(plan)) if not plan.layouts[c].velocities)
         L = laned(_penalised)(given, R.diagonal)
         blocks = elimination_of(topology, plan, _riding(topology, plan), every, False).blocks
-        soft = jnp.concatenate([L, jnp.zeros(1, L.dtype)])[plan.placed(blocks, L.shape[0])]
+        soft = entries(L, plan.placed(blocks, L.shape[0]))
         return soft / R.diagonal[:, None] / R.diagonal[None]
 
     def solve(self, given, made, damped, R: Damping, b: Array):

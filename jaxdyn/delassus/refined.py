@@ -28,7 +28,7 @@ from ..systems.body_factor import body_factor, tying
 from ..systems.problem import Problem, Start, left_over
 from ..tree import panels
 from ..tree.elimination import Factor, elimination_of
-from ..tree.plan import Order, Rider, elimination
+from ..tree.plan import Order, elimination, kept_riders
 from ..tree.rows import Plan
 from ..tree.topology import Topology
 from .base import Given
@@ -105,8 +105,7 @@ def asked_rows(given: Given, geometry: Geometry) -> Rows:
 @tables
 def _order(topology: Topology, plan: Plan, held: int) -> Order:
     """All rows are penalties; those of the first constraints ride as well."""
-    riders = tuple(Rider(c, tuple(plan.span(c)), tuple(plan.bodies(c)), kept=True) for c in range(held))
-    return elimination(topology, plan.cliques, riders)
+    return elimination(topology, plan.cliques, kept_riders(plan, held))
 
 
 def _weights(given: Given, mu: Array, R: Array | None) -> Array:

@@ -21,35 +21,40 @@ from ..systems.problem import problem_of
 from ..systems.weights import automatic_weights
 from ..tree import columns as co
 from ..tree.elimination import Elimination, elimination_of
-from ..tree.plan import Joint, Order, Rider, elimination
+from ..tree.plan import Joint, Order, elimination, kept_riders
 from ..tree.rows import Plan
 from ..tree.topology import Topology
 from .base import Given, Method, refuse_held
-from .explicit import Explicit
+from .explicit import Explicit, entries
 
 #: eigenvalues of μ J_h M_μ⁻¹ J_hᵀ, which are 1 for rows that hold and 0 for redundant ones, that count as zero
-REDUNDANT = {4: 1e-2, 8: 1e-2}
+REDUNDANT = 1e-2
 
 
 @tables
 def _order(topology: Topology, plan: Plan, held: int, open_base: bool) -> Order:
     """All rows ride; the first `held` constraints are penalties as well. An open base is not eliminated."""
-    riders = tuple(Rider(c, tuple(plan.span(c)), tuple(plan.bodies(c)), kept=True) for c in range(len(plan)))
     cliques = frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, range(held)))
-    order = elimination(topology, cliques, riders)
+    order = elimination(topology, cliques, kept_riders(plan, len(plan)))
     bases = set(topology.floating_bases) if open_base else set()
     return tuple(x for x in order if not (isinstance(x, Joint) and x.body in bases))
 
 
-def _factor(held: int, open_base: bool, given: Given):
-    """The cells of L, of the rows' coefficients, and of what is added to the inertias; own inertias; μ."""
+def _parts(held: int, given: Given):
+    """The parts of the factor in which all rows are kept, and μ."""
     problem = problem_of(given.model, given.constraints, given.q)
-    order = _order(given.model.topology, problem.plan, held, open_base)
+    order = _order(given.model.topology, problem.plan, held, False)
     mu = jax.lax.stop_gradient(automatic_weights(problem)[:1])  # what it is does not matter
     weights = jnp.broadcast_to(mu, (problem.plan.rows, mu.shape[-1]))
     rides = frozenset(range(len(problem.plan)))
     factor = body_factor(problem, order, weights, rides, penalised=tuple(range(held))).factor
-    return factor.parts, problem.motion.inertia, mu
+    return factor.parts, mu
+
+
+def _factor(held: int, given: Given):
+    """The cells of L, and μ."""
+    parts, mu = _parts(held, given)
+    return parts.get("L", jnp.zeros((0, 1), given.q.dtype)), mu
 
 
 @tables
@@ -64,14 +69,6 @@ def _places(topology: Topology, plan: Plan, held: int, open_base: bool) -> np.nd
     return plan.placed(made.blocks, made.cells["L"].size)
 
 
-def _gathered(given: Given, parts, held: int, open_base: bool) -> Array:
-    """L as a matrix."""
-    plan = plan_of(given.model.topology, given.constraints)
-    places = _places(given.model.topology, plan, held, open_base)
-    L = parts["L"] if "L" in parts else jnp.zeros((0,), given.q.dtype)
-    return jnp.concatenate([L, jnp.zeros((1,), L.dtype)])[places]
-
-
 class PV(Explicit):
     """PV-OSIM: all rows ride to the world, O(n + m² d) (popov_vereshchagin, Alg. 2): any constraints.
 
@@ -81,13 +78,14 @@ class PV(Explicit):
 
     def matrix(self, given):
         held = len(given.held)
-        parts, _, mu = laned(_factor, held, False)(given)
-        G = _gathered(given, parts, held, False)
+        cells, mu = laned(_factor, held)(given)
+        plan = plan_of(given.model.topology, given.constraints)
+        G = entries(cells, _places(given.model.topology, plan, held, False))
         n = G.shape[0] - given.rows
         if not n:
             return G
         S = mu[0] * (G[:n, :n] + G[:n, :n].T) / 2
-        inverse = jnp.linalg.pinv(jax.lax.stop_gradient(S), rtol=REDUNDANT[S.dtype.itemsize], hermitian=True)
+        inverse = jnp.linalg.pinv(jax.lax.stop_gradient(S), rtol=REDUNDANT, hermitian=True)
         solve = lambda _, r: inverse @ r  # noqa: E731
         forces = jax.lax.custom_linear_solve(lambda x: S @ x, G[:n, n:], solve, symmetric=True)
         return G[n:, n:] - mu[0] * G[n:, :n] @ forces
@@ -169,9 +167,8 @@ class PVFast(Method):
             zero = [jnp.zeros((len(plan.span(c)), 6), given.q.dtype) for c in range(len(plan))]
             columns.append(jnp.concatenate([next(next_one) if r else z for r, z in zip(reach, zero, strict=True)]))
         K = jnp.concatenate(columns, 1) if columns else jnp.zeros((plan.rows, 0), given.q.dtype)
-        cells = jnp.concatenate([cells, jnp.zeros(1, cells.dtype)])
         places = _places(topology, plan, 0, True)
-        return Branches(tuple(cells[places[np.ix_(s, s)]] for s in _coupled(topology, plan)), K, H)
+        return Branches(tuple(entries(cells, places[np.ix_(s, s)]) for s in _coupled(topology, plan)), K, H)
 
     def times(self, given, made, x):
         plan = plan_of(given.model.topology, given.constraints)

@@ -7,6 +7,7 @@ import dataclasses
 from collections import defaultdict
 
 from ..engine.kept import tables
+from .rows import Plan
 from .sweep import up
 from .topology import WORLD, Topology
 
@@ -62,6 +63,11 @@ class Rider:
 
 
 Order = tuple[Joint | Multipliers, ...]
+
+
+def kept_riders(plan: Plan, count: int) -> tuple[Rider, ...]:
+    """The first constraints of a plan as riders that ride to the world and are kept."""
+    return tuple(Rider(c, tuple(plan.span(c)), tuple(plan.bodies(c)), kept=True) for c in range(count))
 
 
 @tables
