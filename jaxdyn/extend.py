@@ -21,7 +21,8 @@ from jaxtyping import Array, Float
 from .constrained.base import Solver
 from .constrained.iterated import Direct, Proximal, Soft
 from .constrained.prox_bbo import riders_of
-from .dynamics.crba import jacobian_at, mass_matrix_at
+from .dynamics.crba import mass_matrix_at
+from .kinematics.embedding import jacobian_at
 from .engine.core import widen
 from .model.constraints import (
     BodyView,

@@ -25,7 +25,7 @@ from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual
 from ..kinematics.assemble import assemble
 from ..kinematics.frames import anchored
 from ..loaders.load import load
-from ..model.many import Coupling
+from ..model.transmission import Coupling
 from ..model.model import Model
 from ..model.pairs import Point, Weld
 from ..model.state import State

@@ -30,7 +30,7 @@ from .result import ended, left
 def residuals(model, constraints, q, v, tau, external, qdd, lam):
     """(r1, r2) at any (q̈, λ): (nv, lanes) and (m, lanes)."""
     problem = problem_of(model, constraints, q, v, qdd)
-    start = start_of(problem, v, tau, external)
+    start = start_of(problem, tau, external)
     return residual(problem, start, qdd, start.acceleration, lam)
 
 
@@ -169,7 +169,7 @@ def outputs(solver, model, constraints, q, v, tau, external, warm, used=None) ->
     `used`, None being all."""
     given = q, v, tau, external
     problem = problem_of(model, constraints, _full(q, jax.tree.leaves((model, constraints, given))), v)
-    start = start_of(problem, v, tau, external)
+    start = start_of(problem, tau, external)
     guess = warm if constraints else None
     read = (True,) * 7 if used is None else used
     found = _found(solver, problem, start, guess, any(read[k] for k in (1, 4, 5)) or guess is not None)

@@ -10,7 +10,8 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from ..dynamics import jacobians
-from ..dynamics.crba import jacobian_at, mass_matrix, mass_matrix_at
+from ..dynamics.crba import mass_matrix, mass_matrix_at
+from ..kinematics.embedding import jacobian_at
 from ..engine.kept import tables
 from ..engine.lanes import laned
 from ..kinematics.rows import plan_of

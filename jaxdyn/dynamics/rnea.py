@@ -16,7 +16,8 @@ from jaxtyping import Array
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
-from ..kinematics.forward import Kinematics, kinematics
+from ..kinematics.embedding import gathered, reflected
+from ..kinematics.forward import Kinematics
 from ..kinematics.manifold import differenced
 from ..model.model import Model
 from ..spatial.small import cross
@@ -90,20 +91,28 @@ def body_forces(motion: Kinematics, velocity=None, acceleration=None, gravity=No
 
 def joint_forces(motion: Kinematics, force) -> Array:
     """Return the generalised forces (nv, lanes) in balance with forces (moment, force) on the bodies: the sweep up."""
-    return swept(_up(motion.model.topology), motion.joints | {"force": force})["tau"]
+    return gathered(motion, swept(_up(motion.model.topology), motion.joints | {"force": force})["tau"])
 
 
-def rnea(model: Model, q, v, a, external=None):
-    """Return M a + h (nv, lanes) of the rigid bodies, without armature and passive forces.
-
-    With v = None, velocities and gravity are left out: the result is M a.
-    """
-    motion = kinematics(model, q, v, a)
-    gravity = None if v is None else motion.gravity
+def rnea(motion: Kinematics, gravity=None, external=None) -> Array:
+    """Return the forces (nv, lanes) of rigid bodies that have a motion, without armature and passive forces."""
     return joint_forces(motion, body_forces(motion, motion.velocity, motion.acceleration, gravity, external))
 
 
+def rotors(motion: Kinematics, a=None) -> Array:
+    """Return the forces (nv, lanes) that armature takes at accelerations a (nv, lanes), None for zero, with what
+    clusters add to them at the velocity of the motion."""
+    armature = motion.model.joints.armature
+    force = jnp.zeros((motion.model.nv, 1), motion.q.dtype) if a is None else reflected(motion, armature, a)
+    return force if motion.bias is None else force + gathered(motion, armature * motion.bias)
+
+
 def passive(model: Model, q, v):
-    """Return the forces (nv, lanes) of dampers and springs: −damping v − stiffness (q ⊖ rest)."""
+    """Return the forces (velocities of the tree, lanes) of dampers and springs: −damping v − stiffness (q ⊖ rest)."""
     stretch = differenced(model.topology, model.joints.rest, q)
     return -model.joints.damping * v - model.joints.stiffness * stretch
+
+
+def passive_at(motion: Kinematics):
+    """Return the forces (nv, lanes) of dampers and springs."""
+    return gathered(motion, passive(motion.model, motion.q, motion.rates))

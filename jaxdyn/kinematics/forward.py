@@ -31,7 +31,8 @@ from ..tree.topology import WORLD, Topology
 class Kinematics(NamedTuple):
     """The result of the sweep, in arrays (nb, ..., lanes): `inertia` (mass, first moment, second moment about the
     origin), `pose` (E, r) in the parent, `world` (R, p), `gravity`, `velocity` and `acceleration` (angular, linear) or
-    None; `prepared` is what is constant of the poses, by field."""
+    None; `prepared` is what is constant of the poses, by field. With clusters, `ratios` are those of their velocities,
+    `rates` the velocities of the tree and `bias` g (velocities of the tree, lanes); see `embedding.py`."""
 
     model: Model
     q: Array
@@ -42,11 +43,19 @@ class Kinematics(NamedTuple):
     velocity: Any = None
     acceleration: Any = None
     prepared: Any = None
+    ratios: Any = None
+    rates: Array | None = None
+    bias: Array | None = None
 
     @property
     def joints(self) -> dict[str, Any]:
         """The fields of joints that recursions read; see `place_of`."""
         return {"joint": self.model.joints.parameters, "q": self.q, "pose": self.pose}
+
+    @property
+    def driven(self) -> dict[str, Any]:
+        """The same, and the maps of clusters."""
+        return self.joints | ({} if self.ratios is None else {"G": self.ratios.G})
 
 
 def _constants(kind, body, par):
@@ -140,11 +149,11 @@ def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool) ->
     return Table(down(topology, row), sizes)
 
 
-def kinematics(
+def tree_kinematics(
     model: Model, q: Array, v: Array | None = None, a: Array | None = None, *, biased: bool = False
 ) -> Kinematics:
-    """Return the poses at q (nq, lanes), the velocities if v (nv, lanes) is given, and the accelerations if a (nv,
-    lanes) is.
+    """Return the poses at q (nq, lanes), the velocities if those of the tree v (nv, lanes) are given, and the
+    accelerations if a (nv, lanes) is.
 
     If v is given, accelerations include the velocity products. With `biased` they are returned without a, too.
     """
@@ -157,7 +166,7 @@ def kinematics(
     given = constants | {"joint": joint, "q": q, "root gravity": model.gravity[None]}
     given |= {name: x for name, x in (("v", v), ("a", a)) if x is not None}
     found = swept(_table(topology, v is not None, a is not None, biased), given)
-    return Kinematics(model, q, inertia, **found, prepared=constants)
+    return Kinematics(model, q, inertia, **found, prepared=constants, rates=v)
 
 
 def _accelerate(kind, par, q, pose, x, above):

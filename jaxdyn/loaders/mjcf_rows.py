@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from ..model.many import Coupling
+from ..model.transmission import Coupling
 from ..model.pairs import Point, Weld
 from ..model.spec import ModelSpec
 from .mjcf_tree import Tree

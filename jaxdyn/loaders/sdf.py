@@ -26,7 +26,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..model.joints import Fixed, Free, Joint
-from ..model.many import Coupling
+from ..model.transmission import Coupling
 from ..model.pairs import Hinge, Point, Slider, Weld
 from ..model.spec import ModelSpec
 from .meshes import warn_of_missing

@@ -18,7 +18,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..model.joints import Fixed, Free, Joint, Planar, Prismatic, Revolute
-from ..model.many import Coupling
+from ..model.transmission import Coupling
 from ..model.spec import ModelSpec
 from .meshes import warn_of_missing
 from .names import note_names

@@ -62,7 +62,8 @@ class Model(eqx.Module):
 
     **Fields:** `topology`; `bodies`; `joints`; `frames`, the placements (nf) of the named frames in their
     bodies; `gravity` (3,) m/s²; `actuation` (nv, nu), generalised forces per actuator command;
-    `constraints`, a tuple.
+    `constraints`, a tuple; `embedded`, the constraints that `embed` has made part of the joints, and `home` (nq,), a
+    configuration in which these hold.
 
     `load` and `ModelSpec.build` make models. `jax.vmap` over models works; for instance,
     ``jax.vmap(lambda m: model.replace({"bodies.mass": m}))(masses)`` makes a batch of them.
@@ -75,6 +76,8 @@ class Model(eqx.Module):
     actuation: Float[Array, "nv nu"]
     constraints: tuple
     topology: Topology = eqx.field(static=True)
+    embedded: tuple = ()
+    home: Float[Array, " nq"] | None = None
 
     #: see `engine/lanes.py`
     parameters_of_lanes: ClassVar[bool] = True
@@ -90,8 +93,9 @@ class Model(eqx.Module):
 
     @property
     def nv(self) -> int:
-        """Number of velocities: the degrees of freedom of the tree, before constraints."""
-        return self.topology.nv
+        """Number of velocities: the degrees of freedom of the tree, before constraints, but without the dependent
+        velocities of embedded ones."""
+        return len(self.topology.independent)
 
     @property
     def nb(self) -> int:
@@ -124,8 +128,19 @@ class Model(eqx.Module):
         return self.topology.q_slice(self._joint("`Model.q_slice`", joint))
 
     def v_slice(self, joint: str) -> slice:
-        """Return the slice of v that holds the joint's velocity. Raise `ValueError` for an unknown joint."""
-        return self.topology.v_slice(self._joint("`Model.v_slice`", joint))
+        """Return the slice of v that holds the joint's velocity. Raise `ValueError` for an unknown joint, and for one
+        whose velocity depends on those of others."""
+        topology, body = self.topology, self._joint("`Model.v_slice`", joint)
+        at = topology.v_slice(body)
+        places = [topology.places.get(v) for v in range(at.start, at.stop)]
+        if None in places or places != list(range(places[0], places[0] + len(places))):  # type: ignore
+            cluster = topology.clusters[topology.cluster_of[body]]
+            free = sorted({topology.joint_names[topology.velocity_bodies[v]] for v in cluster.independent})
+            raise ValueError(
+                f"`Model.v_slice`: the velocity of joint {joint!r} depends on that of {', '.join(map(repr, free))}; "
+                "`expand` gives those of all joints."
+            )
+        return slice(places[0], places[0] + len(places))  # type: ignore
 
     def _joint(self, call: str, joint: str) -> int:
         check_instance(call, "joint", joint, str)
@@ -154,16 +169,20 @@ class Model(eqx.Module):
         return dataclasses.replace(self, topology=dataclasses.replace(self.topology, compiler=compiler))
 
     def neutral(self) -> Float[Array, " nq"]:
-        """Return the configuration (nq,) with all coordinates zero and all quaternions the identity."""
+        """Return the configuration (nq,) with all coordinates zero and all quaternions the identity; with embedded
+        loops, the closed one that `embed` found from there."""
+        if self.home is not None and self.topology.closes is not None:
+            return self.topology.closes(self, self.home, False)
         rows = [k.neutral() for k in self.topology.kinds]
         return jnp.asarray(np.concatenate(rows) if rows else np.zeros(0), self.gravity.dtype)
 
     def random_state(self, key: PRNGKeyArray) -> State:
         """Return a random state: configurations within the limits (±π and ±1 m for joints without limits), unit
-        quaternions, standard normal velocities. It does not close loops: see `assemble`."""
+        quaternions, standard normal velocities. Embedded loops are closed from there, which may lead beyond limits;
+        others stay open: see `assemble`."""
         kq, kr, kv = jax.random.split(key, 3)
         dtype, topology = self.gravity.dtype, self.topology
-        uniform = jax.random.uniform(kq, (self.nv,), dtype)
+        uniform = jax.random.uniform(kq, (topology.nv,), dtype)
         normal = jax.random.normal(kr, (4 * self.nb,), dtype)
         span = np.array([np.pi if u == "a" else 1.0 for k in topology.kinds for u in k.units], dtype)
         lower = jnp.where(jnp.isfinite(self.joints.lower), self.joints.lower, -jnp.asarray(span))
@@ -177,6 +196,8 @@ class Model(eqx.Module):
                 piece = jnp.concatenate([piece[: kind.nq - 4], w / jnp.linalg.norm(w)])
             parts.append(piece)
         q = jnp.concatenate(parts) if parts else jnp.zeros(0, dtype)
+        if self.home is not None and topology.closes is not None:
+            q = topology.closes(self, q, True)
         return State(q, jax.random.normal(kv, (self.nv,), dtype))
 
     def replace(self, changes: Mapping[str, ArrayLike]) -> "Model":

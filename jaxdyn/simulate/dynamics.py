@@ -9,6 +9,7 @@ from ..constrained.base import Solver
 from ..constrained.forward_dynamics import Solution, forward_dynamics
 from ..constrained.leap import Leap, leap
 from ..constrained.result import Result
+from ..kinematics.embed import independent_forces
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
@@ -43,7 +44,7 @@ class Dynamics(eqx.Module):
         if inertia is not None:
             model = model.replace({"joints.armature": model.joints.armature + inertia})
         if force is not None:
-            tau = tau + force
+            tau = independent_forces(model, state.q, tau) + force
         options = {"constraints": self.constraints, "solver": self.solver, "warm_start": self.warm}
         return forward_dynamics(model, state, tau, external=self.external, **options)
 

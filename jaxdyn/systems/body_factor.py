@@ -77,7 +77,7 @@ def body_factor(
     if riding:
         compliance = vanishing(problem) if hard else 1 / weights
     K = None if rows is None else rows.K
-    factor = factorise(tables, motion.inertia, armature, problem.motion.joints, K, weights, compliance)
+    factor = factorise(tables, motion.inertia, armature, motion.driven, K, weights, compliance)
     return BodyFactor(problem, factor, weights, riding)
 
 

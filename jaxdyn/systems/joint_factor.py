@@ -7,10 +7,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..dynamics.crba import jacobian_at, mass_matrix_at
+from ..dynamics.crba import mass_matrix_at
 from ..dynamics.rnea import joint_forces
 from ..engine.core import widen
-from ..kinematics.forward import accelerations
+from ..kinematics.embedding import body_rates, jacobian_at
 from ..tree.fronts import Front, Pattern, SparseFactor, factorise_sparse, fronts
 from ..tree.plan import bodies_of, elimination
 from ..tree.rows import Plan
@@ -40,7 +40,7 @@ class JointFactor(System):
             b = jnp.concatenate([widen(b, lanes), widen(right, lanes)])
         found = self.factor.solve(b)
         x = found[:nv]
-        moved = accelerations(problem.motion, x)
+        moved = body_rates(problem.motion, x)
         if rows is None:
             return x, moved, None, None
         image = rows.times(moved)
