@@ -9,7 +9,7 @@ from ..model.transmission import OnJoints
 from ..tree.topology import WORLD, Topology
 
 #: what must be left of a dependent column of K, relative to the largest one, so that it can be told from the others
-ENOUGH = 1e-3
+ENOUGH = 1e-2
 
 
 def joints_of(topology: Topology, constraint: Constraint) -> frozenset[int]:
@@ -43,35 +43,38 @@ def outputs(topology: Topology, bodies: Sequence[int]) -> tuple[int, ...]:
     return tuple(sorted({topology.parents[b] for b in bodies} - set(bodies)))
 
 
-def dependent(K: np.ndarray, order: Sequence[Sequence[int]], tol: float) -> tuple[list[int], int, float]:
-    """Return the columns of K (samples, rows, columns) that are solved for, the rank of K, and the share that is left
-    of the worst of these columns.
+def regularity(K: np.ndarray, tol: float) -> tuple[int, np.ndarray]:
+    """Return the rank that K (samples, rows, columns) has where it is regular, and how far from losing it each sample
+    is: the least singular value that counts, relative to the largest."""
+    values = np.linalg.svd(K, compute_uv=False)
+    largest = values[:, :1].clip(1e-300)
+    rank = int((values > tol * largest).sum(-1).max(initial=0))
+    return rank, values[:, rank - 1] / largest[:, 0] if rank else np.ones(len(K))
+
+
+def dependent(K: np.ndarray, rank: int, order: Sequence[Sequence[int]]) -> tuple[list[int], float]:
+    """Return the columns of K (samples, rows, columns) that are solved for, and the share that is left of the worst of
+    them.
 
     Columns of the first group of `order` are taken before those of the next; within a group, the one of which most is
     left by those before, in the sample where least is. One that others nearly make up is only taken if no group has a
     better one.
     """
-    size = np.abs(K).max(initial=0.0)
-    if size == 0:
-        return [], 0, 1.0
-    values = np.linalg.svd(K, compute_uv=False)
-    rank = int((values > tol * values.max(-1, keepdims=True)).sum(-1).max())
     left = K.astype(float).copy()
     found: list[int] = []
     worst = 1.0
 
     def share(j):
-        return np.linalg.norm(left[:, :, j], axis=1).min() / np.linalg.norm(K[:, :, j], axis=1).max().clip(1e-300)
+        return (np.linalg.norm(left[:, :, j], axis=1) / np.linalg.norm(K[:, :, j], axis=1).max().clip(1e-300)).min()
 
-    for least in (ENOUGH, 10 * tol):
+    for least in (ENOUGH, 1e-2 * ENOUGH):
         for group in order:
             while len(found) < rank:
-                free = [j for j in group if j not in found]
-                best = max(free, key=share, default=None)
+                best = max((j for j in group if j not in found), key=share, default=None)
                 if best is None or share(best) < least:
                     break
                 worst = min(worst, share(best))
                 found.append(best)
                 unit = left[:, :, best] / np.linalg.norm(left[:, :, best], axis=1, keepdims=True)
                 left = left - unit[:, :, None] * np.einsum("sr,srj->sj", unit, left)[:, None]
-    return found, rank, float(worst)
+    return found, float(worst)

@@ -18,7 +18,7 @@ from ..spatial.numbers import floats
 from ..tree.topology import Cluster, Topology, unknown
 from . import ratios
 from .assemble import assemble, close, residual, slope
-from .clusters import ENOUGH, dependent, joints_of, merged, outputs
+from .clusters import ENOUGH, dependent, joints_of, merged, outputs, regularity
 from .embedding import Embedded
 from .manifold import closed, integrated
 
@@ -71,10 +71,9 @@ def embed(
     samples = _samples(cut, taken)
     slopes = _slopes(cut, taken, samples)
     topology = cut.topology
-    clusters = tuple(
-        _cluster(cut, taken, bodies, constraints, slopes, free)
-        for bodies, constraints in merged([joints_of(topology, c) for c in taken])
-    )
+    parts = merged([joints_of(topology, c) for c in taken])
+    home = _regular(cut, taken, parts, slopes)[0]
+    clusters = tuple(_cluster(cut, taken, bodies, constraints, slopes, free) for bodies, constraints in parts)
     known = {j for c in clusters for j in (topology.joint_names[b] for b in c.bodies)}
     if stray := [j for j in independent or () if j not in known]:
         raise ValueError(f"`embed`: `independent`: joint {stray[0]!r} is in none of the embedded loops.")
@@ -90,7 +89,7 @@ def embed(
         constraints=tuple(c for k, c in enumerate(cut.constraints) if k not in chosen),
         embedded=taken,
         actuation=actuation,
-        home=jnp.asarray(samples[0], model.gravity.dtype),
+        home=jnp.asarray(samples[home], model.gravity.dtype),
     )
 
 
@@ -174,19 +173,31 @@ def _slopes(model: Model, constraints, samples) -> np.ndarray:
     return np.stack([np.asarray(at(model, constraints, jnp.asarray(q)), float) for q in samples])
 
 
-def _cluster(model: Model, constraints, bodies, members, slopes, free) -> Cluster:
-    """Return a cluster with its independent velocities chosen."""
+def _block(model: Model, constraints, bodies, members, slopes) -> tuple[list[int], np.ndarray, int, np.ndarray]:
+    """Return the velocities of a cluster, K (samples, rows, velocities) of its constraints, and their `regularity`."""
     topology = model.topology
     velocities = [v for b in bodies for v in range(topology.v_starts[b], topology.v_starts[b + 1])]
     starts = np.cumsum([0, *(c.layout(topology).rows for c in constraints)])
     rows = [r for k in members for r in range(starts[k], starts[k + 1])]
     K = slopes[:, rows][:, :, velocities]
+    return velocities, K, *regularity(K, 1e-7 if model.gravity.dtype == jnp.float64 else 1e-4)
+
+
+def _regular(model: Model, constraints, parts, slopes) -> list[int]:
+    """Return the samples that are not near a singular pose of any cluster, nearest to `neutral` first."""
+    worst = np.min([_block(model, constraints, *part, slopes)[3] for part in parts], axis=0)
+    return [int(k) for k in np.flatnonzero(worst >= 0.3 * worst.max())]
+
+
+def _cluster(model: Model, constraints, bodies, members, slopes, free) -> Cluster:
+    """Return a cluster with its independent velocities chosen."""
+    topology = model.topology
+    velocities, K, rank, regular = _block(model, constraints, bodies, members, slopes)
     driven = np.abs(np.asarray(model.actuation)).sum(1) > 0 if model.nu else np.zeros(topology.nv, bool)
     groups = [[j for j, v in enumerate(velocities) if driven[v] == g] for g in (False, True)]
     if free is not None:
         groups = [[j for j in group if velocities[j] not in free] for group in groups]
-    double = model.gravity.dtype == jnp.float64
-    found, rank, worst = dependent(K, groups, 1e-7 if double else 1e-4)
+    found, worst = dependent(K[regular >= 0.3 * regular.max()], rank, groups)
     told = ", ".join(repr(constraints[k].name or k) for k in members[:4])
     names = lambda at: ", ".join(sorted({repr(topology.joint_names[topology.velocity_bodies[v]]) for v in at}))  # noqa: E731
     if len(found) < rank or worst < ENOUGH:

@@ -37,7 +37,7 @@ def _sum(x, y):
 
 
 def _dot(direction, x):
-    if direction is None:
+    if direction is None or x is None:
         return None
     if isinstance(direction, int):
         return x[direction]
