@@ -22,8 +22,8 @@ from .constrained.base import Solver
 from .constrained.iterated import Direct, Proximal, Soft
 from .constrained.prox_bbo import riders_of
 from .dynamics.crba import mass_matrix_at
-from .kinematics.embedding import jacobian_at
 from .engine.core import widen
+from .kinematics.embedding import jacobian_at
 from .model.constraints import (
     BodyView,
     Constraint,

@@ -71,7 +71,6 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
     If the search ends with an error above `enough`, it is repeated from other starts around q. This happens at singular
     poses, from which no motion reduces the error.
     """
-    topology = model.topology
     error = lambda q: laned(residual)(model, constraints, q)  # noqa: E731
     size = lambda r: jnp.abs(r).max(initial=0.0)  # noqa: E731
 
@@ -106,7 +105,6 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
 @_closed.defjvp
 def _closed_jvp(tol, enough, primals, tangents):
     model, constraints, q0 = primals
-    topology = model.topology
     q = _closed(model, constraints, q0, tol, enough)
     # the tangent of the guess, the tangent of the residual, and the nearest motion that keeps the loops closed
     wish = jax.jvp(lambda x: separated(model)(q0, x), (q0,), (tangents[2],))[1]

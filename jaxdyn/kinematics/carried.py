@@ -1,6 +1,6 @@
-"""Wrenches that are carried up the tree: at every joint on the way, a wrench gives a number, its product with the motion
-subspace. So are the mass matrix and Jacobians computed: the rows of a constraint are wrenches, and J_rj is the product
-of row r with joint j.
+"""Wrenches that are carried up the tree: at every joint on the way, a wrench gives a number, its product with the
+motion subspace. So are the mass matrix and Jacobians computed: the rows of a constraint are wrenches, and J_rj is the
+product of row r with joint j.
 """
 
 import dataclasses

@@ -38,9 +38,7 @@ def unembedded(model: Model) -> Model:
     )
 
 
-def embed(
-    model: Model, loops: str | Sequence[str] = "all", *, independent: Sequence[str] | None = None
-) -> Model:
+def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequence[str] | None = None) -> Model:
     """Return the model with loops and gears embedded: the joints of each become one wider joint, whose velocities are
     independent, and its constraints hold exactly without multipliers (constraint embedding).
 
@@ -204,8 +202,9 @@ def _cluster(model: Model, constraints, bodies, members, slopes, free) -> Cluste
         others = [velocities[j] for j in range(len(velocities)) if j not in found]
         raise ValueError(
             f"`embed`: {told}: with joints {names(others)} independent, the other {len(found)} velocities are not "
-            f"determined by constraints of rank {rank}" + (" everywhere." if len(found) == rank else ".") +
-            " Choose other joints with `independent=`."
+            f"determined by constraints of rank {rank}"
+            + (" everywhere." if len(found) == rank else ".")
+            + " Choose other joints with `independent=`."
         )
     if len(found) == len(velocities):
         raise ValueError(f"`embed`: {told}: these constraints leave joints {names(velocities)} no freedom.")

@@ -41,7 +41,9 @@ class Frame:
 def frame_of(topology: Topology, constraints: tuple[tuple[bool, tuple[int, ...], int], ...]) -> Frame:
     """The frame for embedded constraints: whether each is on joints alone, its bodies, and its number of rows."""
     members = topology.cluster_of
-    parents = tuple(p if p in members and members.get(b) == members[p] else WORLD for b, p in enumerate(topology.parents))
+    parents = tuple(
+        p if p in members and members.get(b) == members[p] else WORLD for b, p in enumerate(topology.parents)
+    )
     on_bodies = tuple(c for c, (alone, *_) in enumerate(constraints) if not alone)
     owner = {c: k for k, cluster in enumerate(topology.clusters) for c in cluster.constraints}
     still = {(n, b) for n, c in enumerate(on_bodies) for b in constraints[c][1] if members.get(b) != owner[c]}
@@ -119,7 +121,9 @@ class Embedded:
         parts: list[Any] = [None] * len(self.model.embedded)
         if self.on_bodies:
             rows, motion = self.rows(v)
-            moving = np.asarray([(n, b) not in self.frame.still for n in range(len(rows.plan)) for b in rows.plan.bodies(n)])
+            moving = np.asarray(
+                [(n, b) not in self.frame.still for n in range(len(rows.plan)) for b in rows.plan.bodies(n)]
+            )
             counts = [rows.plan.count(n) for n in range(len(rows.plan)) for _ in rows.plan.bodies(n)]
             mask = jnp.asarray(np.repeat(moving, counts), v.dtype)[:, None, None]
             seen = dataclasses.replace(rows, K=tuple(x * mask for x in rows.K))
@@ -204,5 +208,3 @@ def jacobian_at(motion: Kinematics, rows) -> Array:
 def reflected(motion: Kinematics, weights: Array, x: Array) -> Array:
     """Forces (nv, lanes) of inertias, or gains, of joints: Gᵀ W G x with `weights` W (velocities of the tree, lanes)."""
     return gathered(motion, weights * spread(motion, x))
-
-

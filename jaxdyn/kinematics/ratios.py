@@ -104,7 +104,9 @@ class Cells(NamedTuple):
 def _solving(cells: Cells) -> Table:
     def row(k):
         rows, n, _ = cells.sizes[k]
-        return Row(Step(_solve, (rows, n)), (cells.ref("K", k),), tuple(cells.ref(x, k) for x in ("Q", "R", "G", "left")))
+        return Row(
+            Step(_solve, (rows, n)), (cells.ref("K", k),), tuple(cells.ref(x, k) for x in ("Q", "R", "G", "left"))
+        )
 
     sizes = {name: cells.total(name) for name in ("Q", "R", "G", "left")}
     return Table([row(k) for k in range(len(cells.sizes))], sizes)

@@ -13,6 +13,7 @@ from ..kinematics.embed import independent_forces
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
+from ..tree.topology import refuse_clusters
 
 
 class Told(eqx.Module):
@@ -50,5 +51,6 @@ class Dynamics(eqx.Module):
 
     def leap(self, state: State, dt) -> Leap:
         """Return what one step of the leapfrog finds."""
+        refuse_clusters("Leapfrog", "`step`", self.model.topology, "jd.integrators.ImplicitMidpoint()")
         given = self.model, self.constraints, state.q, state.v, self.tau, self.external
         return leap(*given, self.solver, self.warm, dt, self.projected)

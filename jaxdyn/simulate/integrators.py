@@ -70,7 +70,9 @@ class SemiImplicitEuler(Integrator):
 
     def told(self, model, acceleration, state, dt):
         stiffness, damping = model.joints.stiffness, model.joints.damping
-        now = acceleration.solution(state, dt * damping + dt * dt * stiffness, gained(model, state.q, -dt * stiffness, state.v))
+        now = acceleration.solution(
+            state, dt * damping + dt * dt * stiffness, gained(model, state.q, -dt * stiffness, state.v)
+        )
         v = state.v + dt * now.acceleration
         return State(integrate(model, state.q, v, dt), v), _told(now)
 

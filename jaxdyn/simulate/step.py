@@ -11,8 +11,8 @@ from ..constrained.base import Solver
 from ..constrained.impulse import least, rates
 from ..engine.lanes import laned
 from ..kinematics.assemble import residual
-from ..kinematics.manifold import integrate
 from ..kinematics.embed import checked_forces
+from ..kinematics.manifold import integrate
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
 from ..model.constraints import Constraint
 from ..model.model import Model

@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array
 
 from ..tree.early import EarlyFactor
-from ..tree.elimination import Factor, elimination_of, factorise
+from ..tree.elimination import elimination_of
+from ..tree.factor import Factor, factorise
 from ..tree.plan import Order
 from ..tree.rows import Plan
 from .base import System

@@ -1,6 +1,7 @@
 """Damped systems in joint coordinates: sparse factors of [M Jᵀ; J −R] and of M + Jᵀ μ J; see `jaxdyn.tree.fronts`."""
 
 import itertools
+from typing import NamedTuple
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -10,6 +11,7 @@ from jaxtyping import Array
 from ..dynamics.crba import mass_matrix_at
 from ..dynamics.rnea import joint_forces
 from ..engine.core import widen
+from ..engine.kept import tables
 from ..kinematics.embedding import body_rates, jacobian_at
 from ..tree.fronts import Front, Pattern, SparseFactor, factorise_sparse, fronts
 from ..tree.plan import bodies_of, elimination
@@ -51,14 +53,54 @@ class JointFactor(System):
     def inverse_inertia(self) -> Array:
         """Λ⁻¹ = J M⁻¹ Jᵀ + R, the inverse of the (damped) operational-space inertia (proximal_ltl, Eqs. 20, 24):
         (m, m, lanes). It is there once the velocities have been eliminated."""
-        return -self.factor.remainder(self.problem.model.topology.nv)
+        return -self.factor.remainder(self.problem.model.nv)
 
     def inertia(self) -> Array:
         """Λ, the (damped) operational-space inertia: (m, m, lanes)."""
-        return -self.factor.inverse(self.problem.model.topology.nv)
+        return -self.factor.inverse(self.problem.model.nv)
+
+
+class Blocks(NamedTuple):
+    """The independent velocities as blocks, body by body: how many each has, which blocks move every body against its
+    parent (those of a cluster move all of its bodies), pairs of blocks that the mass matrix couples, and an order,
+    leaves first."""
+
+    sizes: tuple[int, ...]
+    movers: tuple[tuple[int, ...], ...]
+    edges: frozenset[tuple[int, int]]
+    order: tuple[int, ...]
+
+    def velocities(self, blocks) -> list[int]:
+        starts = (0, *itertools.accumulate(self.sizes))
+        return [v for b in blocks for v in range(starts[b], starts[b + 1])]
+
+
+@tables
+def blocks_of(topology: Topology, cliques: frozenset[tuple[int, ...]] = frozenset()) -> Blocks:
+    """The blocks of a tree, whose order keeps that of an elimination in which `cliques` of bodies are tied."""
+    counts = [sum(v in topology.places for v in range(*topology.v_starts[b : b + 2])) for b in range(topology.nb)]
+    bodies = [b for b, n in enumerate(counts) if n]
+    number = {b: k for k, b in enumerate(bodies)}
+    clusters = [tuple(number[b] for b in c.bodies if b in number) for c in topology.clusters]
+    movers = tuple(
+        clusters[topology.cluster_of[b]] if b in topology.cluster_of else (number[b],) for b in range(topology.nb)
+    )
+    supports = {frozenset(m for a in topology.ancestors(b) for m in movers[a]) for b in range(topology.nb)}
+    edges = frozenset(pair for moving in supports for pair in itertools.combinations(sorted(moving), 2))
+    when = {}
+    for k, b in enumerate(bodies_of(elimination(topology, cliques))):
+        when |= dict.fromkeys(movers[b], k)  # a cluster goes when the last of its bodies does
+    order = tuple(sorted(range(len(bodies)), key=when.__getitem__))
+    return Blocks(tuple(counts[b] for b in bodies), movers, edges, order)
 
 
 def supports(topology: Topology, plan: Plan) -> list[tuple[int, ...]]:
+    """By constraint, the blocks of velocities that move its rows."""
+    movers = blocks_of(topology).movers
+    return [tuple(sorted({m for b in bodies for m in movers[b]})) for bodies in _moving(topology, plan)]
+
+
+def _moving(topology: Topology, plan: Plan) -> list[tuple[int, ...]]:
     """By constraint, the bodies whose joints move its rows."""
     out = []
     for layout in plan.layouts:
@@ -73,15 +115,13 @@ def supports(topology: Topology, plan: Plan) -> list[tuple[int, ...]]:
 def saddle_fronts(topology: Topology, plan: Plan, dense: bool = False) -> tuple[Front, ...]:
     """Fronts of [M Jᵀ; J −R]: bodies leaves first, then the constraints' rows, in their order. `dense` takes all rows
     for coupled, as the paper does; else those that no joint couples stay apart."""
-    moving = supports(topology, plan)
-    sizes = [k.nv for k in topology.kinds] + [layout.rows for layout in plan.layouts]
-    edges = set(topology.related())
-    edges |= {(b, topology.nb + k) for k, bodies in enumerate(moving) for b in bodies}
-    rows = range(topology.nb, len(sizes))
+    moving, blocks = supports(topology, plan), blocks_of(topology)
+    sizes, n = [*blocks.sizes, *(layout.rows for layout in plan.layouts)], len(blocks.sizes)
+    edges = set(blocks.edges) | {(b, n + k) for k, bodies in enumerate(moving) for b in bodies}
+    rows = range(n, len(sizes))
     if dense:
         edges |= set(itertools.combinations(rows, 2))
-    order = (*bodies_of(elimination(topology, frozenset())), *rows)
-    return fronts(tuple(sizes), order, frozenset(edges), topology.nb)
+    return fronts(tuple(sizes), (*blocks.order, *rows), frozenset(edges), n)
 
 
 def _flat(*parts: Array) -> Array:
@@ -100,7 +140,7 @@ def saddle_factor(problem: Problem, weights: Array, hard: bool = False, dense: b
         parts.append(jacobian_at(problem.motion, rows))
         compliance, least = (None, vanishing(problem)) if hard else (1 / weights, None)
     plan = problem.plan
-    pattern = Pattern(topology.nv, plan.rows)
+    pattern = Pattern(problem.model.nv, plan.rows)
     factor = factorise_sparse(saddle_fronts(topology, plan, dense), _flat(*parts), pattern, compliance, least)
     return JointFactor(problem, factor, weights, True)
 
@@ -108,21 +148,18 @@ def saddle_factor(problem: Problem, weights: Array, hard: bool = False, dense: b
 def penalised_factor(problem: Problem, weights: Array) -> JointFactor:
     """L D Lᵀ of M + Jᵀ μ J (lcaba_proxbbo, Eq. 15): the joints that move one constraint are all coupled."""
     topology, rows = problem.model.topology, problem.rows
-    flat, edges = _flat(mass_matrix_at(problem.motion)), set(topology.related())
-    velocities = lambda bodies: [v for b in bodies for v in range(topology.v_starts[b], topology.v_starts[b + 1])]  # noqa: E731
-    plan = problem.plan
+    plan, nv = problem.plan, problem.model.nv
     moving = supports(topology, plan)
+    blocks = blocks_of(topology, frozenset(_moving(topology, plan)))
+    flat, edges = _flat(mass_matrix_at(problem.motion)), set(blocks.edges)
     if rows is not None:
         J = jacobian_at(problem.motion, rows)
         lanes = max(x.shape[-1] for x in (flat, J, weights))
         flat = widen(flat, lanes)
-        for c, bodies in enumerate(moving):
-            v = np.asarray(velocities(bodies))
+        for c, movers in enumerate(moving):
+            v = np.asarray(blocks.velocities(movers))
             block = sum(weights[r][None, None] * J[r, v][:, None] * J[r, v][None] for r in plan.span(c))
-            flat = flat.at[(v[:, None] * topology.nv + v[None]).ravel()].add(
-                widen(block.reshape(-1, block.shape[-1]), lanes)
-            )
-            edges |= {(a, b) for a in bodies for b in bodies if a < b}
-    leaves_first = bodies_of(elimination(topology, frozenset(moving)))
-    order = fronts(tuple(k.nv for k in topology.kinds), leaves_first, frozenset(edges), topology.nb)
-    return JointFactor(problem, factorise_sparse(order, flat, Pattern(topology.nv, 0), None), weights, False)
+            flat = flat.at[(v[:, None] * nv + v[None]).ravel()].add(widen(block.reshape(-1, block.shape[-1]), lanes))
+            edges |= set(itertools.combinations(movers, 2))
+    order = fronts(blocks.sizes, blocks.order, frozenset(edges), len(blocks.sizes))
+    return JointFactor(problem, factorise_sparse(order, flat, Pattern(nv, 0), None), weights, False)

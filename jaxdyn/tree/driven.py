@@ -29,7 +29,9 @@ def motions(kind, moves, n, par, q, G):
     ratios = iter(G)
     of = [None if c is not None else next(ratios) for c in moves]
     for k in range(n):
-        parts = [(s, None if row is None else row[k]) for s, row, c in zip(columns, of, moves, strict=True) if c in (k, None)]
+        parts = [
+            (s, None if row is None else row[k]) for s, row, c in zip(columns, of, moves, strict=True) if c in (k, None)
+        ]
         values = [jnp.ones_like(q[0]) if x is None else x for _, x in parts]
         taken.append(co.motion([s for s, _ in parts], values) if parts else (None, None))
     return taken

@@ -20,6 +20,12 @@ def unknown(what: str, name: Any, known: Iterable[str]) -> str:
     return f"there is no {what} {told!r}.{hint}"
 
 
+def refuse_clusters(what: str, call: str, topology: "Topology", instead: str) -> None:
+    """Raise `ValueError` for models with embedded loops."""
+    if topology.clusters:
+        raise ValueError(f"{call}: `{what}` takes no models with embedded loops. Use `{instead}`.")
+
+
 @dataclasses.dataclass(frozen=True)
 class Cluster:
     """Bodies whose joints move together, tied by constraints that the model embeds (constraint_embedding, section
