@@ -120,7 +120,9 @@ def _batch(args, dims, *, core, used):
             a = jnp.broadcast_to(a[..., None, :], (*a.shape[:-1], size, lanes)).reshape(*a.shape[:-1], size * lanes)
         flat.append(a)
     outs = lanes_p.bind(*flat, core=core, used=used)
-    return [o.reshape(*o.shape[:-1], size, lanes) for o in outs], [o.ndim - 1 for o in outs]
+    # all lanes go first before they are split: XLA sees that this undoes the transpose after a kernel
+    split = [jnp.moveaxis(o, -1, 0).reshape(size, lanes, *o.shape[:-1]) for o in outs]
+    return [jnp.moveaxis(o, 1, -1) for o in split], [0] * len(outs)
 
 
 def _jvp(primals, tangents, *, core, used):

@@ -5,9 +5,10 @@ three operands. All are *pure*, so that equal ones are shared and any order that
 `order.py` chooses one. The operands also decide where a value belongs: to the innermost *region* (a loop's body, a
 branch) of one of them. An operation in a loop's body whose operands are all outside is therefore outside too.
 
-Folding makes three assumptions: 0 x and x − x are 0, also if x is infinite or NaN; zeros have no sign; and p (x (1/p)) is
-x, so that exact zeros are left where an elimination takes a row from itself. All other folding is exact. (What is known
-of a model still changes which products `live.py` fuses, and so the last bits; one program always gives the same bits.)
+Folding makes three assumptions: 0 x and x − x are 0, also if x is infinite or NaN; zeros have no sign; p (x (1/p)) is
+x, so that exact zeros are left where an elimination takes a row from itself. All other folding is exact. (What is
+known of a model still changes which products `live.py` fuses, and so the last bits; one program always gives the same
+bits.)
 """
 
 import struct
