@@ -5,7 +5,7 @@ The mass matrix is the composite-rigid-body algorithm (Featherstone, Rigid Body 
 
 | symbol | name here | equation |
 | --- | --- | --- |
-| I^c_i | ``H``, (A, C, M) | I_i + sum over children of X* I^c X |
+| I^c_i | ``inertia`` (mass, first, second) | I_i + sum over children of X* I^c X: that of a rigid body |
 | F_i | ``wrench`` | I^c_i S_i, carried up to every ancestor |
 | M_ji | number | S_jᵀ F_i |
 
@@ -22,17 +22,17 @@ from ..kinematics.carried import Boarding, ridden
 from ..kinematics.embedding import both_sides, kinematics
 from ..kinematics.forward import Kinematics
 from ..model.model import Model
-from ..tree.columns import added, inertia_to_parent, rigid, times
+from ..tree.columns import added, rigid, rigid_to_parent, times
 from ..tree.sweep import place_of, up, v_of
 from ..tree.topology import WORLD, Topology
 
 
-def _compose(kind, root, inertia, H, par, q, pose):
-    """Return I^c S as wrenches (nv, 3, lanes), and I^c as seen from the parent."""
-    H = added(rigid(*inertia), H)
-    parts = [times(s, *H) for s in kind.columns(par, q)]
+def _compose(kind, root, inertia, above, par, q, pose):
+    """Return I^c S as wrenches (nv, 3, lanes), and I^c as seen from the parent; `above` is that of the children."""
+    inertia = added(inertia, above)
+    parts = [times(s, *rigid(*inertia)) for s in kind.columns(par, q)]
     wrench = tuple(jnp.stack(jnp.broadcast_arrays(*x)) for x in zip(*parts, strict=True))
-    return wrench, None if root else inertia_to_parent(pose, H)
+    return wrench, None if root else rigid_to_parent(pose, inertia)
 
 
 @tables
@@ -40,13 +40,13 @@ def _composites(topology: Topology) -> Table:
     below = set(topology.parents)
 
     def row(b, p):
-        own = Ref("H", b) if b in below else None
-        reads = Ref("inertia", b), own, *place_of(topology, b)
+        carried = Ref("composite", b) if b in below else None
+        reads = Ref("inertia", b), carried, *place_of(topology, b)
         root = p == WORLD
-        writes = v_of(topology, b, "wrench"), None if root else Ref("H", p)
+        writes = v_of(topology, b, "wrench"), None if root else Ref("composite", p)
         return Row(Step(_compose, (topology.kinds[b], root)), reads, writes)
 
-    return Table(up(topology, row), {"wrench": topology.nv, "H": topology.nb})
+    return Table(up(topology, row), {"wrench": topology.nv, "composite": topology.nb})
 
 
 def mass_matrix(model: Model, q):

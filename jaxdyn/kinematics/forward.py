@@ -22,17 +22,19 @@ from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..model.model import Model
-from ..spatial.small import cross, dot, eye, mm, mtv, mv, outer
+from ..spatial.small import cross, mm, mtv, mv
+from ..spatial.symmetric import skew_skew, with_transpose
 from ..tree.columns import from_parent, motion, plus
 from ..tree.sweep import down, each, of_parent, place_of, q_of, v_of
 from ..tree.topology import WORLD, Topology
 
 
 class Kinematics(NamedTuple):
-    """The result of the sweep, in arrays (nb, ..., lanes): `inertia` (mass, first moment, second moment about the
-    origin), `pose` (E, r) in the parent, `world` (R, p), `gravity`, `velocity` and `acceleration` (angular, linear) or
-    None; `prepared` is what is constant of the poses, by field. With clusters, `ratios` are those of their velocities,
-    `rates` the velocities of the tree and `bias` g (velocities of the tree, lanes); see `embedding.py`."""
+    """The result of the sweep, in arrays (nb, ..., lanes): `inertia` (mass, first moment, the six numbers of the second
+    moment about the origin), `pose` (E, r) in the parent, `world` (R, p), `gravity`, `velocity` and `acceleration`
+    (angular, linear) or None; `prepared` is what is constant of the poses, by field. With clusters, `ratios` are those
+    of their velocities, `rates` the velocities of the tree and `bias` g (velocities of the tree, lanes); see
+    `embedding.py`."""
 
     model: Model
     q: Array
@@ -62,7 +64,8 @@ def _constants(kind, body, par):
     """Return the inertia about the body's origin, and the constant part of the pose in the parent."""
     mass, center, rotational, R0, p0 = body
     first = mass * center
-    second = rotational + mass * (dot(center, center) * eye(center) - outer(center, center))
+    # of both halves, so that derivatives are symmetric
+    second = with_transpose(rotational) / 2 - mass * skew_skew(center, center)
     return (mass, first, second), kind.prepare(par, R0, p0)
 
 

@@ -81,7 +81,7 @@ def eliminate(rule, counts, kept, pairs, turned, K, L, R, whole):
     ties = tuple(co.sum_of(co.tie_product, inverse, taken[t], taken[s]) for s, t in pairs_of)
     blocks = tuple(
         part.reshape(-1, part.shape[-1])
-        for c, row in enumerate(co.apart(left, kept))
+        for c, row in enumerate(co.apart(panels.mirrored(left), kept))
         for part in [jnp.swapaxes(x, 0, 1) for x in co.apart(jnp.swapaxes(row, 0, 1), kept)][c:]
     )
     flat_below = jnp.concatenate(below) if e + o > 1 else None
