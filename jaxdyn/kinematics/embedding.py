@@ -206,5 +206,5 @@ def jacobian_at(motion: Kinematics, rows) -> Array:
 
 
 def reflected(motion: Kinematics, weights: Array, x: Array) -> Array:
-    """Forces (nv, lanes) of inertias, or gains, of joints: Gᵀ W G x with `weights` W (velocities of the tree, lanes)."""
+    """Forces (nv, lanes) of inertias, or gains, of joints: Gᵀ W G x with `weights` W along velocities of the tree."""
     return gathered(motion, weights * spread(motion, x))

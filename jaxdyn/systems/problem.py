@@ -58,7 +58,8 @@ def problem_of(model: Model, constraints: Sequence[Constraint], q: Array, v: Arr
 
 
 def start_of(problem: Problem, tau: Array, external: Array | None) -> Start:
-    """The forward dynamics problem at the velocity of the motion, under `tau` and `external`, from the accelerations of the problem."""
+    """The forward dynamics problem at the velocity of the motion, under `tau` and `external`, from the accelerations of
+    the problem."""
     motion, rows = problem.motion, problem.rows
     force = body_forces(motion, motion.velocity, None, motion.gravity, external)
     wanted = None if rows is None else rows.wanted(rows.times(motion.velocity))

@@ -16,8 +16,8 @@ class Plan:
     """Where the rows of constraints stand. Row `starts[c] + r` is the r-th of constraint c; the coefficients of its
     rows on its s-th body are the cells from ``coefficients[c][s]`` on of the field ``"K"``.
 
-    `clusters` are the numbers of independent velocities of clusters, which the elimination takes for rows as well: those
-    of cluster k are called constraint −1 − k, and stand after all others."""
+    `clusters` are the numbers of independent velocities of clusters, which the elimination takes for rows as well:
+    those of cluster k are called constraint −1 − k, and stand after all others."""
 
     layouts: tuple[Any, ...]
     clusters: tuple[int, ...] = ()
