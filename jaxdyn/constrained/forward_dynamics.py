@@ -75,6 +75,8 @@ def forward_dynamics(
     check_instance(f"`{name}`", "adjoint", adjoint, str, " Use 'implicit' or 'unrolled'.")
     if adjoint not in ("implicit", "unrolled"):
         raise ValueError(f"`{name}`: `adjoint` is {adjoint!r}; choose 'implicit' or 'unrolled'.")
+    if isinstance(solver, Auto):
+        solver = solver.pick(model.topology, constraints)
     solver.check(f"`{name}`", model.topology, constraints)
     args = common_dtype(model, constraints, state.q, state.v, tau, external, warm_start)
     model, constraints, q, v, tau, external, warm_start = args

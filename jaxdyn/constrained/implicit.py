@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from ..engine.core import Core, Function, Tangent, bind, widen
-from ..systems.problem import Start, body_accelerations, problem_of, residual, start_of
+from ..systems.problem import Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
 from .base import Found, Solver
 from .result import ended, left
 
@@ -72,6 +72,8 @@ class SaddleSolve(Core):
         n = self.tree.num_leaves
         model, constraints, q = jax.tree.unflatten(self.tree, args[:n])
         r1, r2, *warm = args[n:]
+        if self.solver.recursive:
+            model = with_gyrostats(model, constraints, None)
         problem = problem_of(model, constraints, _full(q, args))
         start = Start(r1, r2 if constraints else None, None, None)
         guess = warm[0] if warm and constraints else None
@@ -168,6 +170,8 @@ def outputs(solver, model, constraints, q, v, tau, external, warm, used=None) ->
     """q̈, λ, number of solves, how it ended (see `result_of`), largest r1 and r2, some λ; zeros for what is not in
     `used`, None being all."""
     given = q, v, tau, external
+    if solver.recursive:
+        model = with_gyrostats(model, constraints, external)
     problem = problem_of(model, constraints, _full(q, jax.tree.leaves((model, constraints, given))), v)
     start = start_of(problem, tau, external)
     guess = warm if constraints else None

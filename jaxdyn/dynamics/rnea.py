@@ -21,6 +21,7 @@ from ..kinematics.forward import Kinematics
 from ..kinematics.manifold import differenced
 from ..model.model import Model
 from ..spatial.small import cross
+from ..tree import gyrostats
 from ..tree.columns import inertia_times, plus, product, to_parent
 from ..tree.sweep import each, place_of, up, v_of
 from ..tree.topology import WORLD, Topology
@@ -60,6 +61,14 @@ def _bodies(topology: Topology, *given: bool) -> Table:
     names = "velocity", "acceleration", "gravity", "external"
 
     def row(b):
+        if b in topology.gyrostats:
+            p, given_here = topology.parents[b], given[:2]
+            reads = [
+                Ref(name, at) if there else None
+                for at in (b, p)
+                for name, there in zip(names, given_here, strict=False)
+            ]
+            return Row(Step(gyrostats.force), (Ref("spin", b), *reads), (Ref("force", p), Ref("force", b)))
         reads = [Ref(name, b) if there else None for name, there in zip(names, given, strict=True)]
         return Row(Step(_body_force), (Ref("inertia", b), *reads), Ref("force", b))
 
@@ -69,6 +78,8 @@ def _bodies(topology: Topology, *given: bool) -> Table:
 @tables
 def _up(topology: Topology) -> Table:
     def row(b, p):
+        if b in topology.gyrostats:
+            return Row(Step(gyrostats.torque), (Ref("spin", b), Ref("force", b)), v_of(topology, b, "tau"))
         reads = *place_of(topology, b), Ref("force", b)
         root = p == WORLD
         return Row(
@@ -86,12 +97,13 @@ def body_forces(motion: Kinematics, velocity=None, acceleration=None, gravity=No
     fields = {"velocity": velocity, "acceleration": acceleration, "gravity": gravity, "external": external}
     given = {name: x for name, x in fields.items() if x is not None}
     table = _bodies(motion.model.topology, *(x is not None for x in fields.values()))
-    return swept(table, given | {"inertia": motion.inertia})["force"]
+    spin = {} if motion.spin is None else {"spin": motion.spin}
+    return swept(table, given | spin | {"inertia": motion.inertia})["force"]
 
 
 def joint_forces(motion: Kinematics, force) -> Array:
     """Return the generalised forces (nv, lanes) in balance with forces (moment, force) on the bodies: the sweep up."""
-    return gathered(motion, swept(_up(motion.model.topology), motion.joints | {"force": force})["tau"])
+    return gathered(motion, swept(_up(motion.model.topology), motion.driven | {"force": force})["tau"])
 
 
 def rnea(motion: Kinematics, gravity=None, external=None) -> Array:

@@ -11,11 +11,12 @@ from jaxtyping import Array, Float
 
 from ..engine.lanes import laned
 from ..model.checks import check_model, check_state, check_vector, common_dtype
+from ..model.joints import RevoluteKind
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import check_names
 from ..spatial.numbers import floats
-from ..tree.topology import Cluster, Topology, unknown
+from ..tree.topology import WORLD, Cluster, Topology, unknown
 from . import ratios
 from .assemble import assemble, close, residual, slope
 from .clusters import ENOUGH, dependent, joints_of, merged, outputs, regularity
@@ -214,6 +215,26 @@ def _cluster(model: Model, constraints, bodies, members, slopes, free) -> Cluste
         tuple(v for j, v in enumerate(velocities) if j not in found),
         tuple(velocities[j] for j in sorted(found)),
         all(not getattr(constraints[k], "moving", True) for k in members),
+        tuple(b for b in bodies if _symmetric(model, b)),
+    )
+
+
+def _symmetric(model: Model, body: int) -> bool:
+    """Return whether a body turns on an axis of symmetry and carries nothing, so that it may be a gyrostat."""
+    topology, bodies = model.topology, model.bodies
+    parent = topology.parents[body]
+    if type(topology.kinds[body]) is not RevoluteKind or body in topology.parents or parent == WORLD:
+        return False
+    axis, center, inertia = (
+        np.asarray(x[body], float) for x in (model.joints.axis, bodies.center_of_mass, bodies.rotational)
+    )
+    mass, size = float(bodies.mass[body]), np.abs(inertia).max(initial=0.0)
+    eps = 32 * float(jnp.finfo(model.gravity.dtype).eps)
+    off = np.abs(np.cross(axis, center)).max()
+    turned = inertia - axis @ inertia @ axis * np.outer(axis, axis)
+    across = np.trace(turned) / 2 * (np.eye(3) - np.outer(axis, axis))
+    return bool(
+        mass * off**2 <= eps * size and mass * off <= eps * max(mass, 1) and np.abs(turned - across).max() <= eps * size
     )
 
 

@@ -52,7 +52,7 @@ def frame_of(topology: Topology, constraints: tuple[tuple[bool, tuple[int, ...],
         (sum(constraints[c][2] for c in cluster.constraints), len(cluster.dependent), len(cluster.velocities))
         for cluster in topology.clusters
     )
-    apart = dataclasses.replace(topology, parents=parents, clusters=())
+    apart = dataclasses.replace(topology, parents=parents, clusters=(), gyrostats=frozenset())
     return Frame(apart, on_bodies, frozenset(still), on_joints, Cells(sizes))
 
 

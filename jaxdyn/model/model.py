@@ -19,6 +19,13 @@ from .joints import JointParameters
 from .state import State
 from .values import check_field, check_limits
 
+#: what may change without making a symmetric body asymmetric
+STILL_SYMMETRIC = {
+    "bodies.mass",
+    *(f"bodies.placement.{x}" for x in ("rotation", "translation")),
+    *(f"joints.{x}" for x in "armature damping stiffness rest lower upper effort friction".split()),
+}
+
 
 class Bodies(eqx.Module):
     """Mass properties and joint placements, one row per body.
@@ -218,9 +225,19 @@ class Model(eqx.Module):
                 raise ValueError(f"`Model.replace`: {path!r} has shape {old.shape}; got {new.shape}.")
             check_field("`Model.replace`", path, new, self.topology)
             model = eqx.tree_at(lambda m, p=path: m.at(p), model, new)
+        if any(path.split(".")[0] in ("bodies", "joints") and path not in STILL_SYMMETRIC for path in changes):
+            model = model.without_rotors()
         if {"joints.lower", "joints.upper"} & set(changes):
             check_limits("`Model.replace`", model.joints.lower, model.joints.upper)
         return model
+
+    def without_rotors(self) -> "Model":
+        """Return the same model, whose embedded rotors are not taken for symmetric."""
+        topology = self.topology
+        if not any(c.rotors for c in topology.clusters):
+            return self
+        clusters = tuple(dataclasses.replace(c, rotors=()) for c in topology.clusters)
+        return dataclasses.replace(self, topology=dataclasses.replace(topology, clusters=clusters))
 
     def at(self, path: str) -> Any:
         """Return the field with the dotted name `path`, such as ``"bodies.mass"``, ``"constraints.0.length"`` or

@@ -4,6 +4,7 @@ A solver starts from given accelerations of the bodies and corrects them, so tha
 refinement are the same code: r1 and r2 are what the *undamped* equations leave over at the present accelerations.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -48,6 +49,16 @@ class Start(NamedTuple):
     rows: Array | None
     acceleration: Any
     force: Any
+
+
+def with_gyrostats(model: Model, constraints: Sequence[Constraint], external: Array | None) -> Model:
+    """The model whose rotors are gyrostats, as far as no constraint and no wrench acts on them."""
+    topology = model.topology
+    touched = {b for c in constraints for b in c.layout(topology).bodies}
+    rotors = frozenset(b for c in topology.clusters for b in c.rotors if b not in touched)
+    if external is not None or not rotors:
+        return model
+    return dataclasses.replace(model, topology=dataclasses.replace(topology, gyrostats=rotors))
 
 
 def problem_of(model: Model, constraints: Sequence[Constraint], q: Array, v: Array | None = None, a=None) -> Problem:

@@ -37,16 +37,22 @@ def motions(kind, moves, n, par, q, G):
     return taken
 
 
-def _reflected(moves, G, armature, c, d):
-    """Σ_j G_jc armature_j G_jd."""
-    ratios, total = iter(G), None
+def reflected(moves, G, armature, c, d):
+    """Σ_j G_jc armature_j G_jd, zero if there is none."""
+    ratios, total = iter(G), 0.0
     for j, own in enumerate(moves):
         row = next(ratios) if own is None else None
         if row is not None:
-            total = _sum(total, row[c] * armature[j] * row[d])
+            total = total + row[c] * armature[j] * row[d]
         elif own == c == d:
-            total = _sum(total, armature[j])
+            total = total + armature[j]
     return total
+
+
+def moves_of(moves, n, G, like):
+    """How the n columns move a joint with one velocity."""
+    (own,) = moves
+    return [G[0][k] for k in range(n)] if own is None else [jnp.full_like(like, float(own == k)) for k in range(n)]
 
 
 def _sum(x, y):
@@ -76,14 +82,12 @@ def substitute(kind, moves, n, turned, tied, before, root, inertia, H, par, q, a
     before_own = [(None, None) if own is None else (own[0][c], own[1][c]) for c in range(n)]
     U = [co.plus(co.times(x, *H), y) for x, y in zip(s, before_own, strict=True)]
     D = [
-        _sum(
-            _sum(co.product(s[d], *U[c]), None if own is None else co.product(s[c], *before_own[d])),
-            _reflected(moves, G, armature, c, d),
-        )
+        lanes(_sum(co.product(s[d], *U[c]), None if own is None else co.product(s[c], *before_own[d])))
+        + reflected(moves, G, armature, c, d)
         for c in range(n)
         for d in range(n)
     ]
-    L = -jnp.stack([lanes(x) for x in D])
+    L = -jnp.stack(D)
     near = tuple(_rows([co.tie_times(x, *block) for x in s], like) for block in ties)
     coupling = []
     for k, second in zip(K, turned, strict=True):

@@ -29,7 +29,7 @@ import jax
 
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
-from . import articulated, driven, multipliers, panels
+from . import articulated, driven, gyrostats, multipliers, panels
 from . import columns as co
 from .plan import Joint, Multipliers, Order
 from .rows import Plan
@@ -177,6 +177,10 @@ class Elimination:
 
     def driven(self, x: Joint) -> Row:
         b, p, near, cluster = x.body, x.parent, x.neighbours, x.drives
+        if b in self.topology.gyrostats:
+            reads = Ref("spin", b), v_of(self.topology, b, "armature"), self.ratios(b)
+            step = Step(gyrostats.substitute, self.moves(x)[1:])
+            return self.wrote(Row(step, reads, (self.K(cluster, p), self.L(cluster, cluster))))
         riders = tuple(c for c in x.riders if c != cluster)
         par, q, pose = place_of(self.topology, b)
         reads = (
@@ -286,12 +290,18 @@ class Elimination:
         return Row(Step(articulated.pull, static), reads, (v_of(self.topology, b, "x"), Ref("a", b)))
 
     def push_driven(self, x: Joint) -> Row:
+        if x.body in self.topology.gyrostats:
+            reads = Ref("spin", x.body), self.ratios(x.body), Ref("force", x.body)
+            return Row(Step(gyrostats.push, self.moves(x)[1:]), reads, self.plan.row("b", x.drives))
         par, q, pose = place_of(self.topology, x.body)
         reads = par, q, pose, self.ratios(x.body), Ref("force", x.body)
         to = None if x.root else Ref("force", x.parent)
         return Row(Step(driven.push, (*self.moves(x), x.root)), reads, (to, self.plan.row("b", x.drives)))
 
     def pull_driven(self, x: Joint) -> Row:
+        if x.body in self.topology.gyrostats:
+            reads = Ref("spin", x.body), self.ratios(x.body), self.plan.row("nu", x.drives)
+            return Row(Step(gyrostats.pull, self.moves(x)[1:]), reads, Ref("a", x.body))
         par, q, pose = place_of(self.topology, x.body)
         reads = par, q, pose, self.ratios(x.body), of_parent("a", x.parent), self.plan.row("nu", x.drives)
         return Row(Step(driven.pull, self.moves(x)), reads, Ref("a", x.body))

@@ -37,6 +37,8 @@ class Cluster:
     independent: tuple[int, ...]
     dependent: tuple[int, ...]
     constant: bool
+    #: bodies that may be taken as gyrostats
+    rotors: tuple[int, ...] = ()
 
     @property
     def velocities(self) -> tuple[int, ...]:
@@ -65,6 +67,8 @@ class Topology:
     compiler: str = "auto"
     #: bodies tied by constraints that are embedded
     clusters: tuple[Cluster, ...] = ()
+    #: bodies on axes of symmetry that are gyrostats of their parents, see `gyrostats.py`
+    gyrostats: frozenset[int] = frozenset()
     #: closes their loops: (model, q, whether q may be far from closed) to q
     closes: Callable[..., Any] | None = None
 
