@@ -16,7 +16,7 @@ from ..engine.kept import tables
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.transmission import OnJoints
-from ..tree.topology import WORLD, Topology
+from ..tree.topology import Topology
 from . import ratios
 from .carried import tree_jacobian
 from .forward import Kinematics, accelerations, tree_kinematics
@@ -40,10 +40,7 @@ class Frame:
 @tables
 def frame_of(topology: Topology, constraints: tuple[tuple[bool, tuple[int, ...], int], ...]) -> Frame:
     """The frame for embedded constraints: whether each is on joints alone, its bodies, and its number of rows."""
-    members = topology.cluster_of
-    parents = tuple(
-        p if p in members and members.get(b) == members[p] else WORLD for b, p in enumerate(topology.parents)
-    )
+    members, parents = topology.cluster_of, topology.apart
     on_bodies = tuple(c for c, (alone, *_) in enumerate(constraints) if not alone)
     owner = {c: k for k, cluster in enumerate(topology.clusters) for c in cluster.constraints}
     still = {(n, b) for n, c in enumerate(on_bodies) for b in constraints[c][1] if members.get(b) != owner[c]}

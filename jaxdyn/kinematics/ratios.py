@@ -19,8 +19,8 @@ from ..tree.topology import Cluster, Topology
 
 
 class Ratios(NamedTuple):
-    """What `solved` makes of K (see `Cells`): orthogonal columns Q and R of K_d = Q R by cluster, G, and what is left of
-    each dependent column, relative to its square (lanes,) each: zero where K_d is singular."""
+    """What `solved` makes of K (see `Cells`): orthogonal columns Q and R of K_d = Q R by cluster, G, and what is left
+    of each dependent column, relative to its square (lanes,) each: zero where K_d is singular."""
 
     Q: Array
     R: Array

@@ -1,8 +1,8 @@
 """Gyrostats: bodies that turn about an axis of symmetry, as geared rotors do. Steps of all sweeps.
 
 The mass of such a body is where it was however it turns, so that its inertia belongs to its carrier, the parent. What
-is left is its spin: with s the axis in the carrier's axes, I the inertia about it, θ the joint's coordinate, and ω, α of
-the carrier,
+is left is its spin: with s the axis in the carrier's axes, I the inertia about it, θ the joint's coordinate, and ω, α
+of the carrier,
 
 | symbol | name here | |
 | --- | --- | --- |

@@ -38,10 +38,12 @@ class Joint:
 
 @dataclasses.dataclass(frozen=True)
 class Multipliers:
-    """The elimination of the multipliers of `riders`, or of the velocities of a cluster. `others` are the
-    constraints that they are coupled with and that stay; `bodies`, on which their rows act, are in the order in
-    which they are eliminated; `acting` tells for every rider on which of these."""
+    """The elimination of the multipliers of `riders` at `node` (the world: beyond all bodies), or of the velocities of
+    a cluster, when the last of its bodies has gone. `others` are the constraints that they are coupled with and that
+    stay; `bodies`, on which their rows act, are in the order in which they are eliminated; `acting` tells for every
+    rider on which of these."""
 
+    node: int
     riders: tuple[int, ...]
     others: tuple[int, ...]
     bodies: tuple[int, ...]
@@ -192,7 +194,7 @@ class _Elimination:
         """The columns of those of whose bodies none is left."""
         for c in [c for c, left in self.members.items() if not left]:
             del self.members[c]
-            self.leave([c])
+            self.leave(WORLD, [c])
 
     def multipliers(self) -> None:
         """Those that have arrived."""
@@ -201,16 +203,16 @@ class _Elimination:
             root = self.riders[c].root
             if self.tips[c] <= {root} and not self.riders[c].kept:
                 arrived[root].append(c)
-        for here in (part for riders in arrived.values() for part in self.apart(riders)):
+        for node, here in ((node, part) for node, riders in arrived.items() for part in self.apart(riders)):
             self.riding -= set(here)
-            self.leave(here)
+            self.leave(node, here)
 
-    def leave(self, here: list[int]) -> None:
+    def leave(self, node: int, here: list[int]) -> None:
         """Eliminate the rows of riders, or the columns of a cluster."""
         others = sorted(set().union(*[self.coupled[c] for c in here]) - set(here))
         bodies = set().union(*[self.at[c] for c in here])
         acting = tuple(tuple(b in self.at[c] for b in bodies) for c in here)
-        self.out.append(Multipliers(tuple(here), tuple(others), tuple(bodies), acting))
+        self.out.append(Multipliers(node, tuple(here), tuple(others), tuple(bodies), acting))
         self.tie(bodies)
         for c in others:
             self.at[c] |= bodies

@@ -132,6 +132,12 @@ class Topology:
         return found
 
     @cached_property
+    def apart(self) -> tuple[int, ...]:
+        """The parents of a tree that is cut where clusters begin: only bodies of one cluster hang on each other."""
+        found = self.cluster_of
+        return tuple(p if p in found and found.get(b) == found[p] else WORLD for b, p in enumerate(self.parents))
+
+    @cached_property
     def cluster_of(self) -> dict[int, int]:
         """The cluster of each body that has one."""
         return {b: k for k, c in enumerate(self.clusters) for b in c.bodies}
