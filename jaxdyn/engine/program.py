@@ -321,7 +321,7 @@ class Program:
         return self._unary(Op.not_, x)
 
     def and_(self, x: int, y: int) -> int:
-        if x == y and x >= 0:
+        if x == y:
             return x
         if self.type_of(x) == Type.bool_:
             if x < 0:
@@ -331,7 +331,7 @@ class Program:
         return self._pair(Op.and_, x, y, None, True)
 
     def or_(self, x: int, y: int) -> int:
-        if x == y and x >= 0:
+        if x == y:
             return x
         if self.type_of(x) == Type.bool_:
             if x < 0:
@@ -353,7 +353,7 @@ class Program:
         """Return x if p holds, else y."""
         if p < 0:
             return x if p == self.true else y
-        if x == y and x >= 0:
+        if x == y:
             return x
         if self.op[p] == Op.not_:
             return self.select(self.a[p], y, x)
