@@ -211,7 +211,7 @@ class Program:
         return self.emit(Op.add, self.type_of(x), x, y)
 
     def sub(self, x: int, y: int) -> int:
-        if x == y:
+        if x == y and x >= 0:
             return self.constant(0, self.type_of(x))
         if x < 0 or y < 0:
             if x < 0 and y < 0:
