@@ -36,7 +36,7 @@ def _check_number(name: str, what: str, value, allowed: Callable[[float], bool],
         raise (ValueError if isinstance(value, Real) else TypeError)(f"`{name}`: `{what}` = {value!r} is not {which}.")
 
 
-def _check_positive_integer(solver, name: str) -> None:
+def check_positive_integer(solver, name: str) -> None:
     value = getattr(solver, name)
     if not isinstance(value, int) or isinstance(value, bool) or value < 1:
         raise ValueError(f"`{type(solver).__name__}`: `{name}` = {value!r} is not a positive integer.")
@@ -65,7 +65,7 @@ class Proximal(Unrollable):
         name = type(self).__name__
         _check_number(name, "mu", self.mu, lambda x: x > 0, "a positive number")
         _check_number(name, "tol", self.tol, lambda x: x >= 0, "a number from 0 on")
-        _check_positive_integer(self, "max_steps")
+        check_positive_integer(self, "max_steps")
 
     @abc.abstractmethod
     def system(self, problem: Problem, weights: Array) -> System:
@@ -101,7 +101,7 @@ class Direct(Unrollable):
     hard: ClassVar[bool] = True
 
     def __check_init__(self):
-        _check_positive_integer(self, "max_steps")
+        check_positive_integer(self, "max_steps")
 
     @abc.abstractmethod
     def system(self, problem: Problem, weights: Array) -> System:
@@ -146,7 +146,7 @@ class Soft(Unrollable):
         given = self.weights if isinstance(self.weights, tuple) else (1.0 if self.weights is None else self.weights,)
         if not all(isinstance(w, float) and w > 0 for w in given):
             raise ValueError(f"`{type(self).__name__}`: `weights` = {self.weights!r} are not positive numbers.")
-        _check_positive_integer(self, "max_steps")
+        check_positive_integer(self, "max_steps")
 
     def check(self, call, topology, constraints):
         super().check(call, topology, constraints)

@@ -10,11 +10,14 @@ iterate solves the soft Gauss principle (popov_vereshchagin, Eq. 52).
 
 from typing import ClassVar
 
+import equinox as eqx
+import jax.numpy as jnp
+
 from ..systems.body_factor import body_factor
 from ..systems.weights import automatic_weights
 from ..tree.plan import elimination
 from .base import Solver, name_of
-from .iterated import Proximal, Soft
+from .iterated import Proximal, Soft, check_positive_integer
 from .iteration import Stop
 from .proximal import iterate
 
@@ -35,10 +38,28 @@ def free(problem, start):
     return iterate(damped(alone), start._replace(rows=None), None, Stop(0.0, 1)).acceleration
 
 
+def _steps(problem) -> int:
+    """Enough solves of a tree for the precision: two where clusters are more than links with their rotors."""
+    clusters = problem.model.topology.clusters
+    wide = any(len(c.bodies) - len(c.rotors) > len(c.independent) for c in clusters)
+    return 2 if wide and problem.q.dtype == jnp.float32 else 1
+
+
 class ABA(Solver):
-    """The articulated-body algorithm: forward dynamics of the tree. Takes no constraints."""
+    """The articulated-body algorithm: forward dynamics of the tree, and of trees with embedded loops. Takes no
+    constraints.
+
+    **Arguments:** `max_steps`, the number of solves: 1, and one more for every refinement by the residual. None: 2 in
+    single precision for embedded loops and belts, whose chains lose digits in one, else 1.
+    """
+
+    max_steps: int | None = eqx.field(static=True, default=None)
 
     recursive: ClassVar[bool] = True
+
+    def __check_init__(self):
+        if self.max_steps is not None:
+            check_positive_integer(self, "max_steps")
 
     def check(self, call, topology, constraints):
         if constraints:
@@ -51,7 +72,8 @@ class ABA(Solver):
         return damped(problem)
 
     def solve(self, problem, start, warm, multipliers):
-        return iterate(damped(problem), start, None, Stop(0.0, 1))._replace(some=None)
+        steps = _steps(problem) if self.max_steps is None else self.max_steps
+        return iterate(damped(problem), start, None, Stop(0.0, steps, plain=True))._replace(some=None)
 
 
 class LCABA(Proximal):

@@ -1,0 +1,55 @@
+"""Which blocks of velocities the mass matrix couples, and which move the rows of constraints."""
+
+import itertools
+from typing import NamedTuple
+
+from ..engine.kept import tables
+from .plan import bodies_of, elimination
+from .rows import Plan
+from .topology import Topology
+
+
+class Blocks(NamedTuple):
+    """The independent velocities as blocks, body by body: how many each has, which blocks move every body against its
+    parent (those of a cluster move all of its bodies), pairs of blocks that the mass matrix couples, and an order,
+    leaves first."""
+
+    sizes: tuple[int, ...]
+    movers: tuple[tuple[int, ...], ...]
+    edges: frozenset[tuple[int, int]]
+    order: tuple[int, ...]
+
+    def velocities(self, blocks) -> list[int]:
+        starts = (0, *itertools.accumulate(self.sizes))
+        return [v for b in blocks for v in range(starts[b], starts[b + 1])]
+
+
+@tables
+def blocks_of(topology: Topology, cliques: frozenset[tuple[int, ...]] = frozenset()) -> Blocks:
+    """The blocks of a tree, whose order keeps that of an elimination in which `cliques` of bodies are tied."""
+    counts = [sum(v in topology.places for v in range(*topology.v_starts[b : b + 2])) for b in range(topology.nb)]
+    bodies = [b for b, n in enumerate(counts) if n]
+    number = {b: k for k, b in enumerate(bodies)}
+    clusters = [tuple(number[b] for b in c.bodies if b in number) for c in topology.clusters]
+    movers = tuple(
+        clusters[topology.cluster_of[b]] if b in topology.cluster_of else (number[b],) for b in range(topology.nb)
+    )
+    supports = {frozenset(m for a in topology.ancestors(b) for m in movers[a]) for b in range(topology.nb)}
+    edges = frozenset(pair for moving in supports for pair in itertools.combinations(sorted(moving), 2))
+    when = {}
+    for k, b in enumerate(bodies_of(elimination(topology, cliques))):
+        when |= dict.fromkeys(movers[b], k)  # a cluster goes when the last of its bodies does
+    order = tuple(sorted(range(len(bodies)), key=when.__getitem__))
+    return Blocks(tuple(counts[b] for b in bodies), movers, edges, order)
+
+
+def moving(topology: Topology, plan: Plan) -> list[tuple[int, ...]]:
+    """By constraint, the bodies whose joints move its rows."""
+    out = []
+    for layout in plan.layouts:
+        below = [set(topology.ancestors(b)) for b in layout.bodies]
+        moving = set.union(*below)
+        if layout.relative and len(below) > 1:
+            moving -= set.intersection(*below)
+        out.append(tuple(sorted(moving)))
+    return out
