@@ -8,8 +8,9 @@ from ..model.constraints import Constraint, Layout
 from ..model.transmission import OnJoints
 from ..tree.topology import WORLD, Topology
 
-#: what must be left of a dependent column of K, relative to the largest one, so that it can be told from the others
-ENOUGH = 1e-2
+#: what must be left of a dependent column of K, relative to the largest one, so that it can be told from the others,
+#: and how much is wanted while there is a choice
+ENOUGH, AMPLE = 1e-3, 1e-2
 
 
 def joints_of(topology: Topology, constraint: Constraint) -> frozenset[int]:
@@ -67,7 +68,7 @@ def dependent(K: np.ndarray, rank: int, order: Sequence[Sequence[int]]) -> tuple
     def share(j):
         return (np.linalg.norm(left[:, :, j], axis=1) / np.linalg.norm(K[:, :, j], axis=1).max().clip(1e-300)).min()
 
-    for least in (ENOUGH, 1e-2 * ENOUGH):
+    for least in (AMPLE, ENOUGH, 1e-2 * ENOUGH):
         for group in order:
             while len(found) < rank:
                 best = max((j for j in group if j not in found), key=share, default=None)
