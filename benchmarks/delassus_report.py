@@ -1,13 +1,14 @@
 """The page and the plots of `delassus.py`."""
 
 import scenes
-from delassus_programs import TIMES
+from delassus_programs import FIRST, TIMES
 from scaling import exponent
 
-ABOUT = """Microseconds of CPU time on one core per evaluation: a product and a damped solve from a configuration on,
-and the same again with another vector or damping. kB are what an operator keeps for a state; the time to compile is
-that of all five programs; the error the largest of their results, relative to dense algebra in double precision. A
-batch of 1 is evaluations one after the other in one program."""
+ABOUT = """Microseconds of CPU time on one core an evaluation: a product, a damped solve and both with one operator from
+a configuration on, and the same again with another vector or damping. kB kept are what an operator keeps for a state,
+kB taken what its making, a product and a solve take beside while they run: buffers of XLA's program, and of a kernel
+for a single state. The time to compile is that of all six programs; the error the largest of their results, relative to
+dense algebra in double precision. A batch of 1 is evaluations one after the other in one program."""
 
 
 def split(key: str) -> tuple[str, str, int]:
@@ -20,24 +21,33 @@ def number(x: float) -> str:
     return f"{x:.2f}" if x < 10 else f"{x:.0f}" if x >= 100 else f"{x:.1f}"
 
 
+def taken(row: dict) -> int:
+    """Bytes for a state while a program runs that begins with the configuration."""
+    return max(row["temporary_bytes"][t] + row["kernel_bytes"][t] for t in FIRST)
+
+
 def cells(row: dict) -> list[str]:
-    if "left out" in row:
-        return [*[""] * len(TIMES), "", "", "", row["left out"]]
     error = max(row["difference"].values())
     compile_seconds = f"{sum(row['compile_seconds'].values()):.0f}"
-    kept = number(row["stored_bytes"] / 1000)
-    return [*(number(row["microseconds"][t]) for t in TIMES), kept, compile_seconds, f"{error:.0e}", ""]
+    bytes_ = (number(x / 1000) for x in (row["stored_bytes"], taken(row)))
+    return [*(number(row["microseconds"][t]) for t in TIMES), *bytes_, compile_seconds, f"{error:.0e}"]
 
 
 def table(rows: dict, dtype: str, batch: int) -> list[str]:
-    heads = ["scene", "nv", "rows", "method", *TIMES, "kB", "compile, s", "error", "left out"]
+    heads = ["scene", "nv", "rows", "method", *TIMES, "kB kept", "kB taken", "compile, s", "error"]
     out = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    left: dict[str, list[str]] = {}
     for key, row in rows.items():
         name, *rest = split(key)
         if rest == [dtype, batch]:
             for method, found in row["methods"].items():
+                if "left out" in found:
+                    left.setdefault(name, []).append(f"{method} {found['left out']}")
+                    continue
                 about = [name, str(row["nv"]), str(row["rows"]), method]
                 out.append("| " + " | ".join(about + cells(found)) + " |")
+    if left:
+        out += ["", "Left out:", "", *(f"- {name}: {', '.join(why)}" for name, why in left.items())]
     return out
 
 
@@ -55,7 +65,7 @@ def grown(rows: dict, family: str, dtype: str, batch: int) -> dict[str, dict[int
 
 def growth(rows: dict) -> list[str]:
     """Exponents of the number of rows."""
-    heads = ["family", "precision", "batch", "method", "rows", *TIMES, "bytes"]
+    heads = ["family", "precision", "batch", "method", "rows", *TIMES, "kept", "taken"]
     out = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     cases = dict.fromkeys(tuple(split(key)[1:]) for key in rows)
     for family in scenes.FAMILIES:
@@ -65,7 +75,8 @@ def growth(rows: dict) -> list[str]:
                     of = lambda f, sizes=sizes: f"{exponent(list(sizes), [f(x) for x in sizes.values()]):.2f}"  # noqa: E731
                     slopes = [of(lambda x, t=t: x["microseconds"][t]) for t in TIMES]
                     about = [family, dtype, str(batch), method, f"{min(sizes)} to {max(sizes)}"]
-                    out.append("| " + " | ".join([*about, *slopes, of(lambda x: x["stored_bytes"])]) + " |")
+                    slopes += [of(lambda x: x["stored_bytes"]), of(taken)]
+                    out.append("| " + " | ".join([*about, *slopes]) + " |")
     return out if len(out) > 2 else []
 
 

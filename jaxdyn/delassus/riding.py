@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import block_diag, cho_solve, solve_triangular
+from jax.scipy.linalg import cho_solve, solve_triangular
 from jaxtyping import Array
 
 from ..engine.kept import tables
@@ -20,6 +20,7 @@ from ..systems.body_factor import body_factor, tying
 from ..systems.problem import problem_of
 from ..systems.weights import automatic_weights
 from ..tree import columns as co
+from ..tree import panels
 from ..tree.elimination import Elimination, elimination_of
 from ..tree.plan import Joint, Order, elimination, kept_riders
 from ..tree.rows import Plan
@@ -92,51 +93,68 @@ class PV(Explicit):
 
 
 class Branches(NamedTuple):
-    """G = L + K H⁻¹ Kᵀ: the blocks of L, of rows that are coupled before the bases move, K (m, 6 bases) and the
-    inertias H (6, 6) of the bases."""
+    """G = L + Y Yᵀ: the blocks of L, of rows that are coupled before the bases move, and Y (m, 6 bases), the rows on
+    the columns of the bases in coordinates where the inertia of the bases is the identity."""
 
     L: tuple[Array, ...]
-    K: Array
-    H: tuple[Array, ...]
-
-    def through_bases(self, x: Array) -> Array:
-        """H⁻¹ x."""
-        return cho_solve((jnp.linalg.cholesky(block_diag(*self.H)), True), x) if self.H else x
+    Y: Array
 
 
 class DampedBranches(NamedTuple):
-    """Cholesky factors F of L + R block by block, Z = F⁻¹ K, and the Cholesky factor of H + Zᵀ Z."""
+    """Cholesky factors F of L + R block by block, Z = F⁻¹ Y, and the Cholesky factor of 1 + Zᵀ Z."""
 
     L: tuple[Array, ...]
     Z: Array
-    H: Array
+    C: Array
 
 
 def _open(given: Given):
-    """The cells of L where bases are left; by base S ᵀH S with armature (6, 6, lanes), and K S of every constraint that
-    arrives there."""
+    """The cells of L where bases are left, and Y (m, 6 bases, lanes)."""
     problem = problem_of(given.model, given.constraints, given.q)
     topology, plan = given.model.topology, problem.plan
     order, weights = _order(topology, plan, 0, True), jnp.ones((plan.rows, 1), given.q.dtype)
     parts = body_factor(problem, order, weights, frozenset(range(len(plan))), penalised=()).factor.parts
-    coefficients = parts.get("K", problem.rows.K)
-    made, arrived, inertias = _tables(topology, plan, 0, True), [], []
+    ridden, at = parts.get("K", problem.rows.K), _tables(topology, plan, 0, True).cells["K"].at
+    found = []
     for b in topology.floating_bases:
         par = jax.tree.map(lambda x, b=b: x[b], problem.motion.joints["joint"])
-        start = topology.v_starts[b]
         columns = topology.kinds[b].columns(par, given.q[topology.q_starts[b] : topology.q_starts[b + 1]])
-        own = co.rigid(*(x[b] for x in problem.motion.inertia))
-        H = co.added(own, tuple(x[b] for x in parts["H"])) if topology.parents.count(b) else own
-        U = [co.times(s, *H) for s in columns]
-        rows = [jnp.stack(jnp.broadcast_arrays(*[co.product(s, *u) for s in columns])) for u in U]
-        armature = given.model.joints.armature[start : start + 6]
-        inertias.append(jnp.stack(rows) + jnp.eye(6, dtype=armature.dtype)[..., None] * armature[:, None])
-        for c in range(len(plan)):
-            at = made.cells["K"].at.get((c, b))
-            if at is not None:
-                K = tuple(jnp.swapaxes(x[at : at + len(plan.span(c))], 0, 1) for x in coefficients)
-                arrived.append(jnp.stack([co.product(s, *K) for s in columns], 1))
-    return parts.get("L", jnp.zeros((0, 1), given.q.dtype)), tuple(inertias), tuple(arrived)
+        H = _base_inertia(given, problem.motion, parts, b, columns)
+        K = [jnp.zeros((len(plan.span(c)), 6, 1), given.q.dtype) for c in range(len(plan))]
+        for c, own in enumerate(K):
+            if (c, b) in at:
+                rows = slice(at[c, b], at[c, b] + len(own))
+                own = tuple(jnp.swapaxes(x[rows], 0, 1) for x in ridden)
+                K[c] = jnp.stack([co.product(s, *own) for s in columns], 1)
+        found.append(_whitened(H, _joined(K)))
+    none = jnp.zeros((plan.rows, 0, 1), given.q.dtype)
+    return parts.get("L", jnp.zeros((0, 1), given.q.dtype)), _joined([none, *found], 1)
+
+
+def _base_inertia(given: Given, motion, parts, b: int, columns):
+    """Sᵀ H S of a base with armature, (6, 6, lanes)."""
+    topology = given.model.topology
+    own = co.rigid(*(x[b] for x in motion.inertia))
+    H = co.added(own, tuple(x[b] for x in parts["H"])) if topology.parents.count(b) else own
+    U = [co.times(s, *H) for s in columns]
+    rows = [jnp.stack(jnp.broadcast_arrays(*[co.product(s, *u) for s in columns])) for u in U]
+    armature = given.model.joints.armature[topology.v_starts[b] : topology.v_starts[b] + 6]
+    return jnp.stack(rows) + jnp.eye(6, dtype=armature.dtype)[..., None] * armature[:, None]
+
+
+def _whitened(H: Array, K: Array) -> Array:
+    """K C⁻ᵀ with H = C Cᵀ, (m, 6, lanes)."""
+    n, m = len(H), len(K)
+    none = jnp.zeros((m, m, 1), K.dtype)
+    bordered = _joined([_joined([H, K]), _joined([jnp.swapaxes(K, 0, 1), none])], 1)
+    _, inverse, _, columns = panels.eliminate(bordered, n, lambda k, d, below: 1 / d)
+    return jnp.stack([x[n - 1 - k :] * jnp.sqrt(d) for k, (x, d) in enumerate(zip(columns, inverse, strict=True))], 1)
+
+
+def _joined(parts, axis: int = 0) -> Array:
+    """The parts joined along an axis, with as many lanes as the widest has."""
+    lanes = max(x.shape[-1] for x in parts)
+    return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in parts], axis)
 
 
 @tables
@@ -159,20 +177,14 @@ class PVFast(Method):
         refuse_held(self, call, held)
 
     def prepare(self, given):
-        cells, H, arrived = laned(_open)(given)
+        cells, Y = laned(_open)(given)
         topology, plan = given.model.topology, plan_of(given.model.topology, given.constraints)
-        made, columns, next_one = _tables(topology, plan, 0, True), [], iter(arrived)
-        for b in topology.floating_bases:
-            reach = [(c, b) in made.cells["K"].at for c in range(len(plan))]
-            zero = [jnp.zeros((len(plan.span(c)), 6), given.q.dtype) for c in range(len(plan))]
-            columns.append(jnp.concatenate([next(next_one) if r else z for r, z in zip(reach, zero, strict=True)]))
-        K = jnp.concatenate(columns, 1) if columns else jnp.zeros((plan.rows, 0), given.q.dtype)
         places = _places(topology, plan, 0, True)
-        return Branches(tuple(entries(cells, places[np.ix_(s, s)]) for s in _coupled(topology, plan)), K, H)
+        return Branches(tuple(entries(cells, places[np.ix_(s, s)]) for s in _coupled(topology, plan)), Y)
 
     def times(self, given, made, x):
         plan = plan_of(given.model.topology, given.constraints)
-        y = made.K @ made.through_bases(made.K.T @ x)
+        y = made.Y @ (made.Y.T @ x)
         for rows, L in zip(_coupled(given.model.topology, plan), made.L, strict=True):
             y = y.at[np.asarray(rows)].add(L @ x[np.asarray(rows)])
         return y
@@ -183,14 +195,13 @@ class PVFast(Method):
         sets = _coupled(given.model.topology, plan)
         R = R.matrix()  # a constraint's block is within one set
         L = tuple(jnp.linalg.cholesky(x + R[np.ix_(rows, rows)]) for rows, x in zip(sets, made.L, strict=True))
-        Z = _branchwise(sets, L, made.K)
-        return DampedBranches(L, Z, jnp.linalg.cholesky(block_diag(*made.H) + Z.T @ Z) if made.H else Z)
+        Z = _branchwise(sets, L, made.Y)
+        return DampedBranches(L, Z, jnp.linalg.cholesky(jnp.eye(Z.shape[1], dtype=Z.dtype) + Z.T @ Z))
 
     def solve(self, given, made, damped, R, b):
         sets = _coupled(given.model.topology, plan_of(given.model.topology, given.constraints))
         y = _branchwise(sets, damped.L, b)
-        if made.H:
-            y = y - damped.Z @ cho_solve((damped.H, True), damped.Z.T @ y)
+        y = y - damped.Z @ cho_solve((damped.C, True), damped.Z.T @ y)
         return _branchwise(sets, damped.L, y, transposed=True)
 
 

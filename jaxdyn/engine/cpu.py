@@ -40,6 +40,12 @@ def lanes_of(s: Schedule, vector_bytes: int) -> int:
     return max(1, vector_bytes // lane_bytes(s.program))
 
 
+def memory(s: Schedule) -> int:
+    """Return the bytes of stage, shared values and arena of a single lane."""
+    places = pieces.places(s, 1)
+    return places.stage + places.uniform_size + _rounded(Layout(s, PIECE).size)
+
+
 def numbers(program: Program) -> tuple[int, ...]:
     """Return the sizes in bytes of the numbers that lanes have as operands and outputs, in ascending order."""
     types = [t for _, t, shared in program.inputs if not shared] + program.output_types
