@@ -10,7 +10,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.linalg import cho_solve, solve_triangular
+from jax.scipy.linalg import block_diag, cho_solve, solve_triangular
 from jaxtyping import Array
 
 from ..engine.kept import tables
@@ -93,15 +93,17 @@ class PV(Explicit):
 
 
 class Branches(NamedTuple):
-    """G = L + Y Yᵀ: the blocks of L, of rows that are coupled before the bases move, and Y (m, 6 bases), the rows on
-    the columns of the bases in coordinates where the inertia of the bases is the identity."""
+    """G = L + K H⁻¹ Kᵀ = L + Y Yᵀ: the blocks of L, of rows that are coupled before the bases move; K (m, 6 bases) and
+    the inertias H (6, 6) of the bases, which solves take; Y = K C⁻ᵀ with H = C Cᵀ, which products take."""
 
     L: tuple[Array, ...]
+    H: tuple[Array, ...]
+    K: Array
     Y: Array
 
 
 class DampedBranches(NamedTuple):
-    """Cholesky factors F of L + R block by block, Z = F⁻¹ Y, and the Cholesky factor of 1 + Zᵀ Z."""
+    """Cholesky factors F of L + R block by block, Z = F⁻¹ K, and the Cholesky factor C of H + Zᵀ Z."""
 
     L: tuple[Array, ...]
     Z: Array
@@ -109,26 +111,26 @@ class DampedBranches(NamedTuple):
 
 
 def _open(given: Given):
-    """The cells of L where bases are left, and Y (m, 6 bases, lanes)."""
+    """The cells of L where bases are left; by base H (6, 6, lanes); K and Y (m, 6 bases, lanes)."""
     problem = problem_of(given.model, given.constraints, given.q)
     topology, plan = given.model.topology, problem.plan
     order, weights = _order(topology, plan, 0, True), jnp.ones((plan.rows, 1), given.q.dtype)
     parts = body_factor(problem, order, weights, frozenset(range(len(plan))), penalised=()).factor.parts
     ridden, at = parts.get("K", problem.rows.K), _tables(topology, plan, 0, True).cells["K"].at
-    found = []
+    none = jnp.zeros((plan.rows, 0, 1), given.q.dtype)
+    inertias, K, Y = [], [none], [none]
     for b in topology.floating_bases:
         par = jax.tree.map(lambda x, b=b: x[b], problem.motion.joints["joint"])
         columns = topology.kinds[b].columns(par, given.q[topology.q_starts[b] : topology.q_starts[b + 1]])
-        H = _base_inertia(given, problem.motion, parts, b, columns)
-        K = [jnp.zeros((len(plan.span(c)), 6, 1), given.q.dtype) for c in range(len(plan))]
-        for c, own in enumerate(K):
+        arrived = [jnp.zeros((len(plan.span(c)), 6, 1), given.q.dtype) for c in range(len(plan))]
+        for c, rows in enumerate(arrived):
             if (c, b) in at:
-                rows = slice(at[c, b], at[c, b] + len(own))
-                own = tuple(jnp.swapaxes(x[rows], 0, 1) for x in ridden)
-                K[c] = jnp.stack([co.product(s, *own) for s in columns], 1)
-        found.append(_whitened(H, _joined(K)))
-    none = jnp.zeros((plan.rows, 0, 1), given.q.dtype)
-    return parts.get("L", jnp.zeros((0, 1), given.q.dtype)), _joined([none, *found], 1)
+                own = tuple(jnp.swapaxes(x[at[c, b] : at[c, b] + len(rows)], 0, 1) for x in ridden)
+                arrived[c] = jnp.stack([co.product(s, *own) for s in columns], 1)
+        inertias.append(_base_inertia(given, problem.motion, parts, b, columns))
+        K.append(_joined(arrived))
+        Y.append(_whitened(inertias[-1], K[-1]))
+    return parts.get("L", jnp.zeros((0, 1), given.q.dtype)), tuple(inertias), _joined(K, 1), _joined(Y, 1)
 
 
 def _base_inertia(given: Given, motion, parts, b: int, columns):
@@ -177,10 +179,10 @@ class PVFast(Method):
         refuse_held(self, call, held)
 
     def prepare(self, given):
-        cells, Y = laned(_open)(given)
+        cells, H, K, Y = laned(_open)(given)
         topology, plan = given.model.topology, plan_of(given.model.topology, given.constraints)
         places = _places(topology, plan, 0, True)
-        return Branches(tuple(entries(cells, places[np.ix_(s, s)]) for s in _coupled(topology, plan)), Y)
+        return Branches(tuple(entries(cells, places[np.ix_(s, s)]) for s in _coupled(topology, plan)), H, K, Y)
 
     def times(self, given, made, x):
         plan = plan_of(given.model.topology, given.constraints)
@@ -195,13 +197,14 @@ class PVFast(Method):
         sets = _coupled(given.model.topology, plan)
         R = R.matrix()  # a constraint's block is within one set
         L = tuple(jnp.linalg.cholesky(x + R[np.ix_(rows, rows)]) for rows, x in zip(sets, made.L, strict=True))
-        Z = _branchwise(sets, L, made.Y)
-        return DampedBranches(L, Z, jnp.linalg.cholesky(jnp.eye(Z.shape[1], dtype=Z.dtype) + Z.T @ Z))
+        Z = _branchwise(sets, L, made.K)
+        return DampedBranches(L, Z, jnp.linalg.cholesky(block_diag(*made.H) + Z.T @ Z) if made.H else Z)
 
     def solve(self, given, made, damped, R, b):
         sets = _coupled(given.model.topology, plan_of(given.model.topology, given.constraints))
         y = _branchwise(sets, damped.L, b)
-        y = y - damped.Z @ cho_solve((damped.C, True), damped.Z.T @ y)
+        if made.H:
+            y = y - damped.Z @ cho_solve((damped.C, True), damped.Z.T @ y)
         return _branchwise(sets, damped.L, y, transposed=True)
 
 
