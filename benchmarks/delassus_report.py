@@ -93,7 +93,7 @@ def written(rows: dict, told: str) -> str:
 
 def draw(pyplot, family: str, rows: dict):
     """Times by the number of rows: in solid lines a solve from the configuration on, dashed with another damping."""
-    cases = sorted(dict.fromkeys(tuple(split(key)[1:]) for key in rows))
+    cases = sorted({(dtype, n) for _, dtype, n in map(split, rows) if grown(rows, family, dtype, n)})
     figure, axes = pyplot.subplots(1, len(cases), figsize=(4.4 * len(cases), 4), squeeze=False, layout="tight")
     for axis, (dtype, batch) in zip(axes[0], cases, strict=True):
         for k, (method, sizes) in enumerate(grown(rows, family, dtype, batch).items()):

@@ -9,6 +9,7 @@ from pathlib import Path
 import convergence
 import delassus
 import delassus_programs
+import delassus_report
 import measure
 import numpy as np
 import operations
@@ -226,23 +227,28 @@ def test_many_constraints_are_planned_quickly():
 
 
 def test_operators_are_measured_and_resumed(tmp_path, monkeypatch):
-    """Of a linkage with a loop and of two boxes; that every method is right, and what is there is left alone."""
-    run = ["--batches", "1", "2", "--dtypes", "float64", "--rounds", "1", "--steps", "2", "--out", str(tmp_path)]
-    methods = ["--methods", delassus_programs.PLAIN, "MatrixFree"]
-    delassus.main(["four_bar", "stack_1", "stack_2", *methods, *run])
+    """Of a batch of a linkage with a loop and of single states of boxes; that every method is right, and what is there
+    is left alone."""
+    run = ["--dtypes", "float64", "--rounds", "1", "--steps", "2", "--out", str(tmp_path), "--methods", "MatrixFree"]
+    loop = ["four_bar", "--batches", "2", *run, delassus_programs.PLAIN]
+    delassus.main(loop)
+    delassus.main(["stack_1", "--batches", "1", *run, delassus_programs.PLAIN])
+    delassus.main(["stack_2", "--batches", "1", *run])
     rows = json.loads((tmp_path / "delassus.json").read_text())["scenes"]
-    assert {key.split()[0] for key in rows} == {"four_bar", "stack_1", "stack_2"} and len(rows) == 6
+    assert set(rows) == {"four_bar float64 2", "stack_1 float64 1", "stack_2 float64 1"}
+    assert [len(row["methods"]) for row in rows.values()] == [2, 2, 1]
     for row in rows.values():
         for method, found in row["methods"].items():
             # plain algebra gives rows that hold a little damping
             assert max(found["difference"].values()) < (1e-5 if method == delassus_programs.PLAIN else 1e-9)
             assert set(found["microseconds"]) == set(delassus_programs.TIMES)
             assert found["stored_bytes"] > 0 and min(found["microseconds"].values()) > 0
+            assert (min(found["kernel_bytes"][t] for t in delassus_programs.FIRST) > 0) and delassus_report.taken(found)
     page = (tmp_path / "delassus.md").read_text()
     assert "## float64, batch 2" in page and "| stack | float64 | 1 | MatrixFree | 12 to 24 |" in page
     assert (tmp_path / "delassus_stack.png").stat().st_size > 1000
     monkeypatch.setattr(delassus, "measured", None)
-    delassus.main(["four_bar", *methods, *run])
+    delassus.main(loop)
 
 
 def test_what_would_take_too_much_is_left_out(tmp_path):
