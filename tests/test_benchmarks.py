@@ -171,7 +171,7 @@ def test_figures_of_convergence(figure, copies, tmp_path, monkeypatch):
     assert (tmp_path / f"convergence_{figure}.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("name", ["convergence", "kernels", "osim_operations", "passes", "scaling", "tables"])
+@pytest.mark.parametrize("name", ["convergence", "delassus", "kernels", "osim_operations", "passes", "scaling", "tables"])
 def test_results_say_where_they_come_from(name):
     """Every section has runs, and the page names their commits and dates."""
     found = json.loads((FOLDER / f"{name}.json").read_text())
