@@ -23,6 +23,7 @@ import systems
 import tables
 import topologies
 from results import Results
+from scaling import exponent
 
 import jaxdyn as jd
 from jaxdyn.constrained.unified import mixture
@@ -171,7 +172,9 @@ def test_figures_of_convergence(figure, copies, tmp_path, monkeypatch):
     assert (tmp_path / f"convergence_{figure}.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("name", ["convergence", "delassus", "kernels", "osim_operations", "passes", "scaling", "tables"])
+@pytest.mark.parametrize(
+    "name", ["convergence", "delassus", "kernels", "osim_operations", "passes", "scaling", "tables"]
+)
 def test_results_say_where_they_come_from(name):
     """Every section has runs, and the page names their commits and dates."""
     found = json.loads((FOLDER / f"{name}.json").read_text())
@@ -258,6 +261,35 @@ def test_what_would_take_too_much_is_left_out(tmp_path):
     assert "left out" not in rows["box float32 1"]["methods"][delassus_programs.PLAIN]
     assert "would take" in rows["box float32 2"]["methods"][delassus_programs.PLAIN]["left out"]
     assert "would take" in (tmp_path / "delassus.md").read_text()
+
+
+def test_what_is_said_of_the_delassus_operator_is_what_was_measured():
+    rows = json.loads((FOLDER / "delassus.json").read_text())["scenes"]
+
+    def both(key):
+        """Microseconds of a product and a solve by method, the fastest first."""
+        found = {m: x["microseconds"]["both"] for m, x in rows[key]["methods"].items() if "left out" not in x}
+        return dict(sorted(found.items(), key=lambda item: item[1]))
+
+    for batch in (1, 16):
+        us = both(f"pyramid_4 float64 {batch}")
+        assert us["LTL"] > 100 * us["MatrixFree"] and us["LTL"] < 1.5 * us[delassus_programs.PLAIN]
+    pyramid = rows["pyramid_4 float64 1"]["methods"]
+    peak = {m: x["stored_bytes"] + delassus_report.taken(x) for m, x in pyramid.items()}
+    assert peak["MatrixFree"] < 0.1 * min(peak["LTL"], peak["Dense"])
+    assert sum(pyramid["MatrixFree"]["compile_seconds"].values()) < 30
+    for family in ("stack", "swimmer"):
+        sizes = delassus_report.grown(rows, family, "float64", 1)["MatrixFree"]
+        for of in (lambda x: x["microseconds"]["both"], lambda x: x["stored_bytes"], delassus_report.taken):
+            assert exponent(list(sizes), [of(x) for x in sizes.values()]) < 1.1
+    # a batch in single precision, and from forty rows on a single state, too
+    batched = [key for key in rows if key.endswith("float32 512")]
+    many = [key for key, row in rows.items() if key.endswith("float64 1") and row["rows"] > 40]
+    assert len(batched) >= 6 and len(many) >= 6
+    assert all(next(iter(both(key))) == "MatrixFree" for key in (*batched, *many))
+    cassie = both("cassie float64 1")
+    assert min(cassie, key=lambda m: (m == delassus_programs.PLAIN, cassie[m])) == "MatrixFree"
+    assert next(iter(both("quadruped_standing float64 1"))) == "PV"
 
 
 def test_operations_of_the_delassus_matrix_are_written(tmp_path, monkeypatch):
