@@ -16,8 +16,9 @@ from lane_operations import lane_operations
 import jaxdyn as jd
 from jaxdyn.delassus import joint_space, propagated, riding
 from jaxdyn.delassus.base import Given
-from jaxdyn.dynamics.crba import jacobian_at, mass_matrix_at
+from jaxdyn.dynamics.crba import mass_matrix_at
 from jaxdyn.engine.lanes import laned
+from jaxdyn.kinematics.embedding import jacobian_at
 from jaxdyn.kinematics.rows import plan_of
 from jaxdyn.systems.problem import problem_of
 

@@ -14,6 +14,7 @@ from .dynamics.constraint_terms import constraint_bias, constraint_jacobian, con
 from .dynamics.energy import center_of_mass, centroidal_momentum, kinetic_energy, potential_energy
 from .dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics, mass_matrix, passive_forces
 from .kinematics.assemble import assemble
+from .kinematics.embed import embed, expand, reduce
 from .kinematics.frames import (
     anchored,
     forward_kinematics,
@@ -60,6 +61,8 @@ __all__ = [
     "constraints",
     "delassus",
     "difference",
+    "embed",
+    "expand",
     "forward_dynamics",
     "forward_kinematics",
     "frame_acceleration",
@@ -81,6 +84,7 @@ __all__ = [
     "passive_forces",
     "osim",
     "potential_energy",
+    "reduce",
     "simulate",
     "solvers",
     "step",

@@ -2,8 +2,9 @@
 
 from .model.constraints import Baumgarte, Constraint
 from .model.lock import Lock
-from .model.many import CenterOfMass, Coupling, General
+from .model.many import CenterOfMass, General
 from .model.pairs import Cylinder, Distance, Hinge, Point, PointOnPlane, Slider, Weld
+from .model.transmission import Coupling, Transmission
 
 __all__ = [
     "Baumgarte",
@@ -18,5 +19,6 @@ __all__ = [
     "Point",
     "PointOnPlane",
     "Slider",
+    "Transmission",
     "Weld",
 ]

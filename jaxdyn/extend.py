@@ -21,8 +21,9 @@ from jaxtyping import Array, Float
 from .constrained.base import Solver
 from .constrained.iterated import Direct, Proximal, Soft
 from .constrained.prox_bbo import riders_of
-from .dynamics.crba import jacobian_at, mass_matrix_at
+from .dynamics.crba import mass_matrix_at
 from .engine.core import widen
+from .kinematics.embedding import jacobian_at
 from .model.constraints import (
     BodyView,
     Constraint,

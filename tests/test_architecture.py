@@ -40,7 +40,7 @@ NODES = {"nb", "kinds", "body_names", "order"}
 #: the two loops over the tree, by file and function: all recursions are tables that one of them lists
 LOOPS = {"sweep.down", "sweep.up"}
 #: what follows a single path: how a wrench rides from its body to the root
-PATHS = {"crba._ride"}
+PATHS = {"carried._ride"}
 #: the elimination of a joint, by file and function
 ELIMINATION = {"articulated.eliminate_columns"}
 #: import names of the core dependencies, where they differ from the distribution's

@@ -51,6 +51,9 @@ def test_everything_stays_single():
         jd.integrate(model, q, v, 0.1),
         jd.assemble(model, q),
         jd.step(model, state, tau, 1e-3),
+        jd.impulse(model, state),
+        jd.impulse(model, state, tau, restitution=0.3),
+        jd.impulse(model, state, constraints=()),
     ]
     assert {x.dtype for x in jax.tree.leaves(outputs)} == {jnp.dtype(jnp.float32)}
     assert model.neutral().dtype == jnp.float32

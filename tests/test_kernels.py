@@ -314,3 +314,19 @@ def test_a_program_takes_few_memory_maps():
     made = len(host._made) - kept
     assert made >= 3
     assert count() - before <= 8 * made, "four for the kernel, four for the program of XLA that calls it"
+
+
+# ---- memory
+
+
+@needs_kernels
+@pytest.mark.parametrize("nested", [False, True])
+def test_matrices_are_written_once(nested):
+    """Under `vmap`, what a kernel returns is the result: no copy, no transpose."""
+    model = CATALOGUE["quadruped"].build()
+    f = jax.vmap(lambda q: jd.mass_matrix(model, q))
+    q = jnp.broadcast_to(model.neutral(), (2, 24, model.nq) if nested else (48, model.nq))
+    entry = jax.jit(jax.vmap(f) if nested else f).lower(q).compile().as_text().split("ENTRY")[1]
+    assert "jaxdyn_" in entry
+    for word in ("fusion(", "copy(", "transpose("):
+        assert word not in entry

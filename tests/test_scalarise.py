@@ -370,3 +370,21 @@ def test_what_is_unknown_is_left_to_xla():
         with pytest.raises(Unsupported):
             kernel(f, x)
             pytest.fail(f"{name} has a kernel")
+
+
+def test_what_an_elimination_clears_is_known_to_be_zero():
+    """What a row loses to itself cancels by structure: nothing is left to compute, and no rounding."""
+
+    def cleared(row, p):
+        scaled = jnp.concatenate([p[None], row]) * (1 / p)
+        own = jnp.concatenate([p[None], row]) - p * scaled
+        column = row - row * scaled[0]
+        return own, column, row - row
+
+    rng = np.random.default_rng(0)
+    row, p = rng.normal(size=(5, 3)).astype(np.float32), rng.normal(size=5).astype(np.float32)
+    for x in kernel(lambda row, p: (*cleared(row, p), row), row, p)[:3]:
+        np.testing.assert_array_equal(x, 0)
+    # quotients of other numbers, and of whole ones, stay
+    check(lambda x, y: (x * (y * (1 / (x + 1))), x * (y / x)), row[:, 0], p, rtol=1e-6)
+    check(lambda x, y: x * (y * (1 // x)), np.array([2, 3, 5]), np.array([1, 7, -2]))

@@ -14,7 +14,7 @@ from jaxdyn import extend
 FAMILIES = {
     "joints": "Free Revolute Prismatic Spherical Planar Translation Universal Cylindrical Helical Fixed",
     "constraints": "Baumgarte Weld Hinge Slider Cylinder Point PointOnPlane Distance Coupling CenterOfMass General "
-    "Lock Constraint",
+    "Lock Transmission Constraint",
     "solvers": "ABA PV PVEarly PVSoft ConstrainedABA ProxPV LCABA ProxBBO LTL LTLSoft ProxLTL ProxLTLSoft Dense Auto "
     "Unified Solver",
     "osim": "ConstrainedABA Dense EFPA KJR LTL MatrixFree PV PVFast PVReduced Method Solved conjugate_gradient "

@@ -25,10 +25,10 @@ from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual
 from ..kinematics.assemble import assemble
 from ..kinematics.frames import anchored
 from ..loaders.load import load
-from ..model.many import Coupling
 from ..model.model import Model
 from ..model.pairs import Point, Weld
 from ..model.state import State
+from ..model.transmission import Coupling
 from ..simulate.rollout import simulate
 from .output import check_writable, save_arrays, save_plot
 

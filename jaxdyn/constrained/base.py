@@ -47,6 +47,8 @@ class Solver(eqx.Module):
     soft: ClassVar[bool] = False
     #: whether dependent rows leave no numbers
     hard: ClassVar[bool] = False
+    #: whether it eliminates bodies, and so may take rotors for gyrostats
+    recursive: ClassVar[bool] = False
     #: whether it takes constraints that act on one moving body alone
     grounded: ClassVar[bool] = False
 

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
-from ..dynamics.crba import jacobian_at, mass_matrix_at
+from ..dynamics.crba import mass_matrix_at
 from ..engine.core import widen
+from ..kinematics.embedding import jacobian_at
 from ..systems.problem import right_sides
 from .base import Solver
 

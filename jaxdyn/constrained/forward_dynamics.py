@@ -9,6 +9,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.core import Function
 from ..engine.lanes import call
+from ..kinematics.embed import checked_forces, independent_forces
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype, rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -45,7 +46,8 @@ def forward_dynamics(
 
     **Arguments:**
 
-    - `state`: q (nq,) and v (nv,). `tau`: generalised forces (nv,), N or N m.
+    - `state`: q (nq,) and v (nv,). `tau`: generalised forces (nv,), N or N m; with embedded loops they may also be
+      given at all joints of the tree.
     - `constraints`: None for the model's own, else a tuple:
       ``model.constraints + (jd.constraints.Point("foot"),)``.
     - `external`: wrenches (nb, 6), force then torque, in body axes at the body's origin.
@@ -62,7 +64,7 @@ def forward_dynamics(
     name = "forward_dynamics"
     model = check_model(name, model)
     state = check_state(name, model, state)
-    tau = check_vector(name, "tau", tau, (model.nv,))
+    tau = checked_forces(name, model, tau)
     constraints = check_constraints(name, model, constraints)
     m = rows_of(model, constraints)
     if external is not None:
@@ -73,9 +75,12 @@ def forward_dynamics(
     check_instance(f"`{name}`", "adjoint", adjoint, str, " Use 'implicit' or 'unrolled'.")
     if adjoint not in ("implicit", "unrolled"):
         raise ValueError(f"`{name}`: `adjoint` is {adjoint!r}; choose 'implicit' or 'unrolled'.")
+    if isinstance(solver, Auto):
+        solver = solver.pick(model.topology, constraints)
     solver.check(f"`{name}`", model.topology, constraints)
     args = common_dtype(model, constraints, state.q, state.v, tau, external, warm_start)
     model, constraints, q, v, tau, external, warm_start = args
+    args = model, constraints, q, v, independent_forces(model, q, tau), external, warm_start
     matrix = jax.tree.structure((model, constraints, q))
     if adjoint == "implicit":
         core_of = lambda tree, known, c: ForwardDynamics(solver, tree, matrix, known, c)  # noqa: E731

@@ -22,7 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from ..engine.core import Core, Function, Tangent, bind, widen
-from ..systems.problem import Start, body_accelerations, problem_of, residual, start_of
+from ..systems.problem import Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
 from .base import Found, Solver
 from .result import ended, left
 
@@ -30,7 +30,7 @@ from .result import ended, left
 def residuals(model, constraints, q, v, tau, external, qdd, lam):
     """(r1, r2) at any (q̈, λ): (nv, lanes) and (m, lanes)."""
     problem = problem_of(model, constraints, q, v, qdd)
-    start = start_of(problem, v, tau, external)
+    start = start_of(problem, tau, external)
     return residual(problem, start, qdd, start.acceleration, lam)
 
 
@@ -72,6 +72,8 @@ class SaddleSolve(Core):
         n = self.tree.num_leaves
         model, constraints, q = jax.tree.unflatten(self.tree, args[:n])
         r1, r2, *warm = args[n:]
+        if self.solver.recursive:
+            model = with_gyrostats(model, constraints, None)
         problem = problem_of(model, constraints, _full(q, args))
         start = Start(r1, r2 if constraints else None, None, None)
         guess = warm[0] if warm and constraints else None
@@ -168,8 +170,10 @@ def outputs(solver, model, constraints, q, v, tau, external, warm, used=None) ->
     """q̈, λ, number of solves, how it ended (see `result_of`), largest r1 and r2, some λ; zeros for what is not in
     `used`, None being all."""
     given = q, v, tau, external
+    if solver.recursive:
+        model = with_gyrostats(model, constraints, external)
     problem = problem_of(model, constraints, _full(q, jax.tree.leaves((model, constraints, given))), v)
-    start = start_of(problem, v, tau, external)
+    start = start_of(problem, tau, external)
     guess = warm if constraints else None
     read = (True,) * 7 if used is None else used
     found = _found(solver, problem, start, guess, any(read[k] for k in (1, 4, 5)) or guess is not None)

@@ -68,7 +68,7 @@ def impulse(
     model = check_model(name, model)
     state = check_state(name, model, state)
     constraints = check_constraints(name, model, constraints)
-    p = check_vector(name, "momentum", jnp.zeros(model.nv) if momentum is None else momentum, (model.nv,))
+    p = jnp.zeros_like(state.v) if momentum is None else check_vector(name, "momentum", momentum, (model.nv,))
     m = rows_of(model, constraints)
     e = floats(f"`{name}`", "restitution", restitution)
     e = check_vector(name, "restitution", jnp.broadcast_to(e, (m,)) if e.shape == () else e, (m,))
@@ -78,7 +78,7 @@ def impulse(
     solver.check(f"`{name}`", model.topology, constraints)
     if solver.soft:
         raise ValueError(f"`{name}`: `{type(solver).__name__}` only pulls at rows. Use `jd.solvers.LCABA()`.")
-    model, constraints, q, v, p, e, warm = common_dtype(model, constraints, state.q, state.v, p, e, warm_start)
-    r2 = -(1 + e) * rates(model, constraints, q, v) if constraints else jnp.zeros(0, v.dtype)
+    model, constraints, q, v, p, warm = common_dtype(model, constraints, state.q, state.v, p, warm_start)
+    r2 = -(1 + e.astype(v.dtype)) * rates(model, constraints, q, v) if constraints else jnp.zeros(0, v.dtype)
     dv, lam = least(model, constraints, q, p, r2, solver, warm)
     return Jump(v + dv, lam)

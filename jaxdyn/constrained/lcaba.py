@@ -38,6 +38,8 @@ def free(problem, start):
 class ABA(Solver):
     """The articulated-body algorithm: forward dynamics of the tree. Takes no constraints."""
 
+    recursive: ClassVar[bool] = True
+
     def check(self, call, topology, constraints):
         if constraints:
             raise ValueError(
@@ -58,6 +60,8 @@ class LCABA(Proximal):
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
 
+    recursive: ClassVar[bool] = True
+
     def order(self, topology, plan):
         return elimination(topology, plan.cliques)
 
@@ -71,6 +75,8 @@ class ConstrainedABA(Proximal):
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
 
+    recursive: ClassVar[bool] = True
+
     grounded: ClassVar[bool] = True
 
     def system(self, problem, weights):
@@ -82,6 +88,8 @@ class PVSoft(Soft):
 
     **Arguments:** `weights`, `max_steps`, see `jaxdyn.constrained.iterated.Soft`.
     """
+
+    recursive: ClassVar[bool] = True
 
     grounded: ClassVar[bool] = True
 

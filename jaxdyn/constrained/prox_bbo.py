@@ -73,6 +73,8 @@ class ProxBBO(Proximal):
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
 
+    recursive: ClassVar[bool] = True
+
     order = _order
 
     def system(self, problem, weights):
@@ -84,6 +86,8 @@ class ProxPV(Proximal):
 
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
+
+    recursive: ClassVar[bool] = True
 
     grounded: ClassVar[bool] = True
 
@@ -104,6 +108,8 @@ class PV(Direct):
       Then a limb in a singular pose, such as a stretched leg, ends as `dependent_rows`, although the base could make
       up for it. False eliminates all rows last.
     """
+
+    recursive: ClassVar[bool] = True
 
     limbs_first: bool = eqx.field(static=True, default=True)
 

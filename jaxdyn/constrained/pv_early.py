@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from ..systems.body_factor import BodyFactor, every_constraint
 from ..tree.early import early, elimination_of, factorise_early
 from ..tree.rows import Plan
-from ..tree.topology import Topology
+from ..tree.topology import Topology, refuse_clusters
 from .iterated import Proximal
 
 
@@ -29,6 +29,10 @@ class PVEarly(Proximal):
     """
 
     grounded: ClassVar[bool] = True
+
+    def check(self, call, topology, constraints):
+        super().check(call, topology, constraints)
+        refuse_clusters(type(self).__name__, call, topology, "jd.solvers.ProxBBO()")
 
     def system(self, problem, weights):
         model, rows = problem.model, problem.rows

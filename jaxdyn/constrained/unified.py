@@ -6,6 +6,8 @@ plan data: operations are counted on the order of elimination that a mixture lea
 two algorithms and changing one constraint at a time while that makes it cheaper.
 """
 
+from typing import ClassVar
+
 from ..engine.kept import parts, tables
 from ..systems import cost
 from ..systems.body_factor import body_factor
@@ -49,6 +51,8 @@ class Unified(Proximal):
 
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
+
+    recursive: ClassVar[bool] = True
 
     def order(self, topology, plan: Plan):
         return riding_of(topology, riders_of(topology, plan))[0]

@@ -10,9 +10,10 @@ import numpy as np
 from jax.scipy.linalg import solve_triangular
 
 from ..dynamics import jacobians
-from ..dynamics.crba import jacobian_at, mass_matrix, mass_matrix_at
+from ..dynamics.crba import mass_matrix, mass_matrix_at
 from ..engine.kept import tables
 from ..engine.lanes import laned
+from ..kinematics.embedding import jacobian_at
 from ..kinematics.rows import plan_of
 from ..systems.joint_factor import saddle_fronts
 from ..systems.problem import problem_of
@@ -39,20 +40,21 @@ class Dense(Explicit):
 
 @tables
 def _fronts(topology: Topology, plan):
-    return bordered(saddle_fronts(topology, plan), topology.nv)
+    return bordered(saddle_fronts(topology, plan), len(topology.independent))
 
 
 @tables
 def _places(topology: Topology, plan) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Where Y is not zero: its entries, and theirs among 1 / D and l of the factor."""
     entries, pivots, below = [], [], []
+    nv = len(topology.independent)
     start = pivot = 0
     for front in _fronts(topology, plan):
         every = front.own + front.front
         for c, v in enumerate(front.own):
             for k, u in enumerate(every[c + 1 :]):
-                if u >= topology.nv:
-                    entries.append(v * plan.rows + u - topology.nv)
+                if u >= nv:
+                    entries.append(v * plan.rows + u - nv)
                     pivots.append(pivot)
                     below.append(start + k)
             start += len(every) - c - 1
@@ -69,7 +71,7 @@ def _factor(given: Given):
     lanes = max(x.shape[-1] for x in parts)
     flat = [jnp.broadcast_to(x.reshape(-1, x.shape[-1]), (x.shape[0] * x.shape[1], lanes)) for x in parts]
     flat = jnp.concatenate([*flat, jnp.zeros((1, lanes), J.dtype)])
-    factor = factorise_sparse(_fronts(topology, plan), flat, Pattern(topology.nv, plan.rows), None, None)
+    factor = factorise_sparse(_fronts(topology, plan), flat, Pattern(given.model.nv, plan.rows), None, None)
     return factor.D, factor.l
 
 

@@ -42,7 +42,7 @@ def _prepared(given: Given) -> Prepared:
     problem = problem_of(given.model, given.constraints, given.q)
     assert problem.rows is not None
     motion = problem.motion
-    geometry = Geometry(motion.inertia, motion.pose, problem.rows.K, automatic_weights(problem)[:1])
+    geometry = Geometry(motion.inertia, motion.pose, problem.rows.K, automatic_weights(problem)[:1], motion.ratios)
     return prepared_factor(given, geometry)
 
 

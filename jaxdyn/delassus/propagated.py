@@ -14,7 +14,7 @@ from ..systems.problem import problem_of
 from ..tree.plan import elimination
 from ..tree.propagation import propagation_of
 from ..tree.rows import Plan
-from ..tree.topology import Topology
+from ..tree.topology import Topology, refuse_clusters
 from .base import Given, refuse_held
 from .explicit import Explicit, entries
 
@@ -51,6 +51,7 @@ class _Propagated(Explicit):
 
     def check(self, call, topology, held, asked):
         refuse_held(self, call, held)
+        refuse_clusters(type(self).__name__, call, topology, "jd.osim.MatrixFree()")
 
     def matrix(self, given):
         cells = laned(_blocks, self.extended)(given)

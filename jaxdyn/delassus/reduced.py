@@ -25,7 +25,8 @@ from ..kinematics.rows import plan_of
 from ..model.constraints import Layout
 from ..systems.body_factor import body_factor
 from ..systems.problem import problem_of
-from ..tree.elimination import Elimination, elimination_of, factorise
+from ..tree.elimination import Elimination, elimination_of
+from ..tree.factor import factorise
 from ..tree.plan import Order, Rider, elimination, kept_riders, relays
 from ..tree.rows import Plan
 from ..tree.topology import WORLD, Topology
@@ -79,7 +80,7 @@ def _factor(given: Given):
     parts = [jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in (unit[:, :3], unit[:, 3:])]
     K = tuple(jnp.concatenate([k, *[x] * len(made.relays)]) for k, x in zip(rows.K, parts, strict=True))
     found = factorise(
-        _tables(topology, problem.plan), motion.inertia, given.model.joints.armature, motion.joints, K
+        _tables(topology, problem.plan), motion.inertia, given.model.joints.armature, motion.driven, K
     ).parts
     return found.get("L", jnp.zeros((0, 1), given.q.dtype)), found.get("K", K)
 

@@ -27,7 +27,8 @@ from ..kinematics.rows import Rows, plan_of
 from ..systems.body_factor import body_factor, tying
 from ..systems.problem import Problem, Start, left_over
 from ..tree import panels
-from ..tree.elimination import Factor, elimination_of
+from ..tree.elimination import elimination_of
+from ..tree.factor import Factor, kept_of
 from ..tree.plan import Order, elimination, kept_riders
 from ..tree.rows import Plan
 from ..tree.topology import Topology
@@ -46,12 +47,13 @@ class Stop(NamedTuple):
 
 class Geometry(NamedTuple):
     """Of a configuration: inertias of the bodies about their origins, poses in the parents, coefficients of all rows,
-    and the weight μ of the rows that hold."""
+    the weight μ of the rows that hold, and the maps of clusters."""
 
     inertia: tuple[Array, Array, Array]
     pose: tuple[Array, Array]
     K: tuple[Array, Array]
     mu: Array
+    ratios: Any = None
 
 
 class Factored(NamedTuple):
@@ -90,7 +92,8 @@ def _rows(given: Given, K, constraints, first: int, whitened: bool) -> Rows | No
 
 def geometry_problem(given: Given, geometry: Geometry, constraints, whitened: bool) -> Problem:
     """The problem of the first constraints at rest."""
-    motion = Kinematics(given.model, given.q, geometry.inertia, geometry.pose, None, jnp.zeros_like(geometry.pose[1]))
+    still = jnp.zeros_like(geometry.pose[1])
+    motion = Kinematics(given.model, given.q, geometry.inertia, geometry.pose, None, still, ratios=geometry.ratios)
     return Problem(given.model, tuple(constraints), motion, _rows(given, geometry.K, constraints, 0, whitened))
 
 
@@ -126,7 +129,7 @@ def factorised(given: Given, geometry: Geometry, R: Array | None, kept: Array | 
     order, every = _order(topology, plan, n), tuple(range(len(plan)))
     weights = _weights(given, geometry.mu, R)
     made = body_factor(problem, order, weights, frozenset(range(n)), penalised=every).factor
-    parts = {name: x for name, x in made.parts.items() if name in ("U", "V", "R")}
+    parts = {name: x for name, x in made.parts.items() if name in ("U", "V", "R", "Linv", "below", "taken")}
     if not h:
         return Factored(parts, None, None)
     cells = made.parts["L"]
@@ -171,7 +174,7 @@ def refined(stop: Stop, given: Given, made: Prepared, factor: Factored, tau, for
     made_tables = elimination_of(
         given.model.topology, problem.plan, order, tying(problem.plan, range(len(problem.plan))), False
     )
-    swept = Factor(made_tables, problem.motion.joints, factor.parts)
+    swept = Factor(made_tables, problem.motion.driven, factor.parts)
     if rows is None:
         a, bodies, _ = swept.solve(tau, force)
         return a, bodies, jnp.zeros((0, a.shape[-1]), a.dtype)
@@ -191,10 +194,10 @@ def refined(stop: Stop, given: Given, made: Prepared, factor: Factored, tau, for
         pulled = rows.forces(padded(none[0], -r[h:] / soft), left[1])
         up = swept.up(left[0], pulled, padded(r[:h], none[1]) if h else None)
         if not h:
-            x, moved, _ = swept.down({"u": up["u"]})
+            x, moved, _ = swept.down(kept_of(up))
         else:
             eta = wide(mu * panels.solve(factor.inverse, factor.below, up["b"][:h]))
-            x, moved, _ = swept.down({"u": up["u"]}, padded(-eta, none[1]))
+            x, moved, _ = swept.down(kept_of(up), padded(-eta, none[1]))
         image = rows.times(moved)
         held = none[0] if not h else made.kept * (eta - mu * image[:h])
         return wide(x), jax.tree.map(wide, moved), padded(held, (r[h:] - image[h:]) / soft)

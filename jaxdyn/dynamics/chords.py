@@ -23,7 +23,8 @@ from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..kinematics.forward import Kinematics, prepared_of
-from ..spatial.small import cross, eye, mm, mtm, mtv, mv
+from ..spatial.small import cross, mm, mtm, mtv, mv
+from ..spatial.symmetric import diagonal, mm_symmetric, trace
 from ..tree.sweep import down, each, of_parent, q_of
 from ..tree.topology import Topology
 
@@ -57,8 +58,7 @@ def _force(inertia, one, other):
     """Moment and force of two displacements."""
     mass, first, second = inertia
     D, delta = (x + y for x, y in zip(one, other, strict=True))
-    trace = second[0, 0] + second[1, 1] + second[2, 2]
-    B = mm(D, trace / 2 * eye(first) - second)
+    B = mm_symmetric(D, diagonal(trace(second) / 2) - second)
     turning = jnp.stack([B[2, 1] - B[1, 2], B[0, 2] - B[2, 0], B[1, 0] - B[0, 1]])
     return turning + cross(first, delta), mass * delta + mv(D, first)
 

@@ -7,7 +7,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import laned
 from ..kinematics.assemble import residual
-from ..kinematics.forward import kinematics
+from ..kinematics.embedding import kinematics
 from ..kinematics.rows import evaluate
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
 from ..model.constraints import Constraint, check_names

@@ -5,45 +5,34 @@ The mass matrix is the composite-rigid-body algorithm (Featherstone, Rigid Body 
 
 | symbol | name here | equation |
 | --- | --- | --- |
-| I^c_i | ``H``, (A, C, M) | I_i + sum over children of X* I^c X |
+| I^c_i | ``inertia`` (mass, first, second) | I_i + sum over children of X* I^c X: that of a rigid body |
 | F_i | ``wrench`` | I^c_i S_i, carried up to every ancestor |
 | M_ji | number | S_jᵀ F_i |
 
 The rows of a constraint are wrenches too: J_rj is the product of row r with joint j.
 """
 
-import dataclasses
-from typing import NamedTuple
-
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
-from ..kinematics.forward import Kinematics, kinematics
-from ..kinematics.rows import Plan, Rows
+from ..kinematics.carried import Boarding, ridden
+from ..kinematics.embedding import both_sides, kinematics
+from ..kinematics.forward import Kinematics
 from ..model.model import Model
-from ..tree.columns import added, inertia_to_parent, product, rigid, rows_to_parent, times
+from ..tree.columns import added, rigid, rigid_to_parent, times
 from ..tree.sweep import place_of, up, v_of
 from ..tree.topology import WORLD, Topology
 
 
-def _compose(kind, root, inertia, H, par, q, pose):
-    """Return I^c S as wrenches (nv, 3, lanes), and I^c as seen from the parent."""
-    H = added(rigid(*inertia), H)
-    parts = [times(s, *H) for s in kind.columns(par, q)]
+def _compose(kind, root, inertia, above, par, q, pose):
+    """Return I^c S as wrenches (nv, 3, lanes), and I^c as seen from the parent; `above` is that of the children."""
+    inertia = added(inertia, above)
+    parts = [times(s, *rigid(*inertia)) for s in kind.columns(par, q)]
     wrench = tuple(jnp.stack(jnp.broadcast_arrays(*x)) for x in zip(*parts, strict=True))
-    return wrench, None if root else inertia_to_parent(pose, H)
-
-
-def _carry(kind, root, par, q, pose, wrench):
-    """Return Sᵀ F of wrenches (count, 3, lanes) as numbers (nv count,), and the wrenches as seen from the parent."""
-    n, f = (jnp.swapaxes(x, 0, 1) for x in wrench)
-    numbers = jnp.stack([product(s, n, f) for s in kind.columns(par, q)])
-    moved = None if root else rows_to_parent(pose, wrench)
-    return numbers.reshape(-1, numbers.shape[-1]), moved
+    return wrench, None if root else rigid_to_parent(pose, inertia)
 
 
 @tables
@@ -51,75 +40,13 @@ def _composites(topology: Topology) -> Table:
     below = set(topology.parents)
 
     def row(b, p):
-        own = Ref("H", b) if b in below else None
-        reads = Ref("inertia", b), own, *place_of(topology, b)
+        carried = Ref("composite", b) if b in below else None
+        reads = Ref("inertia", b), carried, *place_of(topology, b)
         root = p == WORLD
-        writes = v_of(topology, b, "wrench"), None if root else Ref("H", p)
+        writes = v_of(topology, b, "wrench"), None if root else Ref("composite", p)
         return Row(Step(_compose, (topology.kinds[b], root)), reads, writes)
 
-    return Table(up(topology, row), {"wrench": topology.nv, "H": topology.nb})
-
-
-@dataclasses.dataclass(frozen=True)
-class Boarding:
-    """Wrenches that are carried up together from `body`: `count` of them, in the cells of field ``"wrench"`` from
-    `start` on. `rows` are the rows of the matrix that they belong to."""
-
-    body: int
-    start: int
-    count: int
-    rows: tuple[int, ...]
-
-
-class Ride(NamedTuple):
-    """The table that carries wrenches up, and where its numbers go in the matrix. An entry of the matrix is a sum of
-    numbers: `places` holds, for the k-th term of every entry, the number's index. The index `size` stands for zero."""
-
-    table: Table
-    size: int
-    places: tuple[np.ndarray, ...]
-
-
-@tables
-def _ride(topology: Topology, boarding: tuple[Boarding, ...], height: int) -> Ride:
-    rows, number, cell = [], 0, 0
-    entries: list[list[tuple[int, int, int]]] = []
-    for x in boarding:
-        at, own = Ref("wrench", x.start, x.count), []
-        for b in topology.ancestors(x.body):
-            kind, root = topology.kinds[b], topology.parents[b] == WORLD
-            count = kind.nv * x.count
-            numbers = Ref("number", number, count)
-            moved = None if root else Ref("moved", cell, x.count)
-            reads = *place_of(topology, b), at
-            rows.append(Row(Step(_carry, (kind, root)), reads, (numbers, moved)))
-            place = np.arange(count).reshape(kind.nv, x.count) + number
-            own += [
-                (row, topology.v_starts[b] + j, place[j, k]) for j in range(kind.nv) for k, row in enumerate(x.rows)
-            ]
-            number += count
-            if moved is not None:
-                at, cell = moved, cell + x.count
-        entries.append(own)
-    places: list[np.ndarray] = []
-    depth: dict[tuple[int, int], int] = {}
-    for own in entries:
-        for i, j, at_number in own:
-            rank = depth.get((i, j), 0)
-            depth[i, j] = rank + 1
-            if rank == len(places):
-                places.append(np.full((height, topology.nv), number, np.int32))
-            places[rank][i, j] = at_number
-    return Ride(Table(rows, {"number": number, "moved": cell}), number, tuple(places))
-
-
-def _ridden(motion: Kinematics, boarding: tuple[Boarding, ...], wrench, height: int) -> Array:
-    """Return the matrix (height, nv, lanes) of the products of wrenches with the joints above them."""
-    ride = _ride(motion.model.topology, boarding, height)
-    numbers = swept(ride.table, motion.joints | {"wrench": wrench})["number"]
-    numbers = jnp.concatenate([numbers, jnp.zeros((1, numbers.shape[-1]), numbers.dtype)])
-    parts = [jnp.take(numbers, at, axis=0, mode="clip") for at in ride.places]
-    return sum(parts[1:], parts[0])
+    return Table(up(topology, row), {"wrench": topology.nv, "composite": topology.nb})
 
 
 def mass_matrix(model: Model, q):
@@ -131,12 +58,12 @@ def mass_matrix_at(motion: Kinematics) -> Array:
     """Return M with armature, (nv, nv, lanes), for bodies whose poses are known."""
     model, topology = motion.model, motion.model.topology
     wrench = swept(_composites(topology), motion.joints | {"inertia": motion.inertia})["wrench"]
-    lower = _ridden(motion, _of_joints(topology), wrench, topology.nv)
+    lower = ridden(motion, _of_joints(topology), wrench, topology.nv)
     body = jnp.asarray(topology.velocity_bodies)
     # the block of a joint with itself is complete; of all others only one half is
     same = (body[:, None] == body[None])[..., None]
     armature = jnp.eye(topology.nv, dtype=lower.dtype)[..., None] * model.joints.armature
-    return jnp.where(same, lower, lower + jnp.swapaxes(lower, 0, 1)) + armature
+    return both_sides(motion, jnp.where(same, lower, lower + jnp.swapaxes(lower, 0, 1)) + armature)
 
 
 @tables
@@ -147,17 +74,3 @@ def _of_joints(topology: Topology) -> tuple[Boarding, ...]:
         for b, kind in enumerate(topology.kinds)
         if kind.nv
     )
-
-
-@tables
-def _of_rows(plan: Plan) -> tuple[Boarding, ...]:
-    return tuple(
-        Boarding(b, k, layout.rows, tuple(plan.span(c)))
-        for c, layout in enumerate(plan.layouts)
-        for b, k in zip(layout.bodies, plan.coefficients[c], strict=True)
-    )
-
-
-def jacobian_at(motion: Kinematics, rows: Rows) -> Array:
-    """Return J (m, nv, lanes) of constraints whose rows are evaluated."""
-    return _ridden(motion, _of_rows(rows.plan), rows.K, rows.plan.rows)

@@ -8,7 +8,8 @@ from ..engine.kept import tables
 from ..engine.lanes import laned
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
-from ..kinematics.forward import Kinematics, kinematics
+from ..kinematics.embedding import kinematics
+from ..kinematics.forward import Kinematics, tree_kinematics
 from ..kinematics.manifold import differenced
 from ..model.checks import check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
@@ -55,18 +56,19 @@ def _center_at(motion: Kinematics):
 
 
 def _center(model, q):
-    return _center_at(kinematics(model, q))
+    return _center_at(tree_kinematics(model, q))
 
 
 def _potential(model, q):
     stretch = differenced(model.topology, model.joints.rest, q)
     springs = (model.joints.stiffness * stretch * stretch).sum(0) / 2
-    return springs - dot(model.gravity, _total(_moment, kinematics(model, q), "inertia", "world"))
+    return springs - dot(model.gravity, _total(_moment, tree_kinematics(model, q), "inertia", "world"))
 
 
 def _kinetic(model, q, v):
-    bodies = _total(_twice_energy, kinematics(model, q, v), "inertia", "velocity")
-    return (bodies + (model.joints.armature * v * v).sum(0)) / 2
+    motion = kinematics(model, q, v)
+    bodies = _total(_twice_energy, motion, "inertia", "velocity")
+    return (bodies + (model.joints.armature * motion.rates**2).sum(0)) / 2
 
 
 def _momentum(model, q, v):

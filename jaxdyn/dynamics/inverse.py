@@ -4,15 +4,26 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import laned
+from ..kinematics.embedding import kinematics
 from ..model.checks import check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
 from ..model.state import State
 from . import crba
-from .rnea import passive, rnea
+from .rnea import passive_at, rnea, rotors
 
 
 def _balance(model, q, v, a, external):
-    return rnea(model, q, v, a, external) + model.joints.armature * a
+    motion = kinematics(model, q, v, a)
+    return rnea(motion, motion.gravity, external) + rotors(motion, a)
+
+
+def _bias(model, q, v):
+    motion = kinematics(model, q, v, jnp.zeros_like(v))
+    return rnea(motion, motion.gravity) + rotors(motion)
+
+
+def _passive(model, q, v):
+    return passive_at(kinematics(model, q, v))
 
 
 def _prepared(call: str, model: Model, state: State):
@@ -36,7 +47,7 @@ def inverse_dynamics(
     if external is not None:
         external = check_vector(call, "external", external, (model.nb, 6))
     model, q, v, a, external = common_dtype(model, state.q, state.v, a, external)
-    return laned(_balance)(model, q, v, a, external) - laned(passive)(model, q, v)
+    return laned(_balance)(model, q, v, a, external) - laned(_passive)(model, q, v)
 
 
 def mass_matrix(model: Model, q: ArrayLike) -> Float[Array, "nv nv"]:
@@ -49,7 +60,7 @@ def mass_matrix(model: Model, q: ArrayLike) -> Float[Array, "nv nv"]:
 def bias_forces(model: Model, state: State) -> Float[Array, " nv"]:
     """Return h (nv,): Coriolis, centrifugal and gravity forces."""
     model, q, v = _prepared("bias_forces", model, state)
-    return laned(rnea)(model, q, v, jnp.zeros_like(v))
+    return laned(_bias)(model, q, v)
 
 
 def gravity_forces(model: Model, q: ArrayLike) -> Float[Array, " nv"]:
@@ -61,4 +72,4 @@ def gravity_forces(model: Model, q: ArrayLike) -> Float[Array, " nv"]:
 
 def passive_forces(model: Model, state: State) -> Float[Array, " nv"]:
     """Return the forces (nv,) of dampers and springs: −damping v − stiffness (q ⊖ rest)."""
-    return laned(passive)(*_prepared("passive_forces", model, state))
+    return laned(_passive)(*_prepared("passive_forces", model, state))

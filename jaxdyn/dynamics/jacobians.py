@@ -2,10 +2,9 @@
 
 from jaxtyping import Array
 
-from ..kinematics.forward import kinematics
+from ..kinematics.embedding import jacobian_at, kinematics
 from ..kinematics.rows import evaluate
 from ..model.model import Model
-from .crba import jacobian_at
 
 
 def constraint_jacobian(model: Model, constraints, q) -> Array:

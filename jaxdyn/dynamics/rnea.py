@@ -16,10 +16,12 @@ from jaxtyping import Array
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
-from ..kinematics.forward import Kinematics, kinematics
+from ..kinematics.embedding import gathered, reflected
+from ..kinematics.forward import Kinematics
 from ..kinematics.manifold import differenced
 from ..model.model import Model
 from ..spatial.small import cross
+from ..tree import gyrostats
 from ..tree.columns import inertia_times, plus, product, to_parent
 from ..tree.sweep import each, place_of, up, v_of
 from ..tree.topology import WORLD, Topology
@@ -59,6 +61,14 @@ def _bodies(topology: Topology, *given: bool) -> Table:
     names = "velocity", "acceleration", "gravity", "external"
 
     def row(b):
+        if b in topology.gyrostats:
+            p, given_here = topology.parents[b], given[:2]
+            reads = [
+                Ref(name, at) if there else None
+                for at in (b, p)
+                for name, there in zip(names, given_here, strict=False)
+            ]
+            return Row(Step(gyrostats.force), (Ref("spin", b), *reads), (Ref("force", p), Ref("force", b)))
         reads = [Ref(name, b) if there else None for name, there in zip(names, given, strict=True)]
         return Row(Step(_body_force), (Ref("inertia", b), *reads), Ref("force", b))
 
@@ -68,6 +78,8 @@ def _bodies(topology: Topology, *given: bool) -> Table:
 @tables
 def _up(topology: Topology) -> Table:
     def row(b, p):
+        if b in topology.gyrostats:
+            return Row(Step(gyrostats.torque), (Ref("spin", b), Ref("force", b)), v_of(topology, b, "tau"))
         reads = *place_of(topology, b), Ref("force", b)
         root = p == WORLD
         return Row(
@@ -85,25 +97,34 @@ def body_forces(motion: Kinematics, velocity=None, acceleration=None, gravity=No
     fields = {"velocity": velocity, "acceleration": acceleration, "gravity": gravity, "external": external}
     given = {name: x for name, x in fields.items() if x is not None}
     table = _bodies(motion.model.topology, *(x is not None for x in fields.values()))
-    return swept(table, given | {"inertia": motion.inertia})["force"]
+    spin = {} if motion.spin is None else {"spin": motion.spin}
+    return swept(table, given | spin | {"inertia": motion.inertia})["force"]
 
 
 def joint_forces(motion: Kinematics, force) -> Array:
     """Return the generalised forces (nv, lanes) in balance with forces (moment, force) on the bodies: the sweep up."""
-    return swept(_up(motion.model.topology), motion.joints | {"force": force})["tau"]
+    return gathered(motion, swept(_up(motion.model.topology), motion.driven | {"force": force})["tau"])
 
 
-def rnea(model: Model, q, v, a, external=None):
-    """Return M a + h (nv, lanes) of the rigid bodies, without armature and passive forces.
-
-    With v = None, velocities and gravity are left out: the result is M a.
-    """
-    motion = kinematics(model, q, v, a)
-    gravity = None if v is None else motion.gravity
+def rnea(motion: Kinematics, gravity=None, external=None) -> Array:
+    """Return the forces (nv, lanes) of rigid bodies that have a motion, without armature and passive forces."""
     return joint_forces(motion, body_forces(motion, motion.velocity, motion.acceleration, gravity, external))
 
 
+def rotors(motion: Kinematics, a=None) -> Array:
+    """Return the forces (nv, lanes) that armature takes at accelerations a (nv, lanes), None for zero, with what
+    clusters add to them at the velocity of the motion."""
+    armature = motion.model.joints.armature
+    force = jnp.zeros((motion.model.nv, 1), motion.q.dtype) if a is None else reflected(motion, armature, a)
+    return force if motion.bias is None else force + gathered(motion, armature * motion.bias)
+
+
 def passive(model: Model, q, v):
-    """Return the forces (nv, lanes) of dampers and springs: −damping v − stiffness (q ⊖ rest)."""
+    """Return the forces (velocities of the tree, lanes) of dampers and springs: −damping v − stiffness (q ⊖ rest)."""
     stretch = differenced(model.topology, model.joints.rest, q)
     return -model.joints.damping * v - model.joints.stiffness * stretch
+
+
+def passive_at(motion: Kinematics):
+    """Return the forces (nv, lanes) of dampers and springs."""
+    return gathered(motion, passive(motion.model, motion.q, motion.rates))

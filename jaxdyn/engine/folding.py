@@ -1,4 +1,4 @@
-"""Operations on constants."""
+"""Operations on constants, and products that cancel."""
 
 import numpy as np
 
@@ -34,6 +34,27 @@ def _quotient(x, y):
     around."""
     found = -1 if y == 0 else abs(int(x)) // abs(int(y)) * (1 if (x < 0) == (y < 0) else -1)
     return np.array(found).astype(x.dtype)[()]
+
+
+def undone(program, x: int, y: int) -> int | None:
+    """Return u if the product x y of values is that of p and u (1 / p), else None."""
+    if x < 0 or y < 0:
+        return None
+    op, a, b = program.op, program.a, program.b
+    for p, scaled in ((x, y), (y, x)):
+        if op[scaled] == Op.div and _inverse(program, scaled, p):
+            return a[scaled]
+        if op[scaled] == Op.mul:
+            for u, r in ((a[scaled], b[scaled]), (b[scaled], a[scaled])):
+                if r >= 0 and op[r] == Op.div and _inverse(program, r, p):
+                    return u
+    return None
+
+
+def _inverse(program, r: int, p: int) -> bool:
+    """Return whether the quotient r is 1 / p of a float."""
+    one = program.value(program.a[r])
+    return program.b[r] == p and one is not None and one == 1 and Type(program.type[r]).floating
 
 
 def converted(x, t: Type):

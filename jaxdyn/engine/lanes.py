@@ -109,18 +109,22 @@ mlir.register_lowering(lanes_p, _lower("cuda", _on_xla), platform="cuda")
 
 def _batch(args, dims, *, core, used):
     size = next(a.shape[d] for a, d in zip(args, dims, strict=True) if d is not None)
-    # the outer batch comes first among the lanes, as it does in memory
-    moved = [a if d is None else jnp.moveaxis(a, d, -2) for a, d in zip(args, dims, strict=True)]
+    # the outer batch comes first among the lanes, as it does in memory. Lanes are joined and split as first axes: XLA
+    # sees that this undoes the transposes around a kernel
+    moved = [a if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(args, dims, strict=True)]
     lanes = max(a.shape[-1] for a in moved)
     flat = []
     for a, d in zip(moved, dims, strict=True):
         if d is not None:
-            a = jnp.broadcast_to(a, (*a.shape[:-1], lanes)).reshape(*a.shape[:-2], size * lanes)
+            a = jnp.moveaxis(a, -1, 1)
+            a = jnp.broadcast_to(a, (size, lanes, *a.shape[2:])).reshape(size * lanes, *a.shape[2:])
+            a = jnp.moveaxis(a, 0, -1)
         elif a.shape[-1] > 1:  # the lanes of another batch are repeated for each member of this one
             a = jnp.broadcast_to(a[..., None, :], (*a.shape[:-1], size, lanes)).reshape(*a.shape[:-1], size * lanes)
         flat.append(a)
     outs = lanes_p.bind(*flat, core=core, used=used)
-    return [o.reshape(*o.shape[:-1], size, lanes) for o in outs], [o.ndim - 1 for o in outs]
+    split = [jnp.moveaxis(o, -1, 0).reshape(size, lanes, *o.shape[:-1]) for o in outs]
+    return [jnp.moveaxis(o, 1, -1) for o in split], [0] * len(outs)
 
 
 def _jvp(primals, tangents, *, core, used):

@@ -5,16 +5,17 @@ three operands. All are *pure*, so that equal ones are shared and any order that
 `order.py` chooses one. The operands also decide where a value belongs: to the innermost *region* (a loop's body, a
 branch) of one of them. An operation in a loop's body whose operands are all outside is therefore outside too.
 
-Folding makes two assumptions: 0 x is 0, also if x is infinite or NaN, and zeros have no sign. All other folding is
-exact. (What is known of a model still changes which products `live.py` fuses, and so the last bits; one program always
-gives the same bits.)
+Folding makes three assumptions: 0 x and x − x are 0, also if x is infinite or NaN; zeros have no sign; p (x (1/p)) is
+x, so that exact zeros are left where an elimination takes a row from itself. All other folding is exact. (What is
+known of a model still changes which products `live.py` fuses, and so the last bits; one program always gives the same
+bits.)
 """
 
 import struct
 
 import numpy as np
 
-from .folding import FOLD, converted
+from .folding import FOLD, converted, undone
 from .ops import DTYPES, NONE, Branches, Call, Loop, Op, Region, TooLarge, Type
 
 
@@ -210,6 +211,8 @@ class Program:
         return self.emit(Op.add, self.type_of(x), x, y)
 
     def sub(self, x: int, y: int) -> int:
+        if x == y and x >= 0:
+            return self.constant(0, self.type_of(x))
         if x < 0 or y < 0:
             if x < 0 and y < 0:
                 return self._fold(Op.sub, self.type_of(x), x, y)
@@ -242,7 +245,8 @@ class Program:
             return self.neg(self.mul(x, self.a[y]))
         if y < x:
             x, y = y, x
-        return self.emit(Op.mul, self.type_of(x), x, y)
+        found = undone(self, x, y)
+        return self.emit(Op.mul, self.type_of(x), x, y) if found is None else found
 
     def div(self, x: int, y: int) -> int:
         if x < 0 and y < 0:

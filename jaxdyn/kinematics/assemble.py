@@ -21,8 +21,8 @@ from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.values import ModelWarning
 from ..spatial.numbers import check, constants, finite, not_negative
-from .forward import kinematics
-from .manifold import differenced, integrated, normalized
+from .forward import tree_kinematics
+from .manifold import moving, separated, settling
 from .rows import evaluate
 
 #: the most Newton steps from one start, rejected ones included
@@ -33,16 +33,16 @@ TRIES, SPREAD = 8, (0.02, 1.0)
 
 def residual(model, constraints, q):
     """Return the position errors (m, lanes)."""
-    return evaluate(constraints, kinematics(model, q)).residual
+    return evaluate(constraints, tree_kinematics(model, q)).residual
 
 
-def _moved(topology, q, dv):
-    return laned(integrated, topology)(q, dv)
+def _moved(model, q, dv):
+    return moving(model)(q, dv)
 
 
-def _slope(model, constraints, q):
+def slope(model, constraints, q):
     """Return the derivative (m, nv) of the residual along the manifold."""
-    at = lambda d: laned(residual)(model, constraints, _moved(model.topology, q, d))  # noqa: E731
+    at = lambda d: laned(residual)(model, constraints, _moved(model, q, d))  # noqa: E731
     return jax.jacfwd(at)(jnp.zeros(model.nv, q.dtype))
 
 
@@ -71,17 +71,16 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
     If the search ends with an error above `enough`, it is repeated from other starts around q. This happens at singular
     poses, from which no motion reduces the error.
     """
-    topology = model.topology
     error = lambda q: laned(residual)(model, constraints, q)  # noqa: E731
     size = lambda r: jnp.abs(r).max(initial=0.0)  # noqa: E731
 
     def step(s):
         q, r, damping, k = s
-        J = _slope(model, constraints, q)
+        J = slope(model, constraints, q)
         dv = -_weighted_inverse(J, damping) @ r
         # the linearisation is good for turns of up to half a radian
         dv = dv / jnp.maximum(1, jnp.abs(dv).max(initial=0.0) / 0.5)
-        trial = laned(normalized, topology)(_moved(topology, q, dv))
+        trial = settling(model)(_moved(model, q, dv))
         after = error(trial)
         better = jnp.sum(after**2) < jnp.sum(r**2)
         smaller, larger = damping * 0.1, jnp.maximum(damping * 10, 1e-6)
@@ -93,7 +92,7 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
 
     def attempt(s):
         found, gap, k = s
-        start = laned(normalized, topology)(_moved(topology, q, moves[k]))
+        start = settling(model)(_moved(model, q, moves[k]))
         other, left, *_ = jax.lax.while_loop(go_on, step, (start, error(start), jnp.asarray(1e-3, q.dtype), 0))
         # another start must at least halve the error
         better = (k == 0) | (size(left) < 0.5 * gap)
@@ -106,15 +105,25 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
 @_closed.defjvp
 def _closed_jvp(tol, enough, primals, tangents):
     model, constraints, q0 = primals
-    topology = model.topology
     q = _closed(model, constraints, q0, tol, enough)
     # the tangent of the guess, the tangent of the residual, and the nearest motion that keeps the loops closed
-    wish = jax.jvp(lambda x: laned(differenced, topology)(q0, x), (q0,), (tangents[2],))[1]
+    wish = jax.jvp(lambda x: separated(model)(q0, x), (q0,), (tangents[2],))[1]
     pushed = jax.jvp(lambda m, c: laned(residual)(m, c, q), (model, constraints), tangents[:2])[1]
-    J = _slope(model, constraints, q)
+    J = slope(model, constraints, q)
     inverse = _weighted_inverse(J, 0.0)
     dv = wish - inverse @ (J @ wish + pushed)
-    return q, jax.jvp(lambda d: _moved(topology, q, d), (jnp.zeros_like(dv),), (dv,))[1]
+    return q, jax.jvp(lambda d: _moved(model, q, d), (jnp.zeros_like(dv),), (dv,))[1]
+
+
+def _tolerances(dtype, tol: float | None = None) -> tuple[float, float]:
+    fine = 1e-12 if dtype == jnp.float64 else 1e-6
+    tol = fine if tol is None else tol
+    return tol, max(tol, 1e6 * fine if fine < 1e-9 else 1e3 * fine)
+
+
+def close(model: Model, constraints, q: Array) -> Array:
+    """Return the best configuration found that satisfies the constraints, starting from q (nq,)."""
+    return _closed(model, constraints, q, *_tolerances(q.dtype))
 
 
 def assemble(
@@ -141,8 +150,8 @@ def assemble(
         return q
     model, constraints, q = common_dtype(model, constraints, q)
     fine = 1e-12 if q.dtype == jnp.float64 else 1e-6
-    tol = fine if tol is None else float(constants(f"`{call}`", "tol", tol, (), not_negative))
-    enough = max(tol, 1e6 * fine if fine < 1e-9 else 1e3 * fine)
+    tol = None if tol is None else float(constants(f"`{call}`", "tol", tol, (), not_negative))
+    tol, enough = _tolerances(q.dtype, tol)
     closed = _closed(model, constraints, q, tol, enough)
     left = laned(residual)(model, constraints, closed)
     if not isinstance(left, jax.core.Tracer):
@@ -167,7 +176,7 @@ def _refuse_open(call: str, model: Model, constraints, q, left, tol: float) -> N
             names = ", ".join(model.body_names[b] for b in layout.bodies[:4])
             open_ones.append(f"{c.name or k!r} ({type(c).__name__} on {names}) stays open by {error:.2g}")
     if open_ones:
-        s = np.linalg.svd(np.asarray(_slope(model, constraints, q), float), compute_uv=False)
+        s = np.linalg.svd(np.asarray(slope(model, constraints, q), float), compute_uv=False)
         rank = int((s > 1e-6 * s.max(initial=0.0)).sum())
         raise ValueError(
             f"`{call}`: cannot close {'; '.join(open_ones)}, from `q` and from {TRIES} starts around it. Where this is "

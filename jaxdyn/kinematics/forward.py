@@ -22,16 +22,21 @@ from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..model.model import Model
-from ..spatial.small import cross, dot, eye, mm, mtv, mv, outer
-from ..tree.columns import from_parent, motion, plus
+from ..spatial import symmetric as sy
+from ..spatial.small import cross, dot, mm, mtv, mv
+from ..tree import gyrostats
+from ..tree.columns import from_parent, motion, plus, rigid_to_parent
 from ..tree.sweep import down, each, of_parent, place_of, q_of, v_of
 from ..tree.topology import WORLD, Topology
 
 
 class Kinematics(NamedTuple):
-    """The result of the sweep, in arrays (nb, ..., lanes): `inertia` (mass, first moment, second moment about the
-    origin), `pose` (E, r) in the parent, `world` (R, p), `gravity`, `velocity` and `acceleration` (angular, linear) or
-    None; `prepared` is what is constant of the poses, by field."""
+    """The result of the sweep, in arrays (nb, ..., lanes): `inertia` (mass, first moment, the six numbers of the second
+    moment about the origin), `pose` (E, r) in the parent, `world` (R, p), `gravity`, `velocity` and `acceleration`
+    (angular, linear) or None; `prepared` is what is constant of the poses, by field. With clusters, `ratios` are those
+    of their velocities, `rates` the velocities of the tree and `bias` g (velocities of the tree, lanes); see
+    `embedding.py`. `spin` are axes and inertias of gyrostats, whose motions are relative to their carriers, and which
+    have no poses."""
 
     model: Model
     q: Array
@@ -42,19 +47,43 @@ class Kinematics(NamedTuple):
     velocity: Any = None
     acceleration: Any = None
     prepared: Any = None
+    ratios: Any = None
+    rates: Array | None = None
+    bias: Array | None = None
+    spin: Any = None
 
     @property
     def joints(self) -> dict[str, Any]:
         """The fields of joints that recursions read; see `place_of`."""
         return {"joint": self.model.joints.parameters, "q": self.q, "pose": self.pose}
 
+    @property
+    def driven(self) -> dict[str, Any]:
+        """The same, and the maps of clusters."""
+        maps = {} if self.ratios is None else {"G": self.ratios.G}
+        return self.joints | maps | ({} if self.spin is None else {"spin": self.spin})
+
 
 def _constants(kind, body, par):
     """Return the inertia about the body's origin, and the constant part of the pose in the parent."""
-    mass, center, rotational, R0, p0 = body
-    first = mass * center
-    second = rotational + mass * (dot(center, center) * eye(center) - outer(center, center))
-    return (mass, first, second), kind.prepare(par, R0, p0)
+    *_, R0, p0 = body
+    return _own(body), kind.prepare(par, R0, p0)
+
+
+def _own(body):
+    """Return the inertia of a body about its origin."""
+    mass, center, rotational, *_ = body
+    # of both halves, so that derivatives are symmetric
+    second = sy.with_transpose(rotational) / 2 - mass * sy.skew_skew(center, center)
+    return mass, mass * center, second
+
+
+def _gyrostat(body, par):
+    """Return the inertia of a gyrostat as one of its carrier, and its axis there and inertia about it."""
+    inertia = _own(body)
+    *_, R0, p0 = body
+    spin = mv(R0, par.axis), dot(par.axis, sy.times(inertia[2], par.axis))
+    return rigid_to_parent((R0, p0), inertia), spin
 
 
 def _bias(kind, par, q, v, own, w, l):
@@ -96,6 +125,9 @@ def _move(kind, biased, prepared, par, q, v, a, g, world, velocity, acceleration
 def _constants_table(topology: Topology) -> Table:
     def row(b):
         kind = topology.kinds[b]
+        if b in topology.gyrostats:
+            to = Ref("inertia", topology.parents[b]), Ref("spin", b)
+            return Row(Step(_gyrostat), (Ref("body", b), Ref("joint", b)), to)
         return Row(
             Step(_constants, (kind,)),
             (Ref("body", b), Ref("joint", b)),
@@ -103,7 +135,7 @@ def _constants_table(topology: Topology) -> Table:
         )
 
     prepared = {prepared_of(topology, b): topology.nb for b in range(topology.nb)}
-    return Table(each(topology, row), {"inertia": topology.nb} | prepared)
+    return Table(each(topology, row), {"inertia": topology.nb, "spin": topology.nb} | prepared)
 
 
 def prepared_of(topology: Topology, body: int) -> str:
@@ -116,6 +148,14 @@ def prepared_of(topology: Topology, body: int) -> str:
 def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool) -> Table:
     def row(b, p):
         kind = topology.kinds[b]
+        if b in topology.gyrostats:
+            reads = tuple(
+                v_of(topology, b, name) if there else None for name, there in (("v", moving), ("a", accelerated))
+            )
+            writes = tuple(
+                None if x is None else Ref(to, b) for x, to in zip(reads, ("velocity", "acceleration"), strict=True)
+            )
+            return Row(Step(gyrostats.motions), (Ref("spin", b), *reads), writes)
         reads = (
             Ref(prepared_of(topology, b), b),
             Ref("joint", b),
@@ -140,11 +180,11 @@ def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool) ->
     return Table(down(topology, row), sizes)
 
 
-def kinematics(
+def tree_kinematics(
     model: Model, q: Array, v: Array | None = None, a: Array | None = None, *, biased: bool = False
 ) -> Kinematics:
-    """Return the poses at q (nq, lanes), the velocities if v (nv, lanes) is given, and the accelerations if a (nv,
-    lanes) is.
+    """Return the poses at q (nq, lanes), the velocities if those of the tree v (nv, lanes) are given, and the
+    accelerations if a (nv, lanes) is.
 
     If v is given, accelerations include the velocity products. With `biased` they are returned without a, too.
     """
@@ -153,11 +193,15 @@ def kinematics(
     body = bodies.mass, bodies.center_of_mass, bodies.rotational, placement.rotation, placement.translation
     joint = model.joints.parameters
     constants = swept(_constants_table(topology), {"body": body, "joint": joint})
-    inertia = constants.pop("inertia")
-    given = constants | {"joint": joint, "q": q, "root gravity": model.gravity[None]}
+    inertia, spin = constants.pop("inertia"), constants.pop("spin", None)
+    given = (
+        constants
+        | ({} if spin is None else {"spin": spin})
+        | {"joint": joint, "q": q, "root gravity": model.gravity[None]}
+    )
     given |= {name: x for name, x in (("v", v), ("a", a)) if x is not None}
     found = swept(_table(topology, v is not None, a is not None, biased), given)
-    return Kinematics(model, q, inertia, **found, prepared=constants)
+    return Kinematics(model, q, inertia, **found, prepared=constants, rates=v, spin=spin)
 
 
 def _accelerate(kind, par, q, pose, x, above):
@@ -169,6 +213,8 @@ def _accelerate(kind, par, q, pose, x, above):
 @tables
 def _accelerations(topology: Topology) -> Table:
     def row(b, p):
+        if b in topology.gyrostats:
+            return Row(Step(gyrostats.motion), (Ref("spin", b), v_of(topology, b, "x")), Ref("a", b))
         reads = *place_of(topology, b), v_of(topology, b, "x"), of_parent("a", p)
         return Row(Step(_accelerate, (topology.kinds[b],)), reads, Ref("a", b))
 
@@ -178,4 +224,4 @@ def _accelerations(topology: Topology) -> Table:
 def accelerations(at: Kinematics, x: Array):
     """Return the accelerations (angular, linear) of all bodies, (nb, 3, lanes), for joint accelerations x (nv, lanes)
     of a robot at rest."""
-    return swept(_accelerations(at.model.topology), at.joints | {"x": x})["a"]
+    return swept(_accelerations(at.model.topology), at.driven | {"x": x})["a"]

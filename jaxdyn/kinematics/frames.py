@@ -15,12 +15,13 @@ from ..model.state import State
 from ..spatial.instances import check_instance
 from ..spatial.transform import Transform, pose
 from ..tree.topology import WORLD
-from .forward import kinematics
+from .embedding import kinematics
+from .forward import tree_kinematics
 
 
 def _poses(model: Model, q):
     """Return the rotations (nb, 3, 3, lanes) and translations (nb, 3, lanes) of all bodies in the world."""
-    return kinematics(model, q).world
+    return tree_kinematics(model, q).world
 
 
 def _motions(body: int, model: Model, q, v, a):

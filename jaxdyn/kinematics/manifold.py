@@ -16,6 +16,8 @@ from ..model.model import Model
 from ..spatial.numbers import floats
 from ..tree.sweep import each, q_of, v_of
 from ..tree.topology import Topology
+from . import ratios
+from .embedding import Embedded
 
 
 def _integrate(kind, q, dv):
@@ -57,18 +59,64 @@ def normalized(topology: Topology, q):
     return swept(_table(topology, _normalize, ("q",), "moved"), {"q": q})["moved"]
 
 
+def advanced(model: Model, q, dv):
+    """Return q moved by the tangent vector dv of independent velocities; arrays have the lanes last."""
+    topology = model.topology
+    if not topology.clusters:
+        return integrated(topology, q, dv)
+    found = Embedded(model, q).ratios()
+    return closed(model, integrated(topology, q, ratios.spread(topology, found.G, dv)))
+
+
+def closed(model: Model, q):
+    """Return q with the loops of clusters closed by their dependent joints: two Newton steps, which leave rounding of
+    what one time step opens, and derivatives of the first three orders. Gears are linear: one step closes them."""
+    for _ in range(1 if all(c.constant for c in model.topology.clusters) else 2):
+        loops = Embedded(model, q)
+        q = integrated(model.topology, q, loops.back(loops.ratios()))
+    return q
+
+
+def settled(model: Model, q):
+    """Return q with all quaternions scaled to unit length, and the loops of clusters closed."""
+    q = normalized(model.topology, q)
+    return closed(model, q) if model.topology.clusters else q
+
+
+def moving(model: Model):
+    """Return `advanced` of single states. Trees need no numbers of the model."""
+    if not model.topology.clusters:
+        return laned(integrated, model.topology)
+    return lambda q, dv: laned(advanced)(model, q, dv)
+
+
+def settling(model: Model):
+    """Return `settled` of single states."""
+    if not model.topology.clusters:
+        return laned(normalized, model.topology)
+    return lambda q: laned(settled)(model, q)
+
+
+def separated(model: Model):
+    """Return the inverse of `moving`: the independent velocity between two configurations."""
+    if not model.topology.clusters:
+        return laned(differenced, model.topology)
+    return lambda q0, q1: laned(differenced, model.topology)(q0, q1)[jnp.asarray(model.topology.independent)]
+
+
 def integrate(model: Model, q: ArrayLike, v: ArrayLike, dt: ArrayLike = 1.0) -> Float[Array, " nq"]:
     """Return the configuration (nq,) after moving from q (nq,) at the constant velocity v (nv,) for a time dt ().
 
     Free joints move along the exponential of SE(3), spherical joints along that of SO(3); all others add ``dt * v``.
+    Embedded loops stay closed, on the branch on which they are.
     Raises `ValueError` for wrong shapes.
     """
     check_model("integrate", model)
     q = check_vector("integrate", "q", q, (model.nq,))
     v = check_vector("integrate", "v", v, (model.nv,))
-    q, v = common_dtype(q, v)
+    model, q, v = common_dtype(model, q, v) if model.topology.clusters else (model, *common_dtype(q, v))
     dt = floats("`integrate`", "dt", dt, ()).astype(v.dtype)
-    return laned(integrated, model.topology)(q, v * dt)
+    return moving(model)(q, v * dt)
 
 
 def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"]:
@@ -76,7 +124,7 @@ def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"
     check_model("difference", model)
     q0 = check_vector("difference", "q0", q0, (model.nq,))
     q1 = check_vector("difference", "q1", q1, (model.nq,))
-    return laned(differenced, model.topology)(*common_dtype(q0, q1))
+    return separated(model)(*common_dtype(q0, q1))
 
 
 def tangent(f: Callable[[Array], Any], model: Model, q: ArrayLike) -> Any:

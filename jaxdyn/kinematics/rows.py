@@ -125,13 +125,16 @@ def _with_twists(bodies):
 
 
 @tables
-def _evaluation(topology: Topology, plan: Plan, names: tuple[tuple[str, int], ...], moving: bool) -> Table:
+def _evaluation(
+    topology: Topology, plan: Plan, names: tuple[tuple[str, int], ...], moving: bool, still: frozenset[tuple[int, int]]
+) -> Table:
     first: dict[Any, Layout] = {}
 
     def row(c):
         layout = plan.layouts[c]
         layout_of = first.setdefault(layout.signature, layout)
-        bodies = tuple((Ref("world", b), Ref("velocity", b) if moving else None) for b in layout.bodies)
+        pose = lambda b: (Ref("rest", 0), None) if (c, b) in still else (Ref("world", b), Ref("velocity", b))  # noqa: E731
+        bodies = tuple((at, twist if moving else None) for at, twist in map(pose, layout.bodies))
         placed = tuple(None if k is None else Ref("frame", k) for _, k in layout.attachments)
         joints: tuple = (None,) * len(layout.attachments)
         if layout.joints:
@@ -146,9 +149,11 @@ def _evaluation(topology: Topology, plan: Plan, names: tuple[tuple[str, int], ..
     return Table(plan.each(row), {"K": plan.cells} | per_row)
 
 
-def evaluate(constraints: Sequence[Constraint], motion: Kinematics) -> Rows:
+def evaluate(
+    constraints: Sequence[Constraint], motion: Kinematics, still: frozenset[tuple[int, int]] = frozenset()
+) -> Rows:
     """Return the rows of all constraints at the given motion of the bodies. If `motion` has no velocity, the biases are
-    those at rest."""
+    those at rest. `still` are pairs of a constraint and a body that it sees at rest at the origin."""
     model = motion.model
     topology = model.topology
     plan = plan_of(topology, constraints)
@@ -158,7 +163,10 @@ def evaluate(constraints: Sequence[Constraint], motion: Kinematics) -> Rows:
     given |= {"mass": model.bodies.mass, "center": model.bodies.center_of_mass}
     if motion.velocity is not None:
         given["velocity"] = motion.velocity
-    found = swept(_evaluation(topology, plan, names, motion.velocity is not None), given)
+    if still:
+        dtype = motion.q.dtype
+        given["rest"] = jnp.eye(3, dtype=dtype)[None, ..., None], jnp.zeros((1, 3, 1), dtype)
+    found = swept(_evaluation(topology, plan, names, motion.velocity is not None, still), given)
     return Rows(plan, topology, **found)
 
 

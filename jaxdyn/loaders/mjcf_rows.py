@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from ..model.many import Coupling
 from ..model.pairs import Point, Weld
 from ..model.spec import ModelSpec
+from ..model.transmission import Coupling
 from .mjcf_tree import Tree
 from .pose import Pose, from_quaternion
 from .xml import Document, Notes, fail, located

@@ -26,9 +26,9 @@ from typing import NamedTuple
 import numpy as np
 
 from ..model.joints import Fixed, Free, Joint
-from ..model.many import Coupling
 from ..model.pairs import Hinge, Point, Slider, Weld
 from ..model.spec import ModelSpec
+from ..model.transmission import Coupling
 from .meshes import warn_of_missing
 from .mobility import hinge_nearly_locks
 from .names import note_names

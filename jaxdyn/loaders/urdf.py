@@ -18,8 +18,8 @@ from dataclasses import replace
 import numpy as np
 
 from ..model.joints import Fixed, Free, Joint, Planar, Prismatic, Revolute
-from ..model.many import Coupling
 from ..model.spec import ModelSpec
+from ..model.transmission import Coupling
 from .meshes import warn_of_missing
 from .names import note_names
 from .origin import direction_of, origin

@@ -16,9 +16,9 @@ ancestor equals the sum on the successor's path: a rotor that is the successor t
 import numpy as np
 
 from ..model.joints import Fixed
-from ..model.many import Coupling
 from ..model.pairs import Cylinder, Hinge, Point, PointOnPlane, Slider, Weld
 from ..model.spec import ModelSpec
+from ..model.transmission import Coupling
 from ..tree.topology import unknown
 from .origin import direction_of, origin
 from .pose import Pose

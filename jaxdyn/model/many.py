@@ -1,4 +1,4 @@
-"""Constraints on joints, and on more than two bodies: `Coupling`, `CenterOfMass`, `General`."""
+"""Constraints on more than two bodies: `CenterOfMass`, `General`."""
 
 from collections.abc import Callable, Sequence
 
@@ -13,74 +13,6 @@ from ..spatial.small import cross, mv
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, Topology
 from .constraints import Baumgarte, BodyView, Constraint, Layout, Rows, checked_options
-from .joints import HelicalKind, PrismaticKind, RevoluteKind
-
-
-class Coupling(Constraint):
-    """Joints that move together: ``sum_k coefficients[k] * q[joints[k]] = offset`` (gears, mimics): one row.
-
-    **Arguments:** `joints`, names of joints with one velocity each; `coefficients`, one number a joint;
-    `offset` ().
-    """
-
-    joints: tuple[str, ...] = eqx.field(static=True)
-    coefficients: Float[Array, " joints"]
-    offset: Float[Array, ""]
-    target: Float[Array, "1"]
-    stabilization: Baumgarte
-    name: str | None = eqx.field(static=True)
-
-    def __init__(
-        self,
-        joints: Sequence[str],
-        coefficients: ArrayLike,
-        offset: ArrayLike = 0.0,
-        *,
-        name: str | None = None,
-        target: ArrayLike | None = None,
-        stabilization: Baumgarte | None | str = "default",
-    ):
-        self.joints = check_names("`Coupling`", "joints", joints)
-        call = f"`Coupling({list(self.joints)})`"
-        if not self.joints or len(set(self.joints)) != len(self.joints):
-            raise ValueError(f"{call}: name at least one joint, and none twice.")
-        self.coefficients = floats(call, "coefficients", coefficients, (len(self.joints),), finite)
-        self.offset = floats(call, "offset", offset, (), finite)
-        self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, 1)
-
-    def layout(self, topology: Topology) -> Layout:
-        moved = [topology.joint(j) for j in self.joints]
-        for j, b in zip(self.joints, moved, strict=True):
-            if not isinstance(topology.kinds[b], (RevoluteKind, PrismaticKind, HelicalKind)):
-                raise ValueError(f"joint {j!r} ({topology.kinds[b]}) has no single coordinate to couple.")
-        bodies = tuple(dict.fromkeys(x for b in moved for x in (b, topology.parents[b]) if x != WORLD))
-        # per joint: slot of its body, slot of the parent (or None), kind, then the body (its parameters)
-        pattern = tuple(
-            (bodies.index(b), None if (p := topology.parents[b]) == WORLD else bodies.index(p), topology.kinds[b])
-            for b in moved
-        )
-        relative = all(topology.parents[b] != WORLD for b in moved)
-        return Layout((type(self), pattern), 1, bodies, tuple((b, None) for b in moved), relative, True)
-
-    def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
-        K: list = [None] * len(layout.bodies)
-        residual = -self.offset
-        for k, (slot, parent, kind) in enumerate(layout.signature[1]):
-            joint = robot.joint(k)
-            c = self.coefficients[k]
-            residual = residual + c * joint.q[0]
-            along = c * joint.par.axis
-            across = -mv(joint.E, along)  # in the parent's axes
-            zero = jnp.zeros_like(across)
-            if isinstance(kind, PrismaticKind):
-                own, other = (zero, along + zero), (cross(joint.r, across), across)
-            else:
-                own, other = (along + zero, zero), (across, zero)
-            for s, (w, l) in ((slot, own), (parent, other)):
-                if s is not None:
-                    K[s] = (w, l) if K[s] is None else (K[s][0] + w, K[s][1] + l)
-        gamma = jnp.zeros_like(residual)
-        return Rows([(w[None], l[None]) for w, l in K], gamma[None], residual[None])
 
 
 class CenterOfMass(Constraint):

@@ -19,6 +19,13 @@ from .joints import JointParameters
 from .state import State
 from .values import check_field, check_limits
 
+#: what may change without making a symmetric body asymmetric
+STILL_SYMMETRIC = {
+    "bodies.mass",
+    *(f"bodies.placement.{x}" for x in ("rotation", "translation")),
+    *(f"joints.{x}" for x in "armature damping stiffness rest lower upper effort friction".split()),
+}
+
 
 class Bodies(eqx.Module):
     """Mass properties and joint placements, one row per body.
@@ -62,7 +69,8 @@ class Model(eqx.Module):
 
     **Fields:** `topology`; `bodies`; `joints`; `frames`, the placements (nf) of the named frames in their
     bodies; `gravity` (3,) m/s²; `actuation` (nv, nu), generalised forces per actuator command;
-    `constraints`, a tuple.
+    `constraints`, a tuple; `embedded`, the constraints that `embed` has made part of the joints, and `home` (nq,), a
+    configuration in which these hold.
 
     `load` and `ModelSpec.build` make models. `jax.vmap` over models works; for instance,
     ``jax.vmap(lambda m: model.replace({"bodies.mass": m}))(masses)`` makes a batch of them.
@@ -75,6 +83,8 @@ class Model(eqx.Module):
     actuation: Float[Array, "nv nu"]
     constraints: tuple
     topology: Topology = eqx.field(static=True)
+    embedded: tuple = ()
+    home: Float[Array, " nq"] | None = None
 
     #: see `engine/lanes.py`
     parameters_of_lanes: ClassVar[bool] = True
@@ -90,8 +100,9 @@ class Model(eqx.Module):
 
     @property
     def nv(self) -> int:
-        """Number of velocities: the degrees of freedom of the tree, before constraints."""
-        return self.topology.nv
+        """Number of velocities: the degrees of freedom of the tree, before constraints, but without the dependent
+        velocities of embedded ones."""
+        return len(self.topology.independent)
 
     @property
     def nb(self) -> int:
@@ -124,8 +135,19 @@ class Model(eqx.Module):
         return self.topology.q_slice(self._joint("`Model.q_slice`", joint))
 
     def v_slice(self, joint: str) -> slice:
-        """Return the slice of v that holds the joint's velocity. Raise `ValueError` for an unknown joint."""
-        return self.topology.v_slice(self._joint("`Model.v_slice`", joint))
+        """Return the slice of v that holds the joint's velocity. Raise `ValueError` for an unknown joint, and for one
+        whose velocity depends on those of others."""
+        topology, body = self.topology, self._joint("`Model.v_slice`", joint)
+        at = topology.v_slice(body)
+        places = [topology.places.get(v) for v in range(at.start, at.stop)]
+        if None in places or places != list(range(places[0], places[0] + len(places))):  # type: ignore
+            cluster = topology.clusters[topology.cluster_of[body]]
+            free = sorted({topology.joint_names[topology.velocity_bodies[v]] for v in cluster.independent})
+            raise ValueError(
+                f"`Model.v_slice`: the velocity of joint {joint!r} depends on that of {', '.join(map(repr, free))}; "
+                "`expand` gives those of all joints."
+            )
+        return slice(places[0], places[0] + len(places))  # type: ignore
 
     def _joint(self, call: str, joint: str) -> int:
         check_instance(call, "joint", joint, str)
@@ -154,16 +176,20 @@ class Model(eqx.Module):
         return dataclasses.replace(self, topology=dataclasses.replace(self.topology, compiler=compiler))
 
     def neutral(self) -> Float[Array, " nq"]:
-        """Return the configuration (nq,) with all coordinates zero and all quaternions the identity."""
+        """Return the configuration (nq,) with all coordinates zero and all quaternions the identity; with embedded
+        loops, the closed one that `embed` found from there."""
+        if self.home is not None and self.topology.closes is not None:
+            return self.topology.closes(self, self.home, False)
         rows = [k.neutral() for k in self.topology.kinds]
         return jnp.asarray(np.concatenate(rows) if rows else np.zeros(0), self.gravity.dtype)
 
     def random_state(self, key: PRNGKeyArray) -> State:
         """Return a random state: configurations within the limits (±π and ±1 m for joints without limits), unit
-        quaternions, standard normal velocities. It does not close loops: see `assemble`."""
+        quaternions, standard normal velocities. Embedded loops are closed from there, which may lead beyond limits;
+        others stay open: see `assemble`."""
         kq, kr, kv = jax.random.split(key, 3)
         dtype, topology = self.gravity.dtype, self.topology
-        uniform = jax.random.uniform(kq, (self.nv,), dtype)
+        uniform = jax.random.uniform(kq, (topology.nv,), dtype)
         normal = jax.random.normal(kr, (4 * self.nb,), dtype)
         span = np.array([np.pi if u == "a" else 1.0 for k in topology.kinds for u in k.units], dtype)
         lower = jnp.where(jnp.isfinite(self.joints.lower), self.joints.lower, -jnp.asarray(span))
@@ -177,6 +203,8 @@ class Model(eqx.Module):
                 piece = jnp.concatenate([piece[: kind.nq - 4], w / jnp.linalg.norm(w)])
             parts.append(piece)
         q = jnp.concatenate(parts) if parts else jnp.zeros(0, dtype)
+        if self.home is not None and topology.closes is not None:
+            q = topology.closes(self, q, True)
         return State(q, jax.random.normal(kv, (self.nv,), dtype))
 
     def replace(self, changes: Mapping[str, ArrayLike]) -> "Model":
@@ -197,9 +225,19 @@ class Model(eqx.Module):
                 raise ValueError(f"`Model.replace`: {path!r} has shape {old.shape}; got {new.shape}.")
             check_field("`Model.replace`", path, new, self.topology)
             model = eqx.tree_at(lambda m, p=path: m.at(p), model, new)
+        if any(path.split(".")[0] in ("bodies", "joints") and path not in STILL_SYMMETRIC for path in changes):
+            model = model.without_rotors()
         if {"joints.lower", "joints.upper"} & set(changes):
             check_limits("`Model.replace`", model.joints.lower, model.joints.upper)
         return model
+
+    def without_rotors(self) -> "Model":
+        """Return the same model, whose embedded rotors are not taken for symmetric."""
+        topology = self.topology
+        if not any(c.rotors for c in topology.clusters):
+            return self
+        clusters = tuple(dataclasses.replace(c, rotors=()) for c in topology.clusters)
+        return dataclasses.replace(self, topology=dataclasses.replace(topology, clusters=clusters))
 
     def at(self, path: str) -> Any:
         """Return the field with the dotted name `path`, such as ``"bodies.mass"``, ``"constraints.0.length"`` or

@@ -9,9 +9,11 @@ from ..constrained.base import Solver
 from ..constrained.forward_dynamics import Solution, forward_dynamics
 from ..constrained.leap import Leap, leap
 from ..constrained.result import Result
+from ..kinematics.embed import independent_forces
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
+from ..tree.topology import refuse_clusters
 
 
 class Told(eqx.Module):
@@ -43,11 +45,12 @@ class Dynamics(eqx.Module):
         if inertia is not None:
             model = model.replace({"joints.armature": model.joints.armature + inertia})
         if force is not None:
-            tau = tau + force
+            tau = independent_forces(model, state.q, tau) + force
         options = {"constraints": self.constraints, "solver": self.solver, "warm_start": self.warm}
         return forward_dynamics(model, state, tau, external=self.external, **options)
 
     def leap(self, state: State, dt) -> Leap:
         """Return what one step of the leapfrog finds."""
+        refuse_clusters("Leapfrog", "`step`", self.model.topology, "jd.integrators.ImplicitMidpoint()")
         given = self.model, self.constraints, state.q, state.v, self.tau, self.external
         return leap(*given, self.solver, self.warm, dt, self.projected)

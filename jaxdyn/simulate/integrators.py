@@ -7,8 +7,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..engine.lanes import laned
-from ..kinematics.manifold import integrate, normalized
+from ..kinematics.embed import gained
+from ..kinematics.manifold import integrate, settling
 from ..model.model import Model
 from ..model.state import State
 from .dynamics import Dynamics, Told
@@ -70,7 +70,9 @@ class SemiImplicitEuler(Integrator):
 
     def told(self, model, acceleration, state, dt):
         stiffness, damping = model.joints.stiffness, model.joints.damping
-        now = acceleration.solution(state, dt * damping + dt * dt * stiffness, -dt * stiffness * state.v)
+        now = acceleration.solution(
+            state, dt * damping + dt * dt * stiffness, gained(model, state.q, -dt * stiffness, state.v)
+        )
         v = state.v + dt * now.acceleration
         return State(integrate(model, state.q, v, dt), v), _told(now)
 
@@ -111,7 +113,7 @@ class RungeKutta(Integrator):
         rows = (jnp.asarray(weights[1:], dtype), jnp.arange(1, stages))
         slopes, _ = jax.lax.scan(stage, slopes, rows)
         q, v = moved(jnp.asarray(self.b, dtype), *slopes)
-        return State(laned(normalized, model.topology)(q), v), _told(now)
+        return State(settling(model)(q), v), _told(now)
 
 
 #: the tableau of `RK4`
@@ -157,7 +159,7 @@ class Gauss(Integrator):
         zero = (jnp.zeros((2, model.nq), dtype), jnp.zeros((2, model.nv), dtype))
         (kq, kv), _ = jax.lax.scan(closer, zero, length=self.iterations)
         q, v = state.q + dt / 2 * kq.sum(0), state.v + dt / 2 * kv.sum(0)
-        return State(laned(normalized, model.topology)(q), v)
+        return State(settling(model)(q), v)
 
 
 class ImplicitMidpoint(Integrator):
@@ -176,7 +178,7 @@ class ImplicitMidpoint(Integrator):
         def closer(a, _):
             mean = state.v + dt / 2 * a
             middle = State(integrate(model, state.q, mean, dt / 2), mean)
-            return acceleration(middle, added, added * a), None
+            return acceleration(middle, added, gained(model, middle.q, added, a)), None
 
         a, _ = jax.lax.scan(closer, jnp.zeros_like(state.v), length=self.iterations)
         return State(integrate(model, state.q, state.v + dt / 2 * a, dt), state.v + dt * a)

@@ -11,6 +11,7 @@ from ..constrained.base import Solver
 from ..constrained.impulse import least, rates
 from ..engine.lanes import laned
 from ..kinematics.assemble import residual
+from ..kinematics.embed import checked_forces
 from ..kinematics.manifold import integrate
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
 from ..model.constraints import Constraint
@@ -80,7 +81,7 @@ def _prepared(name, model, state, tau, constraints, external, integrator):
     check_model(name, model)
     state = check_state(name, model, state)
     if tau is not None:
-        tau = check_vector(name, "tau", tau, (model.nv,))
+        tau = checked_forces(name, model, tau)
     if external is not None:
         external = check_vector(name, "external", external, (model.nb, 6))
     check_instance(f"`{name}`", "integrator", integrator, Integrator, " Use one such as `jd.integrators.RK4()`.")

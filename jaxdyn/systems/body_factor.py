@@ -10,7 +10,8 @@ import numpy as np
 from jaxtyping import Array
 
 from ..tree.early import EarlyFactor
-from ..tree.elimination import Factor, elimination_of, factorise
+from ..tree.elimination import elimination_of
+from ..tree.factor import Factor, factorise
 from ..tree.plan import Order
 from ..tree.rows import Plan
 from .base import System
@@ -77,7 +78,7 @@ def body_factor(
     if riding:
         compliance = vanishing(problem) if hard else 1 / weights
     K = None if rows is None else rows.K
-    factor = factorise(tables, motion.inertia, armature, problem.motion.joints, K, weights, compliance)
+    factor = factorise(tables, motion.inertia, armature, motion.driven, K, weights, compliance)
     return BodyFactor(problem, factor, weights, riding)
 
 

@@ -24,6 +24,7 @@ def recursion(topology: Topology, riders: Sequence[Rider], order: Order, penalis
         n, r = len(rider.bodies), len(rider.rows)
         f["ties"] += r * (54 * n + 36 * n * (n - 1))
     rows = {r.constraint: len(r.rows) for r in riders}
+    rows |= {-1 - k: len(c.independent) for k, c in enumerate(topology.clusters)}
     for x in order:
         if isinstance(x, Multipliers):
             bodies, own = len(x.bodies), sum(rows[c] for c in x.riders)
@@ -33,6 +34,13 @@ def recursion(topology: Topology, riders: Sequence[Rider], order: Order, penalis
                 f["pairs of rows"] += 2 * left**2
                 f["multipliers"] += bodies * (12 * left + 54) + 36 * bodies * (bodies - 1)
                 f["multipliers"] += SOLVES * (4 * left + 24 * bodies + 4)
+            continue
+        if x.drives is not None:  # substituted with its joint locked
+            columns, p = rows[x.drives], sum(rows[c] for c in x.riders)
+            f["bodies"] += (360 + 60 * SOLVES) * (not x.root)
+            f["ties"] += len(x.neighbours) * (260 + 72 * columns)
+            f["rows"] += columns * (120 + 24 * SOLVES) + 48 * p
+            f["pairs of rows"] += 24 * columns * (columns + p)
             continue
         n, p, nv = len(x.neighbours), sum(rows[c] for c in x.riders), topology.kinds[x.body].nv
         f["bodies"] += nv * (90 + 36 * SOLVES) + (360 + 60 * SOLVES) * (not x.root)

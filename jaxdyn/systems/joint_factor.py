@@ -7,12 +7,12 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..dynamics.crba import jacobian_at, mass_matrix_at
+from ..dynamics.crba import mass_matrix_at
 from ..dynamics.rnea import joint_forces
 from ..engine.core import widen
-from ..kinematics.forward import accelerations
+from ..kinematics.embedding import body_rates, jacobian_at
+from ..tree.blocks import blocks_of, moving
 from ..tree.fronts import Front, Pattern, SparseFactor, factorise_sparse, fronts
-from ..tree.plan import bodies_of, elimination
 from ..tree.rows import Plan
 from ..tree.topology import Topology
 from .base import System
@@ -40,7 +40,7 @@ class JointFactor(System):
             b = jnp.concatenate([widen(b, lanes), widen(right, lanes)])
         found = self.factor.solve(b)
         x = found[:nv]
-        moved = accelerations(problem.motion, x)
+        moved = body_rates(problem.motion, x)
         if rows is None:
             return x, moved, None, None
         image = rows.times(moved)
@@ -51,37 +51,29 @@ class JointFactor(System):
     def inverse_inertia(self) -> Array:
         """Λ⁻¹ = J M⁻¹ Jᵀ + R, the inverse of the (damped) operational-space inertia (proximal_ltl, Eqs. 20, 24):
         (m, m, lanes). It is there once the velocities have been eliminated."""
-        return -self.factor.remainder(self.problem.model.topology.nv)
+        return -self.factor.remainder(self.problem.model.nv)
 
     def inertia(self) -> Array:
         """Λ, the (damped) operational-space inertia: (m, m, lanes)."""
-        return -self.factor.inverse(self.problem.model.topology.nv)
+        return -self.factor.inverse(self.problem.model.nv)
 
 
 def supports(topology: Topology, plan: Plan) -> list[tuple[int, ...]]:
-    """By constraint, the bodies whose joints move its rows."""
-    out = []
-    for layout in plan.layouts:
-        below = [set(topology.ancestors(b)) for b in layout.bodies]
-        moving = set.union(*below)
-        if layout.relative and len(below) > 1:
-            moving -= set.intersection(*below)
-        out.append(tuple(sorted(moving)))
-    return out
+    """By constraint, the blocks of velocities that move its rows."""
+    movers = blocks_of(topology).movers
+    return [tuple(sorted({m for b in bodies for m in movers[b]})) for bodies in moving(topology, plan)]
 
 
 def saddle_fronts(topology: Topology, plan: Plan, dense: bool = False) -> tuple[Front, ...]:
     """Fronts of [M Jᵀ; J −R]: bodies leaves first, then the constraints' rows, in their order. `dense` takes all rows
     for coupled, as the paper does; else those that no joint couples stay apart."""
-    moving = supports(topology, plan)
-    sizes = [k.nv for k in topology.kinds] + [layout.rows for layout in plan.layouts]
-    edges = set(topology.related())
-    edges |= {(b, topology.nb + k) for k, bodies in enumerate(moving) for b in bodies}
-    rows = range(topology.nb, len(sizes))
+    supported, blocks = supports(topology, plan), blocks_of(topology)
+    sizes, n = [*blocks.sizes, *(layout.rows for layout in plan.layouts)], len(blocks.sizes)
+    edges = set(blocks.edges) | {(b, n + k) for k, bodies in enumerate(supported) for b in bodies}
+    rows = range(n, len(sizes))
     if dense:
         edges |= set(itertools.combinations(rows, 2))
-    order = (*bodies_of(elimination(topology, frozenset())), *rows)
-    return fronts(tuple(sizes), order, frozenset(edges), topology.nb)
+    return fronts(tuple(sizes), (*blocks.order, *rows), frozenset(edges), n)
 
 
 def _flat(*parts: Array) -> Array:
@@ -100,7 +92,7 @@ def saddle_factor(problem: Problem, weights: Array, hard: bool = False, dense: b
         parts.append(jacobian_at(problem.motion, rows))
         compliance, least = (None, vanishing(problem)) if hard else (1 / weights, None)
     plan = problem.plan
-    pattern = Pattern(topology.nv, plan.rows)
+    pattern = Pattern(problem.model.nv, plan.rows)
     factor = factorise_sparse(saddle_fronts(topology, plan, dense), _flat(*parts), pattern, compliance, least)
     return JointFactor(problem, factor, weights, True)
 
@@ -108,21 +100,18 @@ def saddle_factor(problem: Problem, weights: Array, hard: bool = False, dense: b
 def penalised_factor(problem: Problem, weights: Array) -> JointFactor:
     """L D Lᵀ of M + Jᵀ μ J (lcaba_proxbbo, Eq. 15): the joints that move one constraint are all coupled."""
     topology, rows = problem.model.topology, problem.rows
-    flat, edges = _flat(mass_matrix_at(problem.motion)), set(topology.related())
-    velocities = lambda bodies: [v for b in bodies for v in range(topology.v_starts[b], topology.v_starts[b + 1])]  # noqa: E731
-    plan = problem.plan
-    moving = supports(topology, plan)
+    plan, nv = problem.plan, problem.model.nv
+    supported = supports(topology, plan)
+    blocks = blocks_of(topology, frozenset(moving(topology, plan)))
+    flat, edges = _flat(mass_matrix_at(problem.motion)), set(blocks.edges)
     if rows is not None:
         J = jacobian_at(problem.motion, rows)
         lanes = max(x.shape[-1] for x in (flat, J, weights))
         flat = widen(flat, lanes)
-        for c, bodies in enumerate(moving):
-            v = np.asarray(velocities(bodies))
+        for c, movers in enumerate(supported):
+            v = np.asarray(blocks.velocities(movers))
             block = sum(weights[r][None, None] * J[r, v][:, None] * J[r, v][None] for r in plan.span(c))
-            flat = flat.at[(v[:, None] * topology.nv + v[None]).ravel()].add(
-                widen(block.reshape(-1, block.shape[-1]), lanes)
-            )
-            edges |= {(a, b) for a in bodies for b in bodies if a < b}
-    leaves_first = bodies_of(elimination(topology, frozenset(moving)))
-    order = fronts(tuple(k.nv for k in topology.kinds), leaves_first, frozenset(edges), topology.nb)
-    return JointFactor(problem, factorise_sparse(order, flat, Pattern(topology.nv, 0), None), weights, False)
+            flat = flat.at[(v[:, None] * nv + v[None]).ravel()].add(widen(block.reshape(-1, block.shape[-1]), lanes))
+            edges |= set(itertools.combinations(movers, 2))
+    order = fronts(blocks.sizes, blocks.order, frozenset(edges), len(blocks.sizes))
+    return JointFactor(problem, factorise_sparse(order, flat, Pattern(nv, 0), None), weights, False)

@@ -4,6 +4,7 @@ A solver starts from given accelerations of the bodies and corrects them, so tha
 refinement are the same code: r1 and r2 are what the *undamped* equations leave over at the present accelerations.
 """
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -11,8 +12,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..dynamics.rnea import body_forces, joint_forces, passive
-from ..kinematics.forward import Kinematics, accelerations, kinematics
+from ..dynamics.rnea import body_forces, joint_forces, passive_at, rotors
+from ..kinematics.embedding import body_rates, kinematics, reflected
+from ..kinematics.forward import Kinematics
 from ..kinematics.rows import Rows, evaluate
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -49,6 +51,16 @@ class Start(NamedTuple):
     force: Any
 
 
+def with_gyrostats(model: Model, constraints: Sequence[Constraint], external: Array | None) -> Model:
+    """The model whose rotors are gyrostats, as far as no constraint and no wrench acts on them."""
+    topology = model.topology
+    touched = {b for c in constraints for b in c.layout(topology).bodies}
+    rotors = frozenset(b for c in topology.clusters for b in c.rotors if b not in touched)
+    if external is not None or not rotors:
+        return model
+    return dataclasses.replace(model, topology=dataclasses.replace(topology, gyrostats=rotors))
+
+
 def problem_of(model: Model, constraints: Sequence[Constraint], q: Array, v: Array | None = None, a=None) -> Problem:
     """Kinematics and rows at q, v and joint accelerations a, which are zero if they are None. Everything is
     lanes-last."""
@@ -56,12 +68,15 @@ def problem_of(model: Model, constraints: Sequence[Constraint], q: Array, v: Arr
     return Problem(model, tuple(constraints), motion, evaluate(constraints, motion) if constraints else None)
 
 
-def start_of(problem: Problem, v: Array, tau: Array, external: Array | None) -> Start:
-    """The forward dynamics problem at velocity v under `tau` and `external`, from the accelerations of the problem."""
+def start_of(problem: Problem, tau: Array, external: Array | None) -> Start:
+    """The forward dynamics problem at the velocity of the motion, under `tau` and `external`, from the accelerations of
+    the problem."""
     motion, rows = problem.motion, problem.rows
     force = body_forces(motion, motion.velocity, None, motion.gravity, external)
     wanted = None if rows is None else rows.wanted(rows.times(motion.velocity))
-    return Start(tau + passive(problem.model, problem.q, v), wanted, motion.acceleration, force)
+    tau = tau + passive_at(motion)
+    tau = tau if motion.bias is None else tau - rotors(motion)
+    return Start(tau, wanted, motion.acceleration, force)
 
 
 def left_over(problem: Problem, start: Start, rates: Array, bodies, lam: Array | None):
@@ -76,7 +91,7 @@ def left_over(problem: Problem, start: Start, rates: Array, bodies, lam: Array |
         force = still(problem, start.tau)
     if lam is not None and problem.rows is not None:
         force = problem.rows.forces(-lam, force)
-    return start.tau - problem.model.joints.armature * rates, force
+    return start.tau - reflected(problem.motion, problem.model.joints.armature, rates), force
 
 
 def still(problem: Problem, like: Array):
@@ -92,7 +107,7 @@ def given_accelerations(problem: Problem, start: Start):
 
 def body_accelerations(problem: Problem, start: Start, rates: Array):
     """The accelerations of the bodies where joints accelerate by `rates`, swept anew."""
-    return jax.tree.map(jnp.add, accelerations(problem.motion, rates), given_accelerations(problem, start))
+    return jax.tree.map(jnp.add, body_rates(problem.motion, rates), given_accelerations(problem, start))
 
 
 def rows_left_over(problem: Problem, start: Start, bodies) -> Array:

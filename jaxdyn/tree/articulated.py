@@ -91,12 +91,12 @@ def eliminate(kind, tied, before, root, inertia, H, par, q, armature, pose, ties
     """
     rows, H = Riding(K), co.added(co.rigid(*inertia), H)
     U, V, H, ties, near, pairs = eliminate_columns(kind, par, q, armature, H, ties, rows)
-    parent, to_parent, at_parent = _to_parent(tied, before, root, pose, H, ties, rows.K)
+    parent, others, at_parent = to_parent(tied, before, root, pose, H, ties, rows.K)
     on = rows.on_neighbours, rows.coupling, rows.diagonal
-    return (U, V, rows.factor), parent, near, pairs, to_parent, at_parent, *on
+    return (U, V, rows.factor), parent, near, pairs, others, at_parent, *on
 
 
-def _to_parent(tied, before, root, pose, H, ties, K):
+def to_parent(tied, before, root, pose, H, ties, K):
     """What is left of a body, a_i = X a_p: H_pp += Xᵀ H_ii X, H_jp += H_ji X and K_rp += K_ri X."""
     if root:
         return None, (), ()

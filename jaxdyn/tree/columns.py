@@ -1,24 +1,23 @@
 """Algebra of one node: columns of a joint, inertias, forces and motions, and the way from a body to its parent.
 
-Blocks are 3x3: H = [A C; Cᵀ M] in (moment, force) rows and (angular, linear) columns; lanes are the last axis. A
-direction is a vector, a unit axis 0 to 2, or None for zero.
+Blocks are 3x3: H = [A C; Cᵀ M] in (moment, force) rows and (angular, linear) columns; A and M are symmetric, and are
+six numbers (`jaxdyn.spatial.symmetric`). Lanes are the last axis. A direction is a vector, a unit axis 0 to 2, or None
+for zero.
 """
 
 from typing import Any
 
 import jax.numpy as jnp
 
+from ..spatial import symmetric as sy
 from ..spatial.small import (
     cross,
-    eye,
     mm,
     mmt,
     mtv,
     mv,
     outer,
     skew,
-    skew_times,
-    skew_times_transpose,
     summed,
     times_skew,
     transpose,
@@ -32,12 +31,19 @@ def _along(direction, block):
     return block[:, direction] if isinstance(direction, int) else mv(block, direction)
 
 
+def _along_symmetric(direction, S):
+    """S @ direction of a symmetric block."""
+    if direction is None:
+        return None
+    return sy.column(S, direction) if isinstance(direction, int) else sy.times(S, direction)
+
+
 def _sum(x, y):
     return y if x is None else (x if y is None else x + y)
 
 
 def _dot(direction, x):
-    if direction is None:
+    if direction is None or x is None:
         return None
     if isinstance(direction, int):
         return x[direction]
@@ -52,7 +58,10 @@ def plus(x, y) -> tuple[Any, Any]:
 def times(column, A, C, M) -> tuple[Any, Any]:
     """H s: (moment, force)."""
     a, l = column
-    return _sum(_along(a, A), _along(l, C)), _sum(_along(a, transpose(C)), _along(l, M))
+    return (
+        _sum(_along_symmetric(a, A), _along(l, C)),
+        _sum(_along(a, transpose(C)), _along_symmetric(l, M)),
+    )
 
 
 def tie_times(column, nn, nf, fn, ff):
@@ -90,19 +99,19 @@ def moved(column, x, w, l) -> tuple[Any, Any]:
 
 
 def rigid(mass, first, second):
-    """The inertia of a rigid body about its origin as (A, C, M)."""
-    return second, skew(first), mass * eye(first)
+    """The inertia (mass, first, second) of a rigid body about its origin as (A, C, M)."""
+    return second, skew(first), sy.diagonal(mass)
 
 
 def inertia_times(inertia, motion):
     """The inertia (mass, first, second) of a rigid body about its origin times a motion: (moment, force)."""
     (mass, first, second), (w, l) = inertia, motion
-    return mv(second, w) + cross(first, l), mass * l - cross(first, w)
+    return sy.times(second, w) + cross(first, l), mass * l - cross(first, w)
 
 
 def downdate(A, C, M, Un, Uf, Kn, Kf):
     """H_ii − U Uᵀ / D."""
-    return A - outer(Un, Kn), C - outer(Un, Kf), M - outer(Uf, Kf)
+    return A - sy.product(Un, Kn), C - outer(Un, Kf), M - sy.product(Uf, Kf)
 
 
 def tie_downdate(nn, nf, fn, ff, Vn, Vf, Kn, Kf):
@@ -113,7 +122,7 @@ def tie_downdate(nn, nf, fn, ff, Vn, Vf, Kn, Kf):
 def symmetric_product(weight, n, f):
     """w x xᵀ of a spatial vector as (A, C, M)."""
     a, b = weight * n, weight * f
-    return outer(a, n), outer(a, f), outer(b, f)
+    return sy.product(a, n), outer(a, f), sy.product(b, f)
 
 
 def tie_product(weight, x, y):
@@ -129,17 +138,20 @@ def added(x, y) -> Any:
     return tuple(a + b for a, b in zip(x, y, strict=True))
 
 
-def turned(E, B):
-    """E B Eᵀ."""
-    return mmt(mm(E, B), E)
-
-
 def inertia_to_parent(pose, H):
     """An inertia of the body as one of its parent."""
     (E, r), (A, C, M) = pose, H
-    A, C, M = turned(E, A), turned(E, C), turned(E, M)
-    C2 = C + skew_times(r, M)
-    return A - times_skew(C, r) + skew_times_transpose(r, C2), C2, M
+    A, C, M = sy.turned(E, A), mmt(mm(E, C), E), sy.turned(E, M)
+    C2 = C + sy.skew_times_symmetric(r, M)
+    return A - sy.part_times_skew(C, r) + sy.part_skew_times_transpose(r, C2), C2, M
+
+
+def rigid_to_parent(pose, inertia):
+    """The inertia (mass, first, second) of a rigid body as one of its parent."""
+    (E, r), (mass, first, second) = pose, inertia
+    h = mv(E, first)
+    g = h + mass * r
+    return mass, g, sy.turned(E, second) - (sy.skew_skew(h, r) + sy.skew_skew(r, g))
 
 
 def tie_to_parent(pose, block):
@@ -151,7 +163,7 @@ def tie_to_parent(pose, block):
 
 def both_sides(nn, nf, fn, ff):
     """H_pi X + (H_pi X)ᵀ as (A, C, M)."""
-    return nn + transpose(nn), nf + transpose(fn), ff + transpose(ff)
+    return sy.with_transpose(nn), nf + transpose(fn), sy.with_transpose(ff)
 
 
 def flipped(nn, nf, fn, ff):

@@ -16,21 +16,20 @@ b_s −= l_s b_r and g_a −= K_raᵀ b_r / L_rr.
 Rows that are kept ride on and are never eliminated: where all bodies are gone, L is J M⁻¹ Jᵀ, the Delassus matrix
 (popov_vereshchagin, Alg. 2, PV-OSIM, for constraints on any number of bodies).
 
+The velocities of a cluster are eliminated like rows, whose pivot has the other sign (`driven.py`).
+
 Penalties μ KᵀK instead of riding rows (LCABA) are the same with the multipliers eliminated before anything else.
 """
 
+import dataclasses
 from collections.abc import Hashable
 from typing import Any
 
-import equinox as eqx
 import jax
-import jax.numpy as jnp
-from jaxtyping import Array
 
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
-from ..engine.sweeps import swept
-from . import articulated, multipliers
+from . import articulated, driven, gyrostats, multipliers, panels
 from . import columns as co
 from .plan import Joint, Multipliers, Order
 from .rows import Plan
@@ -68,7 +67,9 @@ class Elimination:
     """
 
     def __init__(self, topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], hard: bool):
-        self.topology, self.plan, self.hard = topology, plan, hard
+        clusters = tuple(len(c.independent) for c in topology.clusters)
+        self.topology, self.plan, self.hard = topology, dataclasses.replace(plan, clusters=clusters), hard
+        plan = self.plan
         gone = {c for x in order if isinstance(x, Multipliers) for c in x.riders}
         self.riding = {c for x in order if isinstance(x, Joint) for c in x.riders}
         #: whether rows ride that nobody eliminates
@@ -81,18 +82,24 @@ class Elimination:
         when = {x.body: k for k, x in enumerate(order) if isinstance(x, Joint)}
         self.written: set[Ref] = set()
         rows = [self.penalty(c, sorted(plan.bodies(c), key=when.__getitem__)) for c in penalised]
-        rows += [self.joint(x) if isinstance(x, Joint) else self.multipliers(x) for x in order]
+        rows += [self.of(x, self.joint, self.driven, self.multipliers) for x in order]
         sizes = {name: c.size for name, c in self.cells.items()}
-        self.factor = Table(rows, sizes | {"H": topology.nb, "U": topology.nv, "whole": plan.rows})
-        ups = [self.push(x) if isinstance(x, Joint) else self.forwards(x) for x in order]
-        self.up = Table(ups, {"u": topology.nv, "force": topology.nb, "b": plan.rows, "w": sizes["Linv"]})
-        downs = [self.pull(x) if isinstance(x, Joint) else self.backwards(x) for x in reversed(order)]
-        self.down = Table(downs, {"x": topology.nv, "a": topology.nb, "nu": plan.rows})
+        self.factor = Table(rows, sizes | {"H": topology.nb, "U": topology.nv, "whole": plan.whole})
+        ups = [self.of(x, self.push, self.push_driven, self.forwards) for x in order]
+        self.up = Table(ups, {"u": topology.nv, "force": topology.nb, "b": plan.whole, "w": sizes["Linv"]})
+        downs = [self.of(x, self.pull, self.pull_driven, self.backwards) for x in reversed(order)]
+        self.down = Table(downs, {"x": topology.nv, "a": topology.nb, "nu": plan.whole})
+
+    def of(self, x, joint, driven, multipliers) -> Row:
+        """The row of what is eliminated: a joint, a body of a cluster, or multipliers."""
+        if isinstance(x, Multipliers):
+            return multipliers(x)
+        return joint(x) if x.drives is None else driven(x)
 
     # cells
 
     def K(self, c: int, b: int) -> Ref:
-        return self.cells["K"]((c, b), self.plan.layouts[c].rows)
+        return self.cells["K"]((c, b), self.count(c))
 
     def tie(self, first: int, later: int) -> Ref:
         """The block whose row is the body that is eliminated later."""
@@ -108,10 +115,10 @@ class Elimination:
     @property
     def blocks(self) -> dict[tuple[int, int], int]:
         """Where the blocks of constraints c ≤ d begin among the cells of L, row by row of c."""
-        return self.cells["L"].at
+        return {pair: at for pair, at in self.cells["L"].at.items() if min(pair) >= 0}
 
     def count(self, c: int) -> int:
-        return self.plan.layouts[c].rows
+        return self.plan.count(c)
 
     def counts(self, constraints) -> tuple[int, ...]:
         return tuple(map(self.count, constraints))
@@ -145,22 +152,72 @@ class Elimination:
             tuple(self.tie(b, j) for j in near),
             tuple(self.K(c, b) for c in x.riders),
         )
-        others = [j for j in near if j != p]
         pairs = [(c, d) for k, c in enumerate(x.riders) for d in x.riders[k:]]
-        first = set(near[: x.before])
         writes = (
             (v_of(self.topology, b, "U"), *self.sides(x)),
             None if x.root else Ref("H", p),
             refs("H", near),
             self.ties(near),
-            () if x.root else tuple(self.tie(j, p) if j in first else self.tie(p, j) for j in others),
-            () if x.root else tuple(self.K(c, p) for c in x.riders),
+            *self.above(x, x.riders),
             tuple(self.K(c, j) for c in x.riders for j in near),
             tuple(self.L(c, d) for c, d in pairs),
             tuple(self.plan.row("whole", c) for c in x.riders),
         )
         step = Step(articulated.eliminate, (kind, x.tied, x.before, x.root))
         return self.wrote(Row(step, reads, writes))
+
+    def above(self, x: Joint, riders) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
+        """What a body leaves its parent: ties with the neighbours, and rows."""
+        p, first = x.parent, set(x.neighbours[: x.before])
+        if x.root:
+            return (), ()
+        others = [j for j in x.neighbours if j != p]
+        ties = tuple(self.tie(j, p) if j in first else self.tie(p, j) for j in others)
+        return ties, tuple(self.K(c, p) for c in riders)
+
+    def driven(self, x: Joint) -> Row:
+        b, p, near, cluster = x.body, x.parent, x.neighbours, x.drives
+        if b in self.topology.gyrostats:
+            reads = Ref("spin", b), v_of(self.topology, b, "armature"), self.ratios(b)
+            step = Step(gyrostats.substitute, self.moves(x)[1:])
+            return self.wrote(Row(step, reads, (self.K(cluster, p), self.L(cluster, cluster))))
+        riders = tuple(c for c in x.riders if c != cluster)
+        par, q, pose = place_of(self.topology, b)
+        reads = (
+            Ref("inertia", b),
+            self.inertia(b),
+            par,
+            q,
+            v_of(self.topology, b, "armature"),
+            pose,
+            self.ratios(b),
+            tuple(self.tie(b, j) for j in near),
+            tuple(self.K(c, b) for c in riders),
+            self.K(cluster, b) if cluster in x.riders else None,
+        )
+        ties, rows = self.above(x, (*riders, cluster))
+        writes = (
+            None if x.root else Ref("H", p),
+            ties,
+            rows,
+            tuple(self.K(cluster, j) for j in near),
+            tuple(self.L(cluster, c) for c in riders),
+            self.L(cluster, cluster),
+        )
+        static = *self.moves(x), tuple(c < cluster for c in riders), x.tied, x.before, x.root
+        return self.wrote(Row(Step(driven.substitute, static), reads, writes))
+
+    def moves(self, x: Joint) -> tuple[Any, tuple[int | None, ...], int]:
+        """The kind of a cluster's body, the column that each of its velocities is, and the number of columns."""
+        cluster, at = self.topology.clusters[-1 - x.drives], self.topology.v_slice(x.body)
+        places = {v: k for k, v in enumerate(cluster.independent)}
+        moves = tuple(places.get(v) for v in range(at.start, at.stop))
+        return self.topology.kinds[x.body], moves, len(places)
+
+    def ratios(self, b: int) -> tuple[Ref, ...]:
+        """The coefficients of a body's dependent velocities."""
+        at = self.topology.v_slice(b)
+        return tuple(Ref("G", *self.topology.ratios[v]) for v in range(at.start, at.stop) if v in self.topology.ratios)
 
     def sides(self, x: Joint) -> tuple[Ref | None, Ref | None]:
         """V and R of a joint."""
@@ -183,8 +240,8 @@ class Elimination:
                 for b, at in zip(x.bodies, acting, strict=True)
             ),
             tuple(blocks.values()),
-            tuple(self.plan.row("compliance", c) for c in x.riders),
-            tuple(self.plan.row("whole", c) for c in x.riders),
+            tuple(self.plan.row("compliance", c) for c in x.riders) if x.riders[0] >= 0 else None,
+            tuple(row if row in self.written else None for row in (self.plan.row("whole", c) for c in x.riders)),
         )
         writes = (
             self.parts(x),
@@ -194,7 +251,8 @@ class Elimination:
             tuple(self.L(c, d) for k, c in enumerate(x.others) for d in x.others[k:]),
             tuple(self.plan.row("whole", c) for c in x.others),
         )
-        static = self.hard, self.counts(x.riders), self.counts(x.others), tuple(blocks), turned
+        rule = panels.exact if x.riders[0] < 0 else panels.hard if self.hard else panels.damped
+        static = rule, self.counts(x.riders), self.counts(x.others), tuple(blocks), turned
         return self.wrote(Row(Step(multipliers.eliminate, static), reads, writes))
 
     def parts(self, x: Multipliers) -> tuple[Ref | None, Ref | None, tuple[Ref, ...]]:
@@ -231,6 +289,23 @@ class Elimination:
         static = self.topology.kinds[b], self.counts(x.riders)
         return Row(Step(articulated.pull, static), reads, (v_of(self.topology, b, "x"), Ref("a", b)))
 
+    def push_driven(self, x: Joint) -> Row:
+        if x.body in self.topology.gyrostats:
+            reads = Ref("spin", x.body), self.ratios(x.body), Ref("force", x.body)
+            return Row(Step(gyrostats.push, self.moves(x)[1:]), reads, self.plan.row("b", x.drives))
+        par, q, pose = place_of(self.topology, x.body)
+        reads = par, q, pose, self.ratios(x.body), Ref("force", x.body)
+        to = None if x.root else Ref("force", x.parent)
+        return Row(Step(driven.push, (*self.moves(x), x.root)), reads, (to, self.plan.row("b", x.drives)))
+
+    def pull_driven(self, x: Joint) -> Row:
+        if x.body in self.topology.gyrostats:
+            reads = Ref("spin", x.body), self.ratios(x.body), self.plan.row("nu", x.drives)
+            return Row(Step(gyrostats.pull, self.moves(x)[1:]), reads, Ref("a", x.body))
+        par, q, pose = place_of(self.topology, x.body)
+        reads = par, q, pose, self.ratios(x.body), of_parent("a", x.parent), self.plan.row("nu", x.drives)
+        return Row(Step(driven.pull, self.moves(x)), reads, Ref("a", x.body))
+
     def forwards(self, x: Multipliers) -> Row:
         b = tuple(self.plan.row("b", c) for c in x.riders)
         others = tuple(self.plan.row("b", c) for c in x.others)
@@ -253,58 +328,3 @@ class Elimination:
 def elimination_of(topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], hard: bool) -> Elimination:
     """The tables of an elimination; equal ones are one object."""
     return Elimination(topology, plan, order, penalised, hard)
-
-
-class Factor(eqx.Module):
-    """A factorised inertia of a tree, with or without ties between its bodies and rows that ride.
-
-    **Fields:** `tables`; `joints`, the fields joint, q and pose; `parts`, those of the factor."""
-
-    tables: Elimination = eqx.field(static=True)
-    joints: dict[str, Any]
-    parts: dict[str, Any]
-
-    def solve(self, tau: Array, force, b: Array | None = None) -> tuple[Array, Any, Array | None]:
-        """Accelerations under generalised forces `tau` (nv, lanes) and bias forces (moment, force) on the bodies; with
-        riding rows, whose right sides are `b` (m, lanes), also the multipliers ν of [M Jᵀ; J −R] (a, ν) = (τ, b).
-
-        The reduced two-sweep form (lcaba_proxbbo, Alg. 2 and 5). Returns the joints' accelerations (nv, lanes), those
-        (angular, linear) of the bodies, and ν (m, lanes).
-        """
-        up = self.up(tau, force, b)
-        return self.down({name: up[name] for name in ("u", "w") if name in up})
-
-    def up(self, tau: Array, force, b: Array | None = None) -> dict[str, Any]:
-        """The way up: u of joints and w of rows. With rows that are kept, ``"b"`` is what their right sides `b` leave
-        when nothing acts along them: b − J a."""
-        given = self.joints | self.parts
-        return swept(self.tables.up, given | {"tau": tau, "force": force} | ({} if b is None else {"b": b}))
-
-    def down(self, up: dict[str, Any], nu: Array | None = None) -> tuple[Array, Any, Array | None]:
-        """The way down from u and w, with multipliers `nu` of rows that are kept: what `solve` returns."""
-        given = self.joints | self.parts | up | ({} if nu is None else {"nu": nu})
-        found = swept(self.tables.down, given)
-        return found["x"], found["a"], found.get("nu")
-
-
-def factorise(
-    tables: Elimination,
-    inertia,
-    armature: Array,
-    joints: dict[str, Any],
-    K=None,
-    weights: Array | None = None,
-    compliance: Array | None = None,
-) -> Factor:
-    """The factor (lcaba_proxbbo, backward sweeps of Alg. 1 and 4) of bodies with `inertia` and joints with `armature`.
-    `K` are the coefficients of all rows, `weights` (m, lanes) those of penalised ones, `compliance` (m, lanes) R of
-    riding ones, or what their pivots must exceed."""
-    given = joints | {"inertia": inertia, "armature": armature}
-    if K is not None:
-        more = tables.cells["K"].size - K[0].shape[0]
-        given["K"] = tuple(jnp.concatenate([x, jnp.zeros((more, *x.shape[1:]), x.dtype)]) if more else x for x in K)
-        given |= {} if weights is None else {"weight": weights, "own": K}
-        given |= {} if compliance is None else {"compliance": compliance}
-    found = swept(tables.factor, given)
-    kept = ("U", "V", "R", "Linv", "below", "taken", *(("L", "K", "H") if tables.keeps else ()))
-    return Factor(tables, joints, {name: found[name] for name in kept if name in found})

@@ -41,12 +41,12 @@ def _matrix(blocks, turned, counts, kept):
     return jnp.concatenate([jnp.concatenate(row, 1) for row in full])
 
 
-def eliminate(hard, counts, kept, pairs, turned, K, L, R, whole):
+def eliminate(rule, counts, kept, pairs, turned, K, L, R, whole):
     """Eliminate the rows of riders of `counts` rows; `kept` are those of the others.
 
     `pairs` are the places of the blocks `L`, of which those in `turned` are the other way round; `K` are per body and
-    rider the coefficients, None where a rider does not act; `R` the compliance by rider (`hard`: what pivots must
-    exceed), `whole` what bodies have given to the diagonal of L.
+    rider the coefficients, None where a rider does not act; `R` the compliance by rider (hard rows: what pivots must
+    exceed; None: nothing), `whole` what bodies have given to the diagonal of L. `rule` gives 1 / L_rr (`panels.py`).
 
     Returns (1 / L_rr, columns below the diagonal, coefficients when eliminated by body), then what is added: to the
     inertia by body, to ties by pair of bodies, to the others' coefficients by body and constraint, to the others' L
@@ -54,12 +54,15 @@ def eliminate(hard, counts, kept, pairs, turned, K, L, R, whole):
     """
     e, o = sum(counts), sum(kept)
     A = _matrix(dict(zip(pairs, L, strict=True)), turned, counts, kept)
-    R, error = _joined(R, counts), _joined((*whole, *[None] * len(kept)), (*counts, *kept))
+    R = None if R is None else _joined(R, counts)
+    error = jnp.zeros((e + o, 1), A.dtype)
+    if any(x is not None for x in whole):
+        error = _joined((*whole, *[None] * len(kept)), (*counts, *kept))
 
     def pivot(a, d, below):
         nonlocal error
         error = panels.followed(error, below[-1]) if a else error
-        return (panels.hard if hard else panels.damped)(d, error[0], R[a])
+        return rule(d, error[0], None if R is None else R[a])
 
     left, inverse, below, _ = panels.eliminate(A, e, pivot)
     error = panels.followed(error, below[-1]) if kept else error[1:]
@@ -78,7 +81,7 @@ def eliminate(hard, counts, kept, pairs, turned, K, L, R, whole):
     ties = tuple(co.sum_of(co.tie_product, inverse, taken[t], taken[s]) for s, t in pairs_of)
     blocks = tuple(
         part.reshape(-1, part.shape[-1])
-        for c, row in enumerate(co.apart(left, kept))
+        for c, row in enumerate(co.apart(panels.mirrored(left), kept))
         for part in [jnp.swapaxes(x, 0, 1) for x in co.apart(jnp.swapaxes(row, 0, 1), kept)][c:]
     )
     flat_below = jnp.concatenate(below) if e + o > 1 else None

@@ -19,6 +19,11 @@ def damped(pivot, error, R):
     return 1 / (jnp.maximum(pivot, 0) + jnp.maximum(R, _rounding(error)))
 
 
+def exact(pivot, error, R):
+    """1 / D of a variable that has nothing else."""
+    return 1 / pivot
+
+
 def independent(pivot, least):
     """1 / D of a row of which more than `least` is left; else zero: the row is left out."""
     some = pivot > least
@@ -36,7 +41,7 @@ def followed(error, l):
 
 def eliminate(A: Array, count: int, pivot: Callable[[int, Array, list], Array]) -> tuple[Array, list, list, list]:
     """Eliminate the first `count` variables; ``pivot(k, d, below)`` gives 1 / D of variable k from its diagonal entry
-    and the columns below the diagonal so far.
+    and the columns below the diagonal so far. Only the lower triangle of A is read, and holds in what is left.
 
     Returns what is left of A, and by variable 1 / D, the column below the diagonal over D, and that column itself.
     """
@@ -45,8 +50,16 @@ def eliminate(A: Array, count: int, pivot: Callable[[int, Array, list], Array]) 
         inverse.append(pivot(k, A[0, 0], below))
         columns.append(A[1:, 0])
         below.append(columns[-1] * inverse[-1])
-        A = A[1:, 1:] - below[-1][:, None] * A[0, 1:][None]
+        A = A[1:, 1:] - below[-1][:, None] * columns[-1][None]
     return A, inverse, below, columns
+
+
+def mirrored(A: Array) -> Array:
+    """The symmetric matrix whose lower triangle is that of A (n, n, lanes)."""
+    n = A.shape[0]
+    row, column = np.indices((n, n))
+    at = n * np.maximum(row, column) + np.minimum(row, column)
+    return jnp.take(A.reshape(n * n, A.shape[-1]), at, axis=0, mode="clip")
 
 
 def solve(inverse: Array, below: Array | None, b: Array) -> Array:

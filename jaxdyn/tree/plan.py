@@ -16,13 +16,15 @@ from .topology import WORLD, Topology
 class Joint:
     """The elimination of a body's joint. `neighbours` are the bodies tied to it, in the order in which they are
     eliminated, the parent among them if it is tied; `before` counts those that go before the parent. `riders` are the
-    constraints whose rows ride there."""
+    constraints whose rows ride there. A body of a cluster is substituted without its own velocities, which are those of
+    the cluster, constraint `drives`; that of a cluster's columns rides there too, if others have left it something."""
 
     body: int
     parent: int
     neighbours: tuple[int, ...] = ()
     before: int = 0
     riders: tuple[int, ...] = ()
+    drives: int | None = None
 
     @property
     def root(self) -> bool:
@@ -36,9 +38,10 @@ class Joint:
 
 @dataclasses.dataclass(frozen=True)
 class Multipliers:
-    """The elimination of the multipliers of `riders` at `node` (the world: beyond all bodies). `others` are the
-    constraints that they are coupled with and that stay; `bodies`, on which their rows act, are in the order in
-    which they are eliminated; `acting` tells for every rider on which of these."""
+    """The elimination of the multipliers of `riders` at `node` (the world: beyond all bodies), or of the velocities of
+    a cluster, when the last of its bodies has gone. `others` are the constraints that they are coupled with and that
+    stay; `bodies`, on which their rows act, are in the order in which they are eliminated; `acting` tells for every
+    rider on which of these."""
 
     node: int
     riders: tuple[int, ...]
@@ -119,6 +122,11 @@ class _Elimination:
         self.tips = {c: set(r.bodies) for c, r in self.riders.items()}
         self.coupled: dict[int, set[int]] = {c: set() for c in self.riders}
         self.riding = set(self.riders)
+        #: by cluster, its bodies that are left
+        self.members = {-1 - k: set(c.bodies) for k, c in enumerate(topology.clusters)}
+        for c in self.members:
+            self.at[c], self.coupled[c] = set(), set()
+        self.drives = {b: -1 - k for b, k in topology.cluster_of.items()}
         self.children = [self.parents.count(b) for b in range(topology.nb)]
         self.left = set(range(topology.nb))
         self.out: list[Joint | Multipliers] = []
@@ -128,6 +136,7 @@ class _Elimination:
         while self.left:
             for b in self.batch():
                 self.body(b)
+            self.clusters()
             self.multipliers()
         when = {b: k for k, b in enumerate(bodies_of(tuple(self.out)))}
         return tuple(_sorted(x, when) for x in self.out)
@@ -137,9 +146,9 @@ class _Elimination:
             self.ties[a] |= clique - {a}
 
     def rows_at(self, b: int) -> list[int]:
-        """The riders that leave a body with it."""
-        stays = lambda c: self.riders[c].kept and self.riders[c].root == b  # noqa: E731
-        return [c for c in sorted(self.riding) if b in self.at[c] and not stays(c)]
+        """The riders, and the clusters' columns, that leave a body with it."""
+        stays = lambda c: c in self.riders and self.riders[c].kept and self.riders[c].root == b  # noqa: E731
+        return [c for c in sorted(self.riding | set(self.members)) if b in self.at[c] and not stays(c)]
 
     def batch(self) -> list[int]:
         """Leaves with the fewest neighbours, none tied to another."""
@@ -155,22 +164,37 @@ class _Elimination:
         return batch
 
     def body(self, b: int) -> None:
-        p, riders = self.parents[b], self.rows_at(b)
-        self.out.append(Joint(b, p, tuple(self.ties[b]), 0, tuple(riders)))
+        p, riders, drives = self.parents[b], self.rows_at(b), self.drives.get(b)
+        self.out.append(Joint(b, p, tuple(self.ties[b]), 0, tuple(riders), drives))
         inherits = p != WORLD  # six freedoms with armature leave the parent something, too
+        if drives is not None:
+            self.members[drives].discard(b)
+            # a joint that is substituted ties nobody: its neighbours are tied to the parent alone
+            for j in self.ties[b] - {p} if inherits else ():
+                self.tie({j, p})
+            riders = sorted({*riders, drives})
         clique = self.ties[b] | ({p} if inherits and self.ties[b] else set())
         for c in riders:
-            self.at[c] |= self.ties[b] | ({p} if inherits else set())
+            # rows of a body that is substituted act on its parent alone, columns on its neighbours as well
+            near = self.ties[b] if drives in (None, c) else set()
+            self.at[c] |= near | ({p} if inherits else set())
             self.at[c].discard(b)
-            self.coupled[c] |= set(riders) - {c}
-            if b in self.tips[c]:
+            self.coupled[c] |= {drives} - {c} if drives not in (None, c) else set(riders) - {c}
+            if b in self.tips.get(c, ()):
                 self.tips[c] = self.tips[c] - {b} | ({p} if inherits else set())
-        self.tie(clique)
+        if drives is None:
+            self.tie(clique)
         for a in self.ties[b]:
             self.ties[a].discard(b)
         if p != WORLD:
             self.children[p] -= 1
         self.left.discard(b)
+
+    def clusters(self) -> None:
+        """The columns of those of whose bodies none is left."""
+        for c in [c for c, left in self.members.items() if not left]:
+            del self.members[c]
+            self.leave(WORLD, [c])
 
     def multipliers(self) -> None:
         """Those that have arrived."""
@@ -180,16 +204,20 @@ class _Elimination:
             if self.tips[c] <= {root} and not self.riders[c].kept:
                 arrived[root].append(c)
         for node, here in ((node, part) for node, riders in arrived.items() for part in self.apart(riders)):
-            others = sorted(set().union(*[self.coupled[c] for c in here]) - set(here))
-            bodies = set().union(*[self.at[c] for c in here])
-            acting = tuple(tuple(b in self.at[c] for b in bodies) for c in here)
-            self.out.append(Multipliers(node, tuple(here), tuple(others), tuple(bodies), acting))
             self.riding -= set(here)
-            self.tie(bodies)
-            for c in others:
-                self.at[c] |= bodies
-                self.coupled[c] |= set(others) - {c}
-                self.coupled[c] -= set(here)
+            self.leave(node, here)
+
+    def leave(self, node: int, here: list[int]) -> None:
+        """Eliminate the rows of riders, or the columns of a cluster."""
+        others = sorted(set().union(*[self.coupled[c] for c in here]) - set(here))
+        bodies = set().union(*[self.at[c] for c in here])
+        acting = tuple(tuple(b in self.at[c] for b in bodies) for c in here)
+        self.out.append(Multipliers(node, tuple(here), tuple(others), tuple(bodies), acting))
+        self.tie(bodies)
+        for c in others:
+            self.at[c] |= bodies
+            self.coupled[c] |= set(others) - {c}
+            self.coupled[c] -= set(here)
 
     def apart(self, riders: list[int]) -> list[list[int]]:
         """Sets that no body has coupled."""

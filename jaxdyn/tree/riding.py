@@ -13,6 +13,7 @@ import jax.numpy as jnp
 
 from ..spatial.small import summed
 from . import columns as co
+from . import panels
 
 
 class Riding:
@@ -52,7 +53,8 @@ class Riding:
     @property
     def coupling(self) -> tuple:
         """What is added to L, by pair of constraints."""
-        return tuple(x.reshape(-1, x.shape[-1]) for (x,) in self._L.values())
+        blocks = [panels.mirrored(x) if k == l else x for (k, l), (x,) in self._L.items()]
+        return tuple(x.reshape(-1, x.shape[-1]) for x in blocks)
 
     @property
     def diagonal(self) -> tuple:

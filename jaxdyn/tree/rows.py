@@ -14,9 +14,13 @@ from ..engine.steps import Ref, Row
 @dataclasses.dataclass(frozen=True)
 class Plan:
     """Where the rows of constraints stand. Row `starts[c] + r` is the r-th of constraint c; the coefficients of its
-    rows on its s-th body are the cells from ``coefficients[c][s]`` on of the field ``"K"``."""
+    rows on its s-th body are the cells from ``coefficients[c][s]`` on of the field ``"K"``.
+
+    `clusters` are the numbers of independent velocities of clusters, which the elimination takes for rows as well:
+    those of cluster k are called constraint −1 − k, and stand after all others."""
 
     layouts: tuple[Any, ...]
+    clusters: tuple[int, ...] = ()
 
     @functools.cached_property
     def starts(self) -> tuple[int, ...]:
@@ -51,9 +55,19 @@ class Plan:
         """The rows of a constraint."""
         return range(self.starts[c], self.starts[c + 1])
 
+    def count(self, c: int) -> int:
+        """The number of rows of a constraint."""
+        return self.layouts[c].rows if c >= 0 else self.clusters[-1 - c]
+
+    @property
+    def whole(self) -> int:
+        """The number of rows, those of clusters among them."""
+        return self.rows + sum(self.clusters)
+
     def row(self, name: str, c: int) -> Ref:
         """The cells of a constraint's rows in a field with a cell a row."""
-        return Ref(name, self.starts[c], self.layouts[c].rows)
+        start = self.starts[c] if c >= 0 else self.rows + sum(self.clusters[: -1 - c])
+        return Ref(name, start, self.count(c))
 
     def K(self, c: int, name: str = "K") -> tuple[Ref, ...]:
         """The coefficients of a constraint, body by body."""

@@ -20,6 +20,31 @@ def unknown(what: str, name: Any, known: Iterable[str]) -> str:
     return f"there is no {what} {told!r}.{hint}"
 
 
+def refuse_clusters(what: str, call: str, topology: "Topology", instead: str) -> None:
+    """Raise `ValueError` for models with embedded loops."""
+    if topology.clusters:
+        raise ValueError(f"{call}: `{what}` takes no models with embedded loops. Use `{instead}`.")
+
+
+@dataclasses.dataclass(frozen=True)
+class Cluster:
+    """Bodies whose joints move together, tied by constraints that the model embeds (constraint_embedding, section
+    II-D): velocities of the tree, `independent` and `dependent` ones, and `constraints`, their places among the
+    embedded ones. `constant` tells that the ratios of the velocities are those of gears, the same everywhere."""
+
+    bodies: tuple[int, ...]
+    constraints: tuple[int, ...]
+    independent: tuple[int, ...]
+    dependent: tuple[int, ...]
+    constant: bool
+    #: bodies that may be taken as gyrostats
+    rotors: tuple[int, ...] = ()
+
+    @property
+    def velocities(self) -> tuple[int, ...]:
+        return (*self.independent, *self.dependent)
+
+
 @dataclasses.dataclass(frozen=True)
 class Topology:
     """Who hangs on whom and by which joint; bodies are numbered as declared, parents first, the world is -1.
@@ -40,6 +65,12 @@ class Topology:
     singular: bool = False
     #: "auto", "kernel" or "xla": what makes programs (`engine/kernels.py`)
     compiler: str = "auto"
+    #: bodies tied by constraints that are embedded
+    clusters: tuple[Cluster, ...] = ()
+    #: bodies on axes of symmetry that are gyrostats of their parents, see `gyrostats.py`
+    gyrostats: frozenset[int] = frozenset()
+    #: closes their loops: (model, q, whether q may be far from closed) to q
+    closes: Callable[..., Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         # what is derived stays behind: a hash of strings is another one in the next process
@@ -70,7 +101,46 @@ class Topology:
 
     @property
     def nv(self) -> int:
+        """Number of velocities of the tree, the dependent ones of clusters among them."""
         return self.v_starts[-1]
+
+    @cached_property
+    def independent(self) -> tuple[int, ...]:
+        """The velocities of the tree that are those of the robot: all but the dependent ones of clusters."""
+        dependent = {v for c in self.clusters for v in c.dependent}
+        return tuple(v for v in range(self.nv) if v not in dependent)
+
+    @cached_property
+    def places(self) -> dict[int, int]:
+        """The place of each independent velocity among them."""
+        return {v: k for k, v in enumerate(self.independent)}
+
+    @cached_property
+    def columns(self) -> tuple[tuple[int, ...], ...]:
+        """By cluster, the places of its velocities among the independent ones."""
+        return tuple(tuple(self.places[v] for v in c.independent) for c in self.clusters)
+
+    @cached_property
+    def ratios(self) -> dict[int, tuple[int, int]]:
+        """By dependent velocity, where its coefficients start in the field ``"G"`` of maps of clusters, and how many
+        they are: one for each independent velocity of its cluster."""
+        found, start = {}, 0
+        for cluster in self.clusters:
+            for v in cluster.dependent:
+                found[v] = start, len(cluster.independent)
+                start += len(cluster.independent)
+        return found
+
+    @cached_property
+    def apart(self) -> tuple[int, ...]:
+        """The parents of a tree that is cut where clusters begin: only bodies of one cluster hang on each other."""
+        found = self.cluster_of
+        return tuple(p if p in found and found.get(b) == found[p] else WORLD for b, p in enumerate(self.parents))
+
+    @cached_property
+    def cluster_of(self) -> dict[int, int]:
+        """The cluster of each body that has one."""
+        return {b: k for k, c in enumerate(self.clusters) for b in c.bodies}
 
     def q_slice(self, body: int) -> slice:
         return slice(self.q_starts[body], self.q_starts[body + 1])

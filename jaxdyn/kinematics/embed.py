@@ -1,0 +1,312 @@
+"""`embed`: loops and gears as joints of their own; `expand` and `reduce`, between embedded and cut models."""
+
+import dataclasses
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..engine.lanes import laned
+from ..model.checks import check_model, check_state, check_vector, common_dtype
+from ..model.joints import RevoluteKind
+from ..model.model import Model
+from ..model.state import State
+from ..spatial.instances import check_names
+from ..spatial.numbers import floats
+from ..tree.topology import WORLD, Cluster, Topology, unknown
+from . import ratios
+from .assemble import assemble, close, residual, slope
+from .clusters import ENOUGH, dependent, joints_of, merged, outputs, regularity
+from .embedding import Embedded
+from .manifold import closed, integrated
+
+#: configurations at which independent velocities are chosen: the closed one, and others around it
+SAMPLES = 8
+#: bodies of a cluster beyond which a loop costs more embedded than cut: docs/embedding.md
+LARGEST = 8
+
+
+def unembedded(model: Model) -> Model:
+    """Return the model with its loops cut again."""
+    if not model.embedded:
+        return model
+    topology = dataclasses.replace(model.topology, clusters=(), closes=None)
+    return dataclasses.replace(
+        model, topology=topology, constraints=(*model.embedded, *model.constraints), embedded=(), home=None
+    )
+
+
+def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequence[str] | None = None) -> Model:
+    """Return the model with loops and gears embedded: the joints of each become one wider joint, whose velocities are
+    independent, and its constraints hold exactly without multipliers (constraint embedding).
+
+    q stays that of the tree, (nq,) of all joints, so that the branch of a loop is part of the state; v, accelerations
+    and forces are those of the independent joints, (nv,). Constraints that are not embedded stay in
+    `model.constraints`.
+
+    **Arguments:**
+
+    - `loops`: "all" constraints of the model; "local" ones, which tie few joints and not the world; or names of
+      constraints.
+    - `independent`: names of joints that shall be independent. Others are chosen: joints with actuators first, then
+      those that leave the constraints best conditioned around `neutral`.
+
+    **Raises** `ValueError` for unknown names, constraints that cannot be closed or leave no freedom, a choice that does
+    not determine the other joints, and constraints with a `target` of their own.
+    """
+    check_model("embed", model)
+    cut = unembedded(model)
+    chosen = _chosen(cut, loops, {c.name for c in model.embedded})
+    if not chosen:
+        return model
+    taken = tuple(cut.constraints[k] for k in chosen)
+    for c in taken:
+        if not isinstance(c.target, jax.core.Tracer) and np.any(np.asarray(c.target) != 0):
+            raise ValueError(f"`embed`: constraint {c.name!r} has a `target`; only rows at rest can be embedded.")
+    free = _free_joints(cut.topology, independent)
+    samples = _samples(cut, taken)
+    slopes = _slopes(cut, taken, samples)
+    topology = cut.topology
+    parts = merged([joints_of(topology, c) for c in taken])
+    home = _regular(cut, taken, parts, slopes)[0]
+    clusters = tuple(_cluster(cut, taken, bodies, constraints, slopes, free) for bodies, constraints in parts)
+    known = {j for c in clusters for j in (topology.joint_names[b] for b in c.bodies)}
+    if stray := [j for j in independent or () if j not in known]:
+        raise ValueError(f"`embed`: `independent`: joint {stray[0]!r} is in none of the embedded loops.")
+    topology = dataclasses.replace(topology, clusters=clusters, closes=_close)
+    actuation = cut.actuation
+    at = np.asarray(topology.independent)
+    driven = np.any(np.asarray(actuation) != 0, axis=1) if actuation.size else np.zeros(topology.nv, bool)
+    if not driven[[v for c in clusters for v in c.dependent]].any():
+        actuation = actuation[at]
+    return dataclasses.replace(
+        cut,
+        topology=topology,
+        constraints=tuple(c for k, c in enumerate(cut.constraints) if k not in chosen),
+        embedded=taken,
+        actuation=actuation,
+        home=jnp.asarray(samples[home], model.gravity.dtype),
+    )
+
+
+def _chosen(model: Model, loops, before: set) -> list[int]:
+    """Return the numbers of the constraints that are embedded."""
+    topology, constraints = model.topology, model.constraints
+    if loops == "all":
+        return list(range(len(constraints)))
+    if loops == "local":
+        needs = [joints_of(topology, c) for c in constraints]
+        local = {
+            k
+            for bodies, members in merged(needs)
+            if len(bodies) <= LARGEST and -1 not in (outputs(topology, bodies) if _tied(model, members) else ())
+            for k in members
+        }
+        return sorted(local | {k for k, c in enumerate(constraints) if c.name in before and c.name})
+    names = check_names("`embed`", "loops", loops)
+    known = {c.name: k for k, c in enumerate(constraints)}
+    for name in names:
+        if name not in known:
+            raise ValueError(f"`embed`: `loops`: {unknown('constraint', name, [n for n in known if n])}")
+    return sorted({known[n] for n in names} | {known[n] for n in before if n in known})
+
+
+def _tied(model: Model, members) -> bool:
+    """Return whether one of the constraints holds to the world."""
+    layouts = [model.constraints[k].layout(model.topology) for k in members]
+    return any(any(b < 0 for b, _ in x.attachments) for x in layouts)
+
+
+def _free_joints(topology: Topology, independent) -> frozenset[int] | None:
+    """Return the velocities that shall be independent."""
+    if independent is None:
+        return None
+    found = set()
+    for name in check_names("`embed`", "independent", independent):
+        try:
+            body = topology.joint(name)
+        except ValueError as error:
+            raise ValueError(f"`embed`: `independent`: {error}") from None
+        found |= set(range(topology.v_starts[body], topology.v_starts[body + 1]))
+    return frozenset(found)
+
+
+@eqx.filter_jit
+def _closing(model, constraints, q):
+    return close(model, constraints, q)
+
+
+@eqx.filter_jit
+def _open(model, constraints, q):
+    return jnp.abs(laned(residual)(model, constraints, q)).max()
+
+
+def _samples(model: Model, constraints) -> list[np.ndarray]:
+    """Return closed configurations, that nearest to `neutral` first; raise `ValueError` if there is none."""
+    home = assemble(model, model.neutral(), constraints=constraints)
+    found = [np.asarray(home)]
+    if all(not getattr(c, "moving", True) for c in constraints):
+        return found
+    rng = np.random.default_rng(0)
+    topology, fine = model.topology, 1e-9 if home.dtype == jnp.float64 else 1e-4
+    for k in range(SAMPLES - 1):
+        dv = rng.standard_normal(topology.nv) * 0.3 * (k + 1) / SAMPLES
+        start = moved_tree(topology, home, jnp.asarray(dv, home.dtype))
+        q = _closing(model, constraints, start)
+        if float(_open(model, constraints, q)) < fine:
+            found.append(np.asarray(q))
+    return found
+
+
+def moved_tree(topology: Topology, q, dv) -> Array:
+    """Return q (nq,) of the tree moved along all its velocities dv."""
+    return laned(integrated, topology)(q, dv)
+
+
+def _slopes(model: Model, constraints, samples) -> np.ndarray:
+    """Return the derivatives (samples, rows, velocities) of the constraints' errors."""
+    at = eqx.filter_jit(slope)
+    return np.stack([np.asarray(at(model, constraints, jnp.asarray(q)), float) for q in samples])
+
+
+def _block(model: Model, constraints, bodies, members, slopes) -> tuple[list[int], np.ndarray, int, np.ndarray]:
+    """Return the velocities of a cluster, K (samples, rows, velocities) of its constraints, and their `regularity`."""
+    topology = model.topology
+    velocities = [v for b in bodies for v in range(topology.v_starts[b], topology.v_starts[b + 1])]
+    starts = np.cumsum([0, *(c.layout(topology).rows for c in constraints)])
+    rows = [r for k in members for r in range(starts[k], starts[k + 1])]
+    K = slopes[:, rows][:, :, velocities]
+    return velocities, K, *regularity(K, 1e-7 if model.gravity.dtype == jnp.float64 else 1e-4)
+
+
+def _regular(model: Model, constraints, parts, slopes) -> list[int]:
+    """Return the samples that are not near a singular pose of any cluster, nearest to `neutral` first."""
+    worst = np.min([_block(model, constraints, *part, slopes)[3] for part in parts], axis=0)
+    return [int(k) for k in np.flatnonzero(worst >= 0.3 * worst.max())]
+
+
+def _cluster(model: Model, constraints, bodies, members, slopes, free) -> Cluster:
+    """Return a cluster with its independent velocities chosen."""
+    topology = model.topology
+    velocities, K, rank, regular = _block(model, constraints, bodies, members, slopes)
+    driven = np.abs(np.asarray(model.actuation)).sum(1) > 0 if model.nu else np.zeros(topology.nv, bool)
+    groups = [[j for j, v in enumerate(velocities) if driven[v] == g] for g in (False, True)]
+    if free is not None:
+        groups = [[j for j in group if velocities[j] not in free] for group in groups]
+    found, worst = dependent(K[regular >= 0.3 * regular.max()], rank, groups)
+    told = ", ".join(repr(constraints[k].name or k) for k in members[:4])
+    names = lambda at: ", ".join(sorted({repr(topology.joint_names[topology.velocity_bodies[v]]) for v in at}))  # noqa: E731
+    if len(found) < rank or worst < ENOUGH:
+        others = [velocities[j] for j in range(len(velocities)) if j not in found]
+        raise ValueError(
+            f"`embed`: {told}: with joints {names(others)} independent, the other {len(found)} velocities are not "
+            f"determined by constraints of rank {rank}"
+            + (" everywhere." if len(found) == rank else ".")
+            + " Choose other joints with `independent=`."
+        )
+    if len(found) == len(velocities):
+        raise ValueError(f"`embed`: {told}: these constraints leave joints {names(velocities)} no freedom.")
+    return Cluster(
+        tuple(bodies),
+        tuple(members),
+        tuple(v for j, v in enumerate(velocities) if j not in found),
+        tuple(velocities[j] for j in sorted(found)),
+        all(not getattr(constraints[k], "moving", True) for k in members),
+        tuple(b for b in bodies if _symmetric(model, b)),
+    )
+
+
+def _symmetric(model: Model, body: int) -> bool:
+    """Return whether a body turns on an axis of symmetry and carries nothing, so that it may be a gyrostat."""
+    topology, bodies = model.topology, model.bodies
+    parent = topology.parents[body]
+    if type(topology.kinds[body]) is not RevoluteKind or body in topology.parents or parent == WORLD:
+        return False
+    axis, center, inertia = (
+        np.asarray(x[body], float) for x in (model.joints.axis, bodies.center_of_mass, bodies.rotational)
+    )
+    mass, size = float(bodies.mass[body]), np.abs(inertia).max(initial=0.0)
+    eps = 32 * float(jnp.finfo(model.gravity.dtype).eps)
+    off = np.abs(np.cross(axis, center)).max()
+    turned = inertia - axis @ inertia @ axis * np.outer(axis, axis)
+    across = np.trace(turned) / 2 * (np.eye(3) - np.outer(axis, axis))
+    return bool(
+        mass * off**2 <= eps * size and mass * off <= eps * max(mass, 1) and np.abs(turned - across).max() <= eps * size
+    )
+
+
+def _close(model: Model, q: Array, far: bool) -> Array:
+    """Close the clusters' loops from q (nq,), which may be `far` from closed."""
+    if not far:
+        return laned(closed)(model, q)
+    return _closing(unembedded(model), model.embedded, q)
+
+
+def _spread(model, q, w):
+    return ratios.spread(model.topology, Embedded(model, q).ratios().G, w)
+
+
+def velocities(model: Model, q: Array, w: Array) -> Float[Array, " n"]:
+    """Return the velocities of all joints of the tree that go with independent ones w (nv,) at q (nq,)."""
+    return laned(_spread)(model, q, w) if model.topology.clusters else w
+
+
+def _gathered(model, q, tau):
+    return ratios.gathered(model.topology, Embedded(model, q).ratios().G, tau)
+
+
+def independent_forces(model: Model, q: Array, tau: Array) -> Float[Array, " nv"]:
+    """Return forces (nv,) at the independent joints: those given, or what forces (n,) at all joints of the tree are
+    there, Gᵀ τ."""
+    return laned(_gathered)(model, q, tau) if tau.shape != (model.nv,) else tau
+
+
+def _gained(model, q, gains, w):
+    found = Embedded(model, q).ratios()
+    return ratios.gathered(model.topology, found.G, gains * ratios.spread(model.topology, found.G, w))
+
+
+def gained(model: Model, q: Array, gains: Array, w: Array) -> Float[Array, " nv"]:
+    """Return the forces (nv,) of gains of all joints of the tree (n,) on motions w (nv,): Gᵀ K G w."""
+    return laned(_gained)(model, q, gains, w) if model.topology.clusters else gains * w
+
+
+def checked_forces(call: str, model: Model, tau) -> Array:
+    """Return generalised forces (nv,), or, with embedded loops, those at all joints of the tree (n,). Raise
+    `ValueError` for other shapes."""
+    n, tau = model.topology.nv, floats(f"`{call}`", "tau", tau)
+    if model.topology.clusters and tau.shape == (n,):
+        return tau
+    if model.topology.clusters and tau.shape != (model.nv,):
+        raise ValueError(
+            f"`{call}`: `tau` has shape {tau.shape}, neither ({model.nv},), of the independent joints, nor ({n},), of "
+            "all joints."
+        )
+    return check_vector(call, "tau", tau, (model.nv,))
+
+
+def expand(embedded: Model, state: State) -> State:
+    """Return the state of the model with its loops cut: the same q, and the velocities v = G w of all joints.
+
+    **Raises** `ValueError` for wrong shapes.
+    """
+    check_model("expand", embedded)
+    state = check_state("expand", embedded, state)
+    model, q, w = common_dtype(embedded, state.q, state.v)
+    return State(q, velocities(model, q, w))
+
+
+def reduce(embedded: Model, state: State) -> State:
+    """Return the state of the embedded model that goes with one of the model with its loops cut: the same q, and the
+    velocities of the independent joints. Loops that are open, or opening, are not closed: see `assemble`.
+
+    **Raises** `ValueError` for wrong shapes.
+    """
+    check_model("reduce", embedded)
+    topology = embedded.topology
+    q = check_vector("reduce", "state.q", state.q, (embedded.nq,))
+    v = check_vector("reduce", "state.v", state.v, (topology.nv,))
+    return State(q, v[jnp.asarray(topology.independent)])

@@ -1,0 +1,207 @@
+"""Kinematics of models with embedded constraints: what the bodies of clusters do when only independent velocities are
+given. Models without clusters are trees, and `kinematics` is that of `forward.py`.
+
+K and k of a cluster's constraints are taken relative to the bodies that carry the cluster, as if these were at rest:
+constraints in a cluster see nothing else, and single precision loses nothing to the distance from the world.
+"""
+
+import dataclasses
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..engine.kept import tables
+from ..model.constraints import Constraint
+from ..model.model import Model
+from ..model.transmission import OnJoints
+from ..tree.topology import Topology
+from . import ratios
+from .carried import tree_jacobian
+from .forward import Kinematics, accelerations, tree_kinematics
+from .ratios import Cells, Ratios
+from .rows import evaluate
+
+
+@dataclasses.dataclass(frozen=True)
+class Frame:
+    """The static part of the embedded constraints' rows. `apart` is the tree cut where clusters begin; `bodies` are the
+    places of constraints with frames among the embedded ones, and `still` the (place among these, body) pairs that are
+    at rest; `joints` are those on joints alone; `cells` tells where clusters have their rows."""
+
+    apart: Topology
+    bodies: tuple[int, ...]
+    still: frozenset[tuple[int, int]]
+    joints: tuple[int, ...]
+    cells: Cells
+
+
+@tables
+def frame_of(topology: Topology, constraints: tuple[tuple[bool, tuple[int, ...], int], ...]) -> Frame:
+    """The frame for embedded constraints: whether each is on joints alone, its bodies, and its number of rows."""
+    members, parents = topology.cluster_of, topology.apart
+    on_bodies = tuple(c for c, (alone, *_) in enumerate(constraints) if not alone)
+    owner = {c: k for k, cluster in enumerate(topology.clusters) for c in cluster.constraints}
+    still = {(n, b) for n, c in enumerate(on_bodies) for b in constraints[c][1] if members.get(b) != owner[c]}
+    on_joints = tuple(c for c, (alone, *_) in enumerate(constraints) if alone)
+    sizes = tuple(
+        (sum(constraints[c][2] for c in cluster.constraints), len(cluster.dependent), len(cluster.velocities))
+        for cluster in topology.clusters
+    )
+    apart = dataclasses.replace(topology, parents=parents, clusters=(), gyrostats=frozenset())
+    return Frame(apart, on_bodies, frozenset(still), on_joints, Cells(sizes))
+
+
+def frame(model: Model) -> Frame:
+    """The frame of a model's embedded constraints."""
+    topology = model.topology
+    layouts = [c.layout(topology) for c in model.embedded]
+    told = zip(model.embedded, layouts, strict=True)
+    return frame_of(topology, tuple((isinstance(c, OnJoints), x.bodies, x.rows) for c, x in told))
+
+
+def _by_cluster(topology: Topology, parts: list[Array]) -> Array:
+    """Rows of constraints in the order of clusters."""
+    taken = [parts[c] for cluster in topology.clusters for c in cluster.constraints]
+    lanes = max(x.shape[-1] for x in taken)
+    return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in taken])
+
+
+class Embedded:
+    """The rows of the embedded constraints at q (nq, lanes)."""
+
+    def __init__(self, model: Model, q: Array):
+        self.model, self.q, self.topology, self.frame = model, q, model.topology, frame(model)
+        self.local = dataclasses.replace(model, topology=self.frame.apart, embedded=())
+        self.on_bodies = tuple(model.embedded[c] for c in self.frame.bodies)
+
+    def rows(self, v: Array | None = None):
+        """The rows of constraints with frames, and the motion that they see, at velocities v of the tree."""
+        motion = tree_kinematics(self.local, self.q, v, biased=v is not None)
+        return evaluate(self.on_bodies, motion, self.frame.still), motion
+
+    def joints(self, c: int, v: Array | None = None):
+        """Slope, bias and residual of a constraint on joints alone."""
+        constraint: Any = self.model.embedded[c]
+        bodies = [self.topology.joint(j) for j in constraint.joints]
+        q = jnp.stack([self.q[self.topology.q_starts[b]] for b in bodies])
+        rates = None if v is None else jnp.stack([v[self.topology.v_starts[b]] for b in bodies])
+        return constraint.slope(q, rates)
+
+    def columns(self, constraint: Constraint) -> np.ndarray:
+        """The velocities of the tree that a constraint on joints alone couples."""
+        return np.asarray([self.topology.v_starts[self.topology.joint(j)] for j in constraint.joints])  # type: ignore
+
+    def K(self) -> Array:
+        """The rows' coefficients by cluster, dependent velocities first, row by row: see `Cells`."""
+        parts: list[Any] = [None] * len(self.model.embedded)
+        if self.on_bodies:
+            rows, motion = self.rows()
+            J = tree_jacobian(motion, rows)
+            for n, c in enumerate(self.frame.bodies):
+                span = rows.plan.span(n)
+                parts[c] = J[span.start : span.stop]
+        for c in self.frame.joints:
+            slope = self.joints(c)[0]
+            whole = jnp.zeros((slope.shape[0], self.topology.nv, slope.shape[-1]), slope.dtype)
+            parts[c] = whole.at[:, self.columns(self.model.embedded[c])].add(slope)
+        flat = []
+        for cluster in self.topology.clusters:
+            at = np.asarray((*cluster.dependent, *cluster.independent))
+            flat += [parts[c][:, at].reshape(-1, parts[c].shape[-1]) for c in cluster.constraints]
+        lanes = max(x.shape[-1] for x in flat)
+        return jnp.concatenate([jnp.broadcast_to(x, (x.shape[0], lanes)) for x in flat])
+
+    def k(self, v: Array) -> Array:
+        """What K q̈ lacks at velocities v of the tree: d/dt(K) v, by cluster."""
+        parts: list[Any] = [None] * len(self.model.embedded)
+        if self.on_bodies:
+            rows, motion = self.rows(v)
+            moving = np.asarray(
+                [(n, b) not in self.frame.still for n in range(len(rows.plan)) for b in rows.plan.bodies(n)]
+            )
+            counts = [rows.plan.count(n) for n in range(len(rows.plan)) for _ in rows.plan.bodies(n)]
+            mask = jnp.asarray(np.repeat(moving, counts), v.dtype)[:, None, None]
+            seen = dataclasses.replace(rows, K=tuple(x * mask for x in rows.K))
+            found = rows.gamma + seen.times(motion.acceleration)
+            for n, c in enumerate(self.frame.bodies):
+                span = rows.plan.span(n)
+                parts[c] = found[span.start : span.stop]
+        for c in self.frame.joints:
+            parts[c] = self.joints(c, v)[1]
+        return _by_cluster(self.topology, parts)
+
+    def residual(self) -> Array:
+        """How far the loops are open, by cluster."""
+        parts: list[Any] = [None] * len(self.model.embedded)
+        if self.on_bodies:
+            rows, _ = self.rows()
+            for n, c in enumerate(self.frame.bodies):
+                span = rows.plan.span(n)
+                parts[c] = rows.residual[span.start : span.stop]
+        for c in self.frame.joints:
+            parts[c] = self.joints(c)[2]
+        return _by_cluster(self.topology, parts)
+
+    def ratios(self) -> Ratios:
+        return ratios.solved(self.frame.cells, self.K())
+
+    def bias(self, found: Ratios, v: Array) -> Array | None:
+        """g (velocities of the tree, lanes); None where all clusters are geared."""
+        if all(c.constant for c in self.topology.clusters):
+            return None
+        return ratios.moved(self.frame.cells, self.topology, found, self.k(v))
+
+    def back(self, found: Ratios) -> Array:
+        """The motion of dependent joints (velocities of the tree, lanes) that closes loops to first order."""
+        return ratios.moved(self.frame.cells, self.topology, found, self.residual())
+
+
+def kinematics(
+    model: Model, q: Array, v: Array | None = None, a: Array | None = None, *, biased: bool = False
+) -> Kinematics:
+    """As `tree_kinematics`, where v and a are independent velocities and their rates, (nv, lanes)."""
+    if not model.topology.clusters:
+        return tree_kinematics(model, q, v, a, biased=biased)
+    topology, loops = model.topology, Embedded(model, q)
+    found = loops.ratios()
+    rates = None if v is None else ratios.spread(topology, found.G, v)
+    more = None if a is None else ratios.spread(topology, found.G, a)
+    bias = None if rates is None else loops.bias(found, rates)
+    if bias is not None and (biased or a is not None):
+        more = bias if more is None else more + bias
+    motion = tree_kinematics(model, q, rates, more, biased=biased)
+    return motion._replace(ratios=found, rates=rates, bias=bias)
+
+
+def spread(motion: Kinematics, w: Array) -> Array:
+    """Velocities of the tree, or their rates, that go with independent ones w (nv, lanes)."""
+    return w if motion.ratios is None else ratios.spread(motion.model.topology, motion.ratios.G, w)
+
+
+def gathered(motion: Kinematics, tau: Array) -> Array:
+    """What forces along velocities of the tree (.., lanes) are along the independent ones."""
+    return tau if motion.ratios is None else ratios.gathered(motion.model.topology, motion.ratios.G, tau)
+
+
+def body_rates(motion: Kinematics, x: Array):
+    """The accelerations (angular, linear) of all bodies, (nb, 3, lanes), for rates x (nv, lanes) of the velocities of a
+    robot at rest."""
+    return accelerations(motion, spread(motion, x))
+
+
+def both_sides(motion: Kinematics, M: Array) -> Array:
+    """Gᵀ M G of a symmetric matrix (velocities of the tree, the same, lanes)."""
+    return M if motion.ratios is None else gathered(motion, jnp.swapaxes(gathered(motion, M), 0, 1))
+
+
+def jacobian_at(motion: Kinematics, rows) -> Array:
+    """Return J (m, nv, lanes) of constraints whose rows are evaluated."""
+    J = tree_jacobian(motion, rows)
+    return J if motion.ratios is None else jnp.swapaxes(gathered(motion, jnp.swapaxes(J, 0, 1)), 0, 1)
+
+
+def reflected(motion: Kinematics, weights: Array, x: Array) -> Array:
+    """Forces (nv, lanes) of inertias, or gains, of joints: Gᵀ W G x with `weights` W along velocities of the tree."""
+    return gathered(motion, weights * spread(motion, x))

@@ -1,0 +1,190 @@
+"""The map of a cluster's velocities: v = G w and q̈ = G ẇ + g of all velocities v of the tree from independent ones w.
+
+Constraints that are embedded say K v = 0 and K q̈ + k = 0. With the columns of K split into dependent and independent
+ones, G_d = −K_d⁺ K_i and g_d = −K_d⁺ k (constraint_embedding, Eq. 4, and Kumar et al. 2022, its reference 11). Rows may
+be redundant, as those of a hinge in a planar loop: K_d⁺ is made of K_d = Q R, columns orthogonalised one after the
+other, and never of the normal equations.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.kept import tables
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from ..spatial.small import summed
+from ..tree.topology import Cluster, Topology
+
+
+class Ratios(NamedTuple):
+    """What `solved` makes of K (see `Cells`): orthogonal columns Q and R of K_d = Q R by cluster, G, and what is left
+    of each dependent column, relative to its square (lanes,) each: zero where K_d is singular."""
+
+    Q: Array
+    R: Array
+    G: Array
+    left: Array
+
+
+def _solve(rows, n, K):
+    """Q, R, G and what is left of the columns of K (rows, n + independent), dependent columns first."""
+    K = K.reshape(rows, -1, K.shape[-1])
+    columns = [K[:, j] for j in range(K.shape[1])]
+    Q, R, left = [], [], []
+    for j in range(n):
+        whole = columns[j]
+        square = (whole * whole).sum(0)
+        Q.append(whole)
+        left.append(square)
+        for i in range(j + 1, len(columns)):
+            x = (whole * columns[i]).sum(0) / square
+            columns[i] = columns[i] - x * whole
+            R.append(x)
+    first = [(K[:, j] * K[:, j]).sum(0) for j in range(n)]
+    G = _substituted(R, n, len(columns), range(n, len(columns)))
+    shares = [x / jnp.where(y > 0, y, 1) for x, y in zip(left, first, strict=True)]
+    flat = jnp.stack([x for row in zip(*G, strict=True) for x in row]) if G else None
+    upper = jnp.stack(R) if R else None
+    return jnp.concatenate(Q), upper, flat, jnp.stack(shares)
+
+
+def _substituted(R, n, width, of):
+    """−R⁻¹ Qᵀ b for columns `of` of those that R has numbers of: lists (n,) each."""
+    at = lambda j, i: R[sum(width - 1 - m for m in range(j)) + i - j - 1]  # noqa: E731
+    found = []
+    for c in of:
+        x: list = [None] * n
+        for j in reversed(range(n)):
+            x[j] = at(j, c) - summed(at(j, i) * x[i] for i in range(j + 1, n)) if j + 1 < n else at(j, c)
+        found.append([-y for y in x])
+    return found
+
+
+def _apply(rows, n, width, Q, R, k):
+    """−K_d⁺ k."""
+    Q = Q.reshape(n, rows, -1)
+    x = []
+    for j in range(n):
+        q = Q[j]
+        x.append((q * k).sum(0) / (q * q).sum(0))
+        k = k - x[-1] * q
+    upper = {(j, i): R[sum(width - 1 - m for m in range(j)) + i - j - 1] for j in range(n) for i in range(j + 1, n)}
+    for j in reversed(range(n)):
+        x[j] = x[j] - summed(upper[j, i] * x[i] for i in range(j + 1, n)) if j + 1 < n else x[j]
+    return -jnp.stack(x)
+
+
+class Cells(NamedTuple):
+    """Where clusters have their numbers: by cluster, the number of rows, of dependent velocities, and of all."""
+
+    sizes: tuple[tuple[int, int, int], ...]
+
+    def ref(self, name: str, k: int) -> Ref | None:
+        """The cells of a cluster: of K (rows, all) and Q (dependent, rows), row by row; of R above the diagonal; of G
+        (dependent, independent); of ``"k"``, a row each; of ``"left"``, one a dependent velocity."""
+        count = {
+            "K": lambda m, d, n: m * n,
+            "Q": lambda m, d, n: m * d,
+            "R": lambda m, d, n: sum(n - 1 - j for j in range(d)),
+            "G": lambda m, d, n: d * (n - d),
+            "k": lambda m, d, n: m,
+            "left": lambda m, d, n: d,
+        }[name]
+        own = count(*self.sizes[k])
+        return Ref(name, sum(count(*size) for size in self.sizes[:k]), own) if own else None
+
+    def total(self, name: str) -> int:
+        last = self.ref(name, len(self.sizes) - 1)
+        return 0 if last is None else last.start + (last.count or 0)
+
+
+@tables
+def _solving(cells: Cells) -> Table:
+    def row(k):
+        rows, n, _ = cells.sizes[k]
+        return Row(
+            Step(_solve, (rows, n)), (cells.ref("K", k),), tuple(cells.ref(x, k) for x in ("Q", "R", "G", "left"))
+        )
+
+    sizes = {name: cells.total(name) for name in ("Q", "R", "G", "left")}
+    return Table([row(k) for k in range(len(cells.sizes))], sizes)
+
+
+def solved(cells: Cells, K: Array) -> Ratios:
+    """The ratios of rows K (cells, lanes), in which dependent velocities come first."""
+    found = swept(_solving(cells), {"K": K})
+    none = jnp.zeros((0, K.shape[-1]), K.dtype)
+    return Ratios(*(found.get(name, none) for name in Ratios._fields))
+
+
+@tables
+def _applied(cells: Cells, topology: Topology) -> Table:
+    def row(k):
+        reads = tuple(cells.ref(x, k) for x in ("Q", "R", "k"))
+        return Row(Step(_give, cells.sizes[k]), reads, _each("g", topology.clusters[k].dependent))
+
+    return Table([row(k) for k in range(len(cells.sizes))], {"g": topology.nv})
+
+
+def _give(rows, n, width, Q, R, k):
+    x = _apply(rows, n, width, Q, R, k)
+    return tuple(x[j] for j in range(n))
+
+
+def _each(name: str, places) -> tuple[Ref, ...]:
+    return tuple(Ref(name, v) for v in places)
+
+
+def moved(cells: Cells, topology: Topology, ratios: Ratios, k: Array) -> Array:
+    """−K_d⁺ k at the dependent velocities, zero at all others: (velocities of the tree, lanes)."""
+    return swept(_applied(cells, topology), {"Q": ratios.Q, "R": ratios.R, "k": k})["g"]
+
+
+def _combine(n, G, w):
+    """G w of a cluster."""
+    return tuple(summed(G[j * len(w) + i] * x for i, x in enumerate(w)) for j in range(n))
+
+
+def _pull(n, G, tau):
+    """Gᵀ τ of a cluster, without what is at the independent velocities."""
+    i = G.shape[0] // n
+    return tuple(summed(G[j * i + c] * x for j, x in enumerate(tau)) for c in range(i))
+
+
+def _ratios_of(topology: Topology, cluster: Cluster) -> Ref | None:
+    if not cluster.independent:
+        return None
+    start, count = topology.ratios[cluster.dependent[0]]
+    return Ref("G", start, count * len(cluster.dependent))
+
+
+@tables
+def _spreading(topology: Topology) -> Table:
+    def row(c):
+        reads = _ratios_of(topology, c), tuple(Ref("w", topology.places[v]) for v in c.independent)
+        return Row(Step(_combine, (len(c.dependent),)), reads, _each("v", c.dependent))
+
+    return Table([row(c) for c in topology.clusters if c.independent], {"v": topology.nv})
+
+
+@tables
+def _gathering(topology: Topology) -> Table:
+    def row(c):
+        reads = _ratios_of(topology, c), _each("tau", c.dependent)
+        return Row(Step(_pull, (len(c.dependent),)), reads, tuple(Ref("w", topology.places[v]) for v in c.independent))
+
+    return Table([row(c) for c in topology.clusters if c.independent], {"w": len(topology.independent)})
+
+
+def spread(topology: Topology, G: Array, w: Array) -> Array:
+    """G w: velocities of the tree (.., lanes) from independent ones."""
+    v = jnp.zeros((topology.nv, *w.shape[1:]), w.dtype).at[jnp.asarray(topology.independent)].set(w)
+    return swept(_spreading(topology), {"G": G, "w": w, "v": v})["v"]
+
+
+def gathered(topology: Topology, G: Array, tau: Array) -> Array:
+    """Gᵀ τ: forces along independent velocities from those along velocities of the tree (.., lanes)."""
+    w = jnp.take(tau, jnp.asarray(topology.independent), axis=0)
+    return swept(_gathering(topology), {"G": G, "tau": tau, "w": w})["w"]

@@ -1,0 +1,178 @@
+"""Constraints on the coordinates of joints: `Coupling` (gears) and `Transmission` (any function)."""
+
+import abc
+from collections.abc import Callable, Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, ArrayLike, Float
+
+from ..spatial.instances import check_names
+from ..spatial.numbers import finite, floats
+from ..spatial.small import cross, dot, mtv, mv
+from ..tree.topology import WORLD, Topology
+from .constraints import Baumgarte, Constraint, Layout, Rows, checked_options
+from .joints import HelicalKind, PrismaticKind, RevoluteKind
+
+
+class OnJoints(Constraint):
+    """Base class of constraints between the coordinates of joints with one velocity each.
+
+    As rows on bodies, a joint's rate is that of its body against the parent along the joint's axis."""
+
+    joints: eqx.AbstractVar[tuple[str, ...]]
+
+    @abc.abstractmethod
+    def slope(self, q: Array, v: Array | None) -> tuple[Array, Array, Array]:
+        """Return the rows' coefficients (rows, joints, ...), their bias (rows, ...) and their errors (rows, ...) at
+        coordinates and rates (joints, ...); no rates are zero."""
+
+    @property
+    def moving(self) -> bool:
+        """Whether coefficients depend on coordinates."""
+        return True
+
+    def joints_layout(self, topology: Topology, rows: int, *signature) -> Layout:
+        """The layout of so many rows."""
+        moved = [topology.joint(j) for j in self.joints]
+        for j, b in zip(self.joints, moved, strict=True):
+            if not isinstance(topology.kinds[b], (RevoluteKind, PrismaticKind, HelicalKind)):
+                raise ValueError(f"joint {j!r} ({topology.kinds[b]}) has no single coordinate to couple.")
+        bodies = tuple(dict.fromkeys(x for b in moved for x in (b, topology.parents[b]) if x != WORLD))
+        # per joint: slot of its body, slot of the parent (or None), kind, then the body (its parameters)
+        pattern = tuple(
+            (bodies.index(b), None if (p := topology.parents[b]) == WORLD else bodies.index(p), topology.kinds[b])
+            for b in moved
+        )
+        relative = all(topology.parents[b] != WORLD for b in moved)
+        return Layout((type(self), pattern, *signature), rows, bodies, tuple((b, None) for b in moved), relative, True)
+
+    def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
+        pattern, units, rates = layout.signature[1], [], []
+        for k, (slot, parent, kind) in enumerate(pattern):
+            joint = robot.joint(k)
+            along = joint.par.axis
+            across = -mv(joint.E, along)  # in the parent's axes
+            zero = jnp.zeros_like(across)
+            if isinstance(kind, PrismaticKind):
+                own, other = (zero, along + zero), (cross(joint.r, across), across)
+            else:
+                own, other = (along + zero, zero), (across, zero)
+            units.append(((slot, own), (parent, other)))
+            if self.moving:
+                w, l = views[slot].w, views[slot].l
+                if parent is not None:
+                    above = views[parent]
+                    w, l = w - mtv(joint.E, above.w), l - mtv(joint.E, above.l + cross(above.w, joint.r))
+                rates.append(dot(along, l if isinstance(kind, PrismaticKind) else w))
+        q = jnp.stack([robot.joint(k).q[0] for k in range(len(pattern))])
+        coefficients, gamma, residual = self.slope(q, jnp.stack(rates) if rates else None)
+        K: list = [None] * len(layout.bodies)
+        for k, both in enumerate(units):
+            for s, (w, l) in both:
+                if s is not None:
+                    w, l = (coefficients[:, k, None] * x for x in (w, l))
+                    K[s] = (w, l) if K[s] is None else (K[s][0] + w, K[s][1] + l)
+        return Rows(K, gamma, residual)
+
+
+class Coupling(OnJoints):
+    """Joints that move together: ``sum_k coefficients[k] * q[joints[k]] = offset`` (gears, mimics): one row.
+
+    **Arguments:** `joints`, names of joints with one velocity each; `coefficients`, one number a joint;
+    `offset` ().
+    """
+
+    joints: tuple[str, ...] = eqx.field(static=True)
+    coefficients: Float[Array, " joints"]
+    offset: Float[Array, ""]
+    target: Float[Array, "1"]
+    stabilization: Baumgarte
+    name: str | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        joints: Sequence[str],
+        coefficients: ArrayLike,
+        offset: ArrayLike = 0.0,
+        *,
+        name: str | None = None,
+        target: ArrayLike | None = None,
+        stabilization: Baumgarte | None | str = "default",
+    ):
+        self.joints = check_names("`Coupling`", "joints", joints)
+        call = f"`Coupling({list(self.joints)})`"
+        if not self.joints or len(set(self.joints)) != len(self.joints):
+            raise ValueError(f"{call}: name at least one joint, and none twice.")
+        self.coefficients = floats(call, "coefficients", coefficients, (len(self.joints),), finite)
+        self.offset = floats(call, "offset", offset, (), finite)
+        self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, 1)
+
+    @property
+    def moving(self) -> bool:
+        return False
+
+    def layout(self, topology: Topology) -> Layout:
+        return self.joints_layout(topology, 1)
+
+    def slope(self, q: Array, v: Array | None) -> tuple[Array, Array, Array]:
+        residual = -self.offset
+        for k in range(len(self.joints)):
+            residual = residual + self.coefficients[k] * q[k]
+        return self.coefficients[None], jnp.zeros_like(residual)[None], residual[None]
+
+
+class Transmission(OnJoints):
+    """Imposes any smooth condition on the coordinates of joints: ``fn(q) = 0``, with q (joints,) in rad or m.
+
+    Differentials, four-bars and linear actuators are often given so. `fn` is a JAX function, which is differentiated
+    twice. Use the same function object in every call: it is part of the model's static structure. An explicit map
+    from some coordinates to others is ``lambda q: q[1:] - f(q[0])``.
+
+    **Arguments:** `joints`, names of joints with one velocity each; `fn`; `rows`, the length of its result.
+    """
+
+    joints: tuple[str, ...] = eqx.field(static=True)
+    fn: Callable[[Array], Array] = eqx.field(static=True)
+    rows: int = eqx.field(static=True)
+    target: Float[Array, " rows"]
+    stabilization: Baumgarte
+    name: str | None = eqx.field(static=True)
+
+    def __init__(
+        self,
+        joints: Sequence[str],
+        fn: Callable[[Array], Array],
+        rows: int,
+        *,
+        name: str | None = None,
+        target: ArrayLike | None = None,
+        stabilization: Baumgarte | None | str = "default",
+    ):
+        self.joints = check_names("`Transmission`", "joints", joints)
+        call = f"`Transmission({list(self.joints)})`"
+        if not self.joints or len(set(self.joints)) != len(self.joints):
+            raise ValueError(f"{call}: name at least one joint, and none twice.")
+        if not callable(fn):
+            raise TypeError(f"{call}: `fn` is {fn!r}, not a function.")
+        if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+            raise ValueError(f"{call}: `rows` is {rows!r}, not a positive integer.")
+        got = jax.eval_shape(fn, jnp.zeros(len(self.joints)))
+        if getattr(got, "shape", None) != (rows,):
+            raise ValueError(f"{call}: `fn` returns {got}, not an array of shape ({rows},).")
+        self.fn, self.rows = fn, rows
+        self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, rows)
+
+    def layout(self, topology: Topology) -> Layout:
+        return self.joints_layout(topology, self.rows, self.fn, self.rows)
+
+    def slope(self, q: Array, v: Array | None) -> tuple[Array, Array, Array]:
+        def single(q, v):
+            along = lambda x: jax.jvp(self.fn, (x,), (v,))[1]  # noqa: E731
+            return jax.jacfwd(self.fn)(q), jax.jvp(along, (q,), (v,))[1], self.fn(q)
+
+        whole = single
+        for _ in range(q.ndim - 1):
+            whole = jax.vmap(whole, -1, -1)
+        return whole(q, jnp.zeros_like(q) if v is None else jnp.broadcast_to(v, q.shape))

@@ -1,0 +1,91 @@
+"""A factorised tree: the tables of `jaxdyn.tree.elimination` applied to inertias, and to right sides."""
+
+from typing import Any
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.sweeps import swept
+from .elimination import Elimination
+
+
+def _alike(*parts: Array) -> list[Array]:
+    """Arrays with the same number of lanes."""
+    lanes = max(x.shape[-1] for x in parts)
+    return [jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in parts]
+
+
+class Factor(eqx.Module):
+    """A factorised inertia of a tree, with or without ties between its bodies and rows that ride.
+
+    **Fields:** `tables`; `joints`, the fields joint, q and pose; `parts`, those of the factor."""
+
+    tables: Elimination = eqx.field(static=True)
+    joints: dict[str, Any]
+    parts: dict[str, Any]
+
+    def solve(self, tau: Array, force, b: Array | None = None) -> tuple[Array, Any, Array | None]:
+        """Accelerations under generalised forces `tau` (nv, lanes) and bias forces (moment, force) on the bodies; with
+        riding rows, whose right sides are `b` (m, lanes), also the multipliers ν of [M Jᵀ; J −R] (a, ν) = (τ, b).
+
+        The reduced two-sweep form (lcaba_proxbbo, Alg. 2 and 5). Returns the joints' accelerations (nv, lanes), those
+        (angular, linear) of the bodies, and ν (m, lanes).
+        """
+        return self.down(kept_of(self.up(tau, force, b)))
+
+    def up(self, tau: Array, force, b: Array | None = None) -> dict[str, Any]:
+        """The way up: u of joints and w of rows. With rows that are kept, ``"b"`` is what their right sides `b` leave
+        when nothing acts along them: b − J a."""
+        topology, plan, given = self.tables.topology, self.tables.plan, self.joints | self.parts
+        if plan.clusters:
+            b = jnp.zeros((plan.rows, 1), tau.dtype) if b is None else b
+            b = jnp.concatenate(_alike(b, *(tau[jnp.asarray(c)] for c in topology.columns)))
+            tau = jnp.zeros((topology.nv, tau.shape[-1]), tau.dtype).at[jnp.asarray(topology.independent)].set(tau)
+        return swept(self.tables.up, given | {"tau": tau, "force": force} | ({} if b is None else {"b": b}))
+
+    def down(self, up: dict[str, Any], nu: Array | None = None) -> tuple[Array, Any, Array | None]:
+        """The way down from u and w, with multipliers `nu` of rows that are kept: what `solve` returns."""
+        topology, plan = self.tables.topology, self.tables.plan
+        if nu is not None and plan.clusters:
+            nu = jnp.concatenate([nu, jnp.zeros((plan.whole - plan.rows, nu.shape[-1]), nu.dtype)])
+        given = self.joints | self.parts | up | ({} if nu is None else {"nu": nu})
+        found = swept(self.tables.down, given)
+        if not plan.clusters:
+            return found["x"], found["a"], found.get("nu")
+        nu = found["nu"]
+        x = jnp.zeros((len(topology.independent), nu.shape[-1]), nu.dtype)
+        if "x" in found:
+            x = found["x"][jnp.asarray(topology.independent)]
+        for k, columns in enumerate(topology.columns):
+            at = self.tables.plan.row("nu", -1 - k)
+            x = x.at[jnp.asarray(columns)].set(nu[at.start : at.start + at.count])
+        return x, found["a"], nu[: plan.rows] if plan.rows else None
+
+
+def kept_of(up: dict[str, Any]) -> dict[str, Any]:
+    """What the way down takes of the way up: u of joints and w of rows."""
+    return {name: up[name] for name in ("u", "w") if name in up}
+
+
+def factorise(
+    tables: Elimination,
+    inertia,
+    armature: Array,
+    joints: dict[str, Any],
+    K=None,
+    weights: Array | None = None,
+    compliance: Array | None = None,
+) -> Factor:
+    """The factor (lcaba_proxbbo, backward sweeps of Alg. 1 and 4) of bodies with `inertia` and joints with `armature`.
+    `K` are the coefficients of all rows, `weights` (m, lanes) those of penalised ones, `compliance` (m, lanes) R of
+    riding ones, or what their pivots must exceed."""
+    given = joints | {"inertia": inertia, "armature": armature}
+    if K is not None:
+        more = tables.cells["K"].size - K[0].shape[0]
+        given["K"] = tuple(jnp.concatenate([x, jnp.zeros((more, *x.shape[1:]), x.dtype)]) if more else x for x in K)
+        given |= {} if weights is None else {"weight": weights, "own": K}
+        given |= {} if compliance is None else {"compliance": compliance}
+    found = swept(tables.factor, given)
+    kept = ("U", "V", "R", "Linv", "below", "taken", *(("L", "K", "H") if tables.keeps else ()))
+    return Factor(tables, joints, {name: found[name] for name in kept if name in found})
