@@ -4,12 +4,12 @@
                                   [--rounds N] [--again] [--out FOLDER]
 
 Scenes are those of `scenes.py`, among them the paper's Table I, and families that grow (`swimmer_25`, `stack_8`).
-Measured are, on one core in CPU time: a product and a damped solve with all that they take from the configuration on;
-with the operator at hand a product and a solve with another vector, and a solve with another damping. Methods of a
-scene are timed in turns. A batch of 1 is evaluations one after the other in one program.
+Measured are, on one core in CPU time: a product, a damped solve, and both, with all that they take from the
+configuration on; with the operator at hand a product and a solve with another vector, and a solve with another damping.
+Methods of a scene are timed in turns. A batch of 1 is evaluations one after the other in one program.
 
-Bytes are those that an operator keeps for one state, and those that a program of XLA takes beside; what a kernel keeps
-on its stack is in neither. A batch whose operators would take more than `--most` megabytes is left out, and so is one
+Bytes are those that an operator keeps for one state, those that a program of XLA takes beside, and those of a kernel
+for one state while it runs. A batch whose operators would take more than `--most` megabytes is left out, and so is one
 whose slowest program would take more than `--patience` seconds a run.
 
 Writes `delassus.json`, in which earlier measurements are kept unless `--again`, `delassus.md`, and a plot a family.
@@ -44,8 +44,8 @@ def too_much(row: dict, options, batch: int) -> str | None:
     megabytes = batch * (row["stored_bytes"] + max(row["temporary_bytes"].values())) / 1e6
     seconds = batch * max(row["microseconds"].values()) / 1e6
     if megabytes > options.most:
-        return f"it would take {megabytes:.0f} MB"
-    return f"a run would take {seconds:.1f} s" if seconds > options.patience else None
+        return f"would take {megabytes:.0f} MB"
+    return f"would take {seconds:.1f} s a run" if seconds > options.patience else None
 
 
 def prepared(scene: ContactScene, method: str, batch: int, dtype: str, smaller: dict | None, options):

@@ -1,6 +1,8 @@
 """What `delassus.py` measures: the programs of an operator, of jaxdyn's methods and of plain dense algebra."""
 
 import dataclasses
+import functools
+import re
 import time
 from collections.abc import Callable
 
@@ -13,12 +15,17 @@ from jax.scipy.linalg import cho_solve
 from scene_parts import ContactScene
 
 import jaxdyn as jd
+from jaxdyn.engine import kernels
+from jaxdyn.engine.facts import memory
+from jaxdyn.engine.ops import TooLarge, Unsupported
 
 #: the name of plain algebra among the methods
 PLAIN = "jnp Cholesky"
-METHODS = (PLAIN, "Dense", "EFPA", "KJR", "LTL", "MatrixFree", "PV", "PVFast")
-#: what is timed: all that it takes from a configuration, then what another vector or damping takes
-TIMES = ("product", "solve", "product again", "solve again", "solve with new damping")
+METHODS = (PLAIN, "ConstrainedABA", "Dense", "EFPA", "KJR", "LTL", "MatrixFree", "PV", "PVFast", "PVReduced")
+#: what is timed: all that it takes from a configuration for a product, a solve, and both with the same operator, then
+#: what another vector or damping takes
+FIRST = ("product", "solve", "both")
+TIMES = (*FIRST, "product again", "solve again", "solve with new damping")
 #: damping of rows, 1/kg
 DAMPING = 1e-3
 #: evaluations in a row that stand for a single one, where nothing is batched
@@ -81,8 +88,9 @@ def refusal(scene: ContactScene, method: str) -> str | None:
     if method != PLAIN:
         try:
             getattr(jd.osim, method)().check(method, scene.model.topology, scene.within, scene.constraints)
-        except ValueError as why:
-            return str(why)
+        except ValueError as error:
+            why = str(error).removeprefix(f"{method}: `{method}` ")
+            return re.split("[,:.] ", why)[0]
     return None
 
 
@@ -115,6 +123,19 @@ class Parts:
         return jax.tree.unflatten(self.treedef, leaves)
 
 
+@functools.cache
+def _kernel_memory(entry: tuple) -> int:
+    return memory(*entry)
+
+
+def kernel_memory(entry: tuple) -> int:
+    """Bytes that a kernel takes for one state while it runs; none where XLA makes the program."""
+    try:
+        return _kernel_memory(entry)
+    except (TooLarge, Unsupported):
+        return 0
+
+
 @dataclasses.dataclass
 class Programs:
     """Of a scene, a method, a batch and a precision: what is known without running them, and what runs each."""
@@ -123,6 +144,11 @@ class Programs:
     runs: dict[str, Callable]
     outputs: dict[str, np.ndarray]
     evaluations: int
+
+
+def both(operator, x) -> jax.Array:
+    """A x and A⁻¹ x in turn."""
+    return jnp.concatenate([operator.mv(x), operator.solve(x)])
 
 
 def compiled(f: Callable, *args) -> tuple[float, Callable]:
@@ -154,19 +180,23 @@ def programs(scene: ContactScene, method: str, batch: int, dtype, steps: int = S
     cases = {
         "product": (over(lambda q, R, x: build(q, R).mv(x)), qs, R, x),
         "solve": (over(lambda q, R, x: build(q, R).solve(x)), qs, R, x),
+        "both": (over(lambda q, R, x: both(build(q, R), x)), qs, R, x),
         "product again": (again(lambda op, x: op.mv(x)), made, x),
         "solve again": (again(lambda op, x: op.solve(x)), made, x),
         "solve with new damping": (again(lambda op, R, x: op.with_damping(R).solve(x)), made, R2, x),
     }
-    runs, seconds, outputs, temporary = {}, {}, {}, {}
+    runs, seconds, outputs, temporary, kernel = {}, {}, {}, {}, {}
     for name, (f, *args) in cases.items():
-        seconds[name], run = compiled(f, *args)
+        with kernels.watching() as seen:
+            seconds[name], run = compiled(f, *args)
         runs[name] = lambda run=run, args=args: jax.block_until_ready(run(*args))
         outputs[name] = np.asarray(runs[name]()[0], float)
-        memory = run.memory_analysis()
-        temporary[name] = getattr(memory, "temp_size_in_bytes", 0) // batch
+        taken = run.memory_analysis()
+        temporary[name] = getattr(taken, "temp_size_in_bytes", 0) // batch
+        kernel[name] = max(map(kernel_memory, seen), default=0)
     stored = sum(leaf.nbytes for leaf in made) // batch
-    found = {"compile_seconds": seconds, "stored_bytes": stored, "temporary_bytes": temporary}
+    found = {"compile_seconds": seconds, "stored_bytes": stored}
+    found |= {"temporary_bytes": temporary, "kernel_bytes": kernel}
     return Programs(found, runs, outputs, n)
 
 
@@ -179,9 +209,10 @@ def reference(scene: ContactScene, steps: int, batch: int) -> dict[str, np.ndarr
     M, J, K = (np.asarray(a, float) for a in matrices(scene, q))
     _, size, right = np.linalg.svd(K, full_matrices=False)
     held = right[size > 1e-6 * size.max(initial=0.0)]
-    whole = np.block([[M, held.T], [held, np.zeros((len(held), len(held)))]])
+    system = np.block([[M, held.T], [held, np.zeros((len(held), len(held)))]])
     sides = np.concatenate([J.T, np.zeros((len(held), len(J)))])
-    G = J @ np.linalg.solve(whole, sides)[: len(M)]
+    G = J @ np.linalg.solve(system, sides)[: len(M)]
     damped = lambda R: np.linalg.solve(G + R[0] * np.eye(len(G)), x)  # noqa: E731
     product, solve = G @ x + R[0] * x, damped(R)
-    return dict(zip(TIMES, (product, solve, product, solve, damped(R2)), strict=True))
+    whole = np.concatenate([product, solve])
+    return dict(zip(TIMES, (product, solve, whole, product, solve, damped(R2)), strict=True))

@@ -118,6 +118,8 @@ def parts(method: str, model: jd.Model, q) -> dict[str, int]:
 
 
 def matrix(method: str, model: jd.Model, q, called: bool = False) -> int:
-    """Operations of the kernels that make the matrix, or what stands for it, as the method calls them."""
+    """Operations of the kernels that make the matrix, or what stands for it, as the method calls them; without what
+    products alone take."""
     prepare = getattr(jd.osim, method)().prepare
-    return lane_operations(lambda q: prepare(given_at(model, q)), q, called)
+    without = lambda made: made._replace(Y=None) if isinstance(made, riding.Branches) else made  # noqa: E731
+    return lane_operations(lambda q: without(prepare(given_at(model, q))), q, called)

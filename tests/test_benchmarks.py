@@ -9,6 +9,7 @@ from pathlib import Path
 import convergence
 import delassus
 import delassus_programs
+import delassus_report
 import measure
 import numpy as np
 import operations
@@ -22,6 +23,7 @@ import systems
 import tables
 import topologies
 from results import Results
+from scaling import exponent
 
 import jaxdyn as jd
 from jaxdyn.constrained.unified import mixture
@@ -170,7 +172,9 @@ def test_figures_of_convergence(figure, copies, tmp_path, monkeypatch):
     assert (tmp_path / f"convergence_{figure}.png").stat().st_size > 1000
 
 
-@pytest.mark.parametrize("name", ["convergence", "kernels", "osim_operations", "passes", "scaling", "tables"])
+@pytest.mark.parametrize(
+    "name", ["convergence", "delassus", "kernels", "osim_operations", "passes", "scaling", "tables"]
+)
 def test_results_say_where_they_come_from(name):
     """Every section has runs, and the page names their commits and dates."""
     found = json.loads((FOLDER / f"{name}.json").read_text())
@@ -226,23 +230,28 @@ def test_many_constraints_are_planned_quickly():
 
 
 def test_operators_are_measured_and_resumed(tmp_path, monkeypatch):
-    """Of a linkage with a loop and of two boxes; that every method is right, and what is there is left alone."""
-    run = ["--batches", "1", "2", "--dtypes", "float64", "--rounds", "1", "--steps", "2", "--out", str(tmp_path)]
-    methods = ["--methods", delassus_programs.PLAIN, "MatrixFree"]
-    delassus.main(["four_bar", "stack_1", "stack_2", *methods, *run])
+    """Of a batch of a linkage with a loop and of single states of boxes; that every method is right, and what is there
+    is left alone."""
+    run = ["--dtypes", "float64", "--rounds", "1", "--steps", "2", "--out", str(tmp_path), "--methods", "MatrixFree"]
+    loop = ["four_bar", "--batches", "2", *run, delassus_programs.PLAIN]
+    delassus.main(loop)
+    delassus.main(["stack_1", "--batches", "1", *run, delassus_programs.PLAIN])
+    delassus.main(["stack_2", "--batches", "1", *run])
     rows = json.loads((tmp_path / "delassus.json").read_text())["scenes"]
-    assert {key.split()[0] for key in rows} == {"four_bar", "stack_1", "stack_2"} and len(rows) == 6
+    assert set(rows) == {"four_bar float64 2", "stack_1 float64 1", "stack_2 float64 1"}
+    assert [len(row["methods"]) for row in rows.values()] == [2, 2, 1]
     for row in rows.values():
         for method, found in row["methods"].items():
             # plain algebra gives rows that hold a little damping
             assert max(found["difference"].values()) < (1e-5 if method == delassus_programs.PLAIN else 1e-9)
             assert set(found["microseconds"]) == set(delassus_programs.TIMES)
             assert found["stored_bytes"] > 0 and min(found["microseconds"].values()) > 0
+            assert (min(found["kernel_bytes"][t] for t in delassus_programs.FIRST) > 0) and delassus_report.taken(found)
     page = (tmp_path / "delassus.md").read_text()
     assert "## float64, batch 2" in page and "| stack | float64 | 1 | MatrixFree | 12 to 24 |" in page
     assert (tmp_path / "delassus_stack.png").stat().st_size > 1000
     monkeypatch.setattr(delassus, "measured", None)
-    delassus.main(["four_bar", *methods, *run])
+    delassus.main(loop)
 
 
 def test_what_would_take_too_much_is_left_out(tmp_path):
@@ -252,6 +261,35 @@ def test_what_would_take_too_much_is_left_out(tmp_path):
     assert "left out" not in rows["box float32 1"]["methods"][delassus_programs.PLAIN]
     assert "would take" in rows["box float32 2"]["methods"][delassus_programs.PLAIN]["left out"]
     assert "would take" in (tmp_path / "delassus.md").read_text()
+
+
+def test_what_is_said_of_the_delassus_operator_is_what_was_measured():
+    rows = json.loads((FOLDER / "delassus.json").read_text())["scenes"]
+
+    def both(key):
+        """Microseconds of a product and a solve by method, the fastest first."""
+        found = {m: x["microseconds"]["both"] for m, x in rows[key]["methods"].items() if "left out" not in x}
+        return dict(sorted(found.items(), key=lambda item: item[1]))
+
+    for batch in (1, 16):
+        us = both(f"pyramid_4 float64 {batch}")
+        assert us["LTL"] > 100 * us["MatrixFree"] and us["LTL"] < 1.5 * us[delassus_programs.PLAIN]
+    pyramid = rows["pyramid_4 float64 1"]["methods"]
+    peak = {m: x["stored_bytes"] + delassus_report.taken(x) for m, x in pyramid.items()}
+    assert peak["MatrixFree"] < 0.1 * min(peak["LTL"], peak["Dense"])
+    assert sum(pyramid["MatrixFree"]["compile_seconds"].values()) < 30
+    for family in ("stack", "swimmer"):
+        sizes = delassus_report.grown(rows, family, "float64", 1)["MatrixFree"]
+        for of in (lambda x: x["microseconds"]["both"], lambda x: x["stored_bytes"], delassus_report.taken):
+            assert exponent(list(sizes), [of(x) for x in sizes.values()]) < 1.1
+    # a batch in single precision, and from forty rows on a single state, too
+    batched = [key for key in rows if key.endswith("float32 512")]
+    many = [key for key, row in rows.items() if key.endswith("float64 1") and row["rows"] > 40]
+    assert len(batched) >= 6 and len(many) >= 6
+    assert all(next(iter(both(key))) == "MatrixFree" for key in (*batched, *many))
+    cassie = both("cassie float64 1")
+    assert min(cassie, key=lambda m: (m == delassus_programs.PLAIN, cassie[m])) == "MatrixFree"
+    assert next(iter(both("quadruped_standing float64 1"))) == "PV"
 
 
 def test_operations_of_the_delassus_matrix_are_written(tmp_path, monkeypatch):

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from compiled import mapped, states
 
 import jaxdyn as jd
 from jaxdyn.engine import host, kernels
+from jaxdyn.engine.lanes import laned
 
 ROOT = Path(__file__).resolve().parents[1]
 needs_kernels = pytest.mark.skipif(host.unavailable() is not None, reason="llvmlite does not work here")
@@ -87,6 +89,33 @@ def test_bits_do_not_depend_on_place_neighbours_or_batch(name):
     found = np.asarray(f(model, q, v, spoilt))
     np.testing.assert_array_equal(found[kept], whole[kept])
     assert np.isnan(found[3]).any()
+
+
+def _mixed(x, y, mask):
+    return jnp.where(mask, x, -x) * y.sum(0).astype(x.dtype), (y * 2)[::-1], (mask, x > 0)
+
+
+@needs_kernels
+@pytest.mark.parametrize("rows", [1, 2, 3, 4, 5, 31, 200])
+def test_one_state_takes_vectors_of_one_lane(rows):
+    """Numbers of every type are copied as they are; batches of any other size share a program."""
+    rng = np.random.default_rng(rows)
+    x, y = rng.normal(size=(9, rows)).astype(np.float32), rng.integers(-9, 9, (9, rows + 1)).astype(np.int32)
+    args, f = (x, y, x > 0.3), laned(_mixed)
+    whole = jax.jit(jax.vmap(f))(*args)
+    one = jax.jit(f)(*[a[4] for a in args])
+    jax.tree.map(lambda a, b: np.testing.assert_array_equal(a, b[4]), one, whole)
+    mapped = jax.jit(lambda *args: jax.lax.map(lambda a: f(*a), args))(*args)
+    jax.tree.map(np.testing.assert_array_equal, mapped, whole)
+
+    def names(f, *args):
+        return set(re.findall(r"jaxdyn_[0-9a-f]{40}", jax.jit(f).lower(*args).as_text()))
+
+    single, two, nine = (
+        names(f, *[a[0] for a in args]),
+        *(names(jax.vmap(f), *[a[:n] for a in args]) for n in (2, 9)),
+    )
+    assert len(single) == len(two) == 1 and two == nine and single != two
 
 
 @needs_kernels

@@ -128,6 +128,18 @@ def test_what_a_table_writes_keeps_its_shape():
         Table(rows, {"y": 2, "z": 2, "s": 1}).sweep({"x": x[..., None], "p": p[..., None]})
 
 
+@pytest.mark.parametrize("late", [Ref("y", 1), Ref("y", 0, 2)], ids=str)
+def test_cells_are_not_written_once_they_are_read(late):
+    """In the same row or later; derivatives take what was read from the arrays in the end."""
+    step, own = Step(jnp.negative), Row(Step(jnp.negative), (Ref("x", 1),), Ref("y", 1))
+    rows = [own, Row(step, (Ref("y", 1),), Ref("z", 0)), Row(step, (Ref("x", 0),), late)]
+    with pytest.raises(ValueError, match="row 2 of a table .* cell 1 of `y`"):
+        Table(rows, {"y": 2, "z": 1})
+    with pytest.raises(ValueError, match="row 0 of a table .* cell 1 of `y`"):
+        Table([Row(step, (Ref("y", 1),), late)], {"y": 2})
+    Table([own, rows[2]._replace(writes=Ref("y", 0)), rows[1]], {"y": 2, "z": 1})
+
+
 def _twice(x):
     return x, (2 * x, x * x)
 

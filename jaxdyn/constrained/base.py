@@ -95,13 +95,19 @@ def name_of(constraint: Constraint, index: int) -> str:
     return repr(constraint.name) if constraint.name else f"number {index} ({type(constraint).__name__})"
 
 
-def refuse_loops(solver: str, call: str, topology: Topology, constraints: Sequence[Constraint]) -> None:
-    """Raise `ValueError` for constraints that act on several moving bodies."""
+def refuse_loops(
+    solver: str,
+    call: str,
+    topology: Topology,
+    constraints: Sequence[Constraint],
+    others: str = "`jd.solvers.LCABA()` or `jd.solvers.ProxLTL()`",
+) -> None:
+    """Raise `ValueError` for constraints that act on several moving bodies. `others` take them."""
     for k, constraint in enumerate(constraints):
         bodies = [repr(topology.body_names[b]) for b in constraint.layout(topology).bodies]
         if len(bodies) > 1:
             joined = f"bodies {', '.join(bodies[:-1])} and {bodies[-1]}" if len(bodies) < 6 else f"{len(bodies)} bodies"
             raise ValueError(
                 f"{call}: `{solver}` cannot close kinematic loops: constraint {name_of(constraint, k)} joins "
-                f"{joined}. Use `jd.solvers.LCABA()` or `jd.solvers.ProxLTL()`."
+                f"{joined}. Use {others}."
             )

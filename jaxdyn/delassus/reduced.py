@@ -90,7 +90,7 @@ class PVReduced(Explicit):
 
     def check(self, call, topology, held, asked):
         refuse_held(self, call, held)
-        refuse_loops(type(self).__name__, call, topology, asked)
+        refuse_loops(type(self).__name__, call, topology, asked, "`jd.osim.MatrixFree()` or `jd.osim.PV()`")
 
     def matrix(self, given):
         topology, plan = given.model.topology, plan_of(given.model.topology, given.asked)

@@ -20,6 +20,7 @@ from ..systems.body_factor import body_factor, tying
 from ..systems.problem import problem_of
 from ..systems.weights import automatic_weights
 from ..tree import columns as co
+from ..tree import panels
 from ..tree.elimination import Elimination, elimination_of
 from ..tree.plan import Joint, Order, elimination, kept_riders
 from ..tree.rows import Plan
@@ -92,51 +93,70 @@ class PV(Explicit):
 
 
 class Branches(NamedTuple):
-    """G = L + K H⁻¹ Kᵀ: the blocks of L, of rows that are coupled before the bases move, K (m, 6 bases) and the
-    inertias H (6, 6) of the bases."""
+    """G = L + K H⁻¹ Kᵀ = L + Y Yᵀ: the blocks of L, of rows that are coupled before the bases move; K (m, 6 bases) and
+    the inertias H (6, 6) of the bases, which solves take; Y = K C⁻ᵀ with H = C Cᵀ, which products take."""
 
     L: tuple[Array, ...]
-    K: Array
     H: tuple[Array, ...]
-
-    def through_bases(self, x: Array) -> Array:
-        """H⁻¹ x."""
-        return cho_solve((jnp.linalg.cholesky(block_diag(*self.H)), True), x) if self.H else x
+    K: Array
+    Y: Array
 
 
 class DampedBranches(NamedTuple):
-    """Cholesky factors F of L + R block by block, Z = F⁻¹ K, and the Cholesky factor of H + Zᵀ Z."""
+    """Cholesky factors F of L + R block by block, Z = F⁻¹ K, and the Cholesky factor C of H + Zᵀ Z."""
 
     L: tuple[Array, ...]
     Z: Array
-    H: Array
+    C: Array
 
 
 def _open(given: Given):
-    """The cells of L where bases are left; by base S ᵀH S with armature (6, 6, lanes), and K S of every constraint that
-    arrives there."""
+    """The cells of L where bases are left; by base H (6, 6, lanes); K and Y (m, 6 bases, lanes)."""
     problem = problem_of(given.model, given.constraints, given.q)
     topology, plan = given.model.topology, problem.plan
     order, weights = _order(topology, plan, 0, True), jnp.ones((plan.rows, 1), given.q.dtype)
     parts = body_factor(problem, order, weights, frozenset(range(len(plan))), penalised=()).factor.parts
-    coefficients = parts.get("K", problem.rows.K)
-    made, arrived, inertias = _tables(topology, plan, 0, True), [], []
+    ridden, at = parts.get("K", problem.rows.K), _tables(topology, plan, 0, True).cells["K"].at
+    none = jnp.zeros((plan.rows, 0, 1), given.q.dtype)
+    inertias, K, Y = [], [none], [none]
     for b in topology.floating_bases:
         par = jax.tree.map(lambda x, b=b: x[b], problem.motion.joints["joint"])
-        start = topology.v_starts[b]
         columns = topology.kinds[b].columns(par, given.q[topology.q_starts[b] : topology.q_starts[b + 1]])
-        own = co.rigid(*(x[b] for x in problem.motion.inertia))
-        H = co.added(own, tuple(x[b] for x in parts["H"])) if topology.parents.count(b) else own
-        U = [co.times(s, *H) for s in columns]
-        rows = [jnp.stack(jnp.broadcast_arrays(*[co.product(s, *u) for s in columns])) for u in U]
-        armature = given.model.joints.armature[start : start + 6]
-        inertias.append(jnp.stack(rows) + jnp.eye(6, dtype=armature.dtype)[..., None] * armature[:, None])
-        for c in range(len(plan)):
-            at = made.cells["K"].at.get((c, b))
-            if at is not None:
-                K = tuple(jnp.swapaxes(x[at : at + len(plan.span(c))], 0, 1) for x in coefficients)
-                arrived.append(jnp.stack([co.product(s, *K) for s in columns], 1))
-    return parts.get("L", jnp.zeros((0, 1), given.q.dtype)), tuple(inertias), tuple(arrived)
+        arrived = [jnp.zeros((len(plan.span(c)), 6, 1), given.q.dtype) for c in range(len(plan))]
+        for c, rows in enumerate(arrived):
+            if (c, b) in at:
+                own = tuple(jnp.swapaxes(x[at[c, b] : at[c, b] + len(rows)], 0, 1) for x in ridden)
+                arrived[c] = jnp.stack([co.product(s, *own) for s in columns], 1)
+        inertias.append(_base_inertia(given, problem.motion, parts, b, columns))
+        K.append(_joined(arrived))
+        Y.append(_whitened(inertias[-1], K[-1]))
+    return parts.get("L", jnp.zeros((0, 1), given.q.dtype)), tuple(inertias), _joined(K, 1), _joined(Y, 1)
+
+
+def _base_inertia(given: Given, motion, parts, b: int, columns):
+    """Sᵀ H S of a base with armature, (6, 6, lanes)."""
+    topology = given.model.topology
+    own = co.rigid(*(x[b] for x in motion.inertia))
+    H = co.added(own, tuple(x[b] for x in parts["H"])) if topology.parents.count(b) else own
+    U = [co.times(s, *H) for s in columns]
+    rows = [jnp.stack(jnp.broadcast_arrays(*[co.product(s, *u) for s in columns])) for u in U]
+    armature = given.model.joints.armature[topology.v_starts[b] : topology.v_starts[b] + 6]
+    return jnp.stack(rows) + jnp.eye(6, dtype=armature.dtype)[..., None] * armature[:, None]
+
+
+def _whitened(H: Array, K: Array) -> Array:
+    """K C⁻ᵀ with H = C Cᵀ, (m, 6, lanes)."""
+    n, m = len(H), len(K)
+    none = jnp.zeros((m, m, 1), K.dtype)
+    bordered = _joined([_joined([H, K]), _joined([jnp.swapaxes(K, 0, 1), none])], 1)
+    _, inverse, _, columns = panels.eliminate(bordered, n, lambda k, d, below: 1 / d)
+    return jnp.stack([x[n - 1 - k :] * jnp.sqrt(d) for k, (x, d) in enumerate(zip(columns, inverse, strict=True))], 1)
+
+
+def _joined(parts, axis: int = 0) -> Array:
+    """The parts joined along an axis, with as many lanes as the widest has."""
+    lanes = max(x.shape[-1] for x in parts)
+    return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in parts], axis)
 
 
 @tables
@@ -159,20 +179,14 @@ class PVFast(Method):
         refuse_held(self, call, held)
 
     def prepare(self, given):
-        cells, H, arrived = laned(_open)(given)
+        cells, H, K, Y = laned(_open)(given)
         topology, plan = given.model.topology, plan_of(given.model.topology, given.constraints)
-        made, columns, next_one = _tables(topology, plan, 0, True), [], iter(arrived)
-        for b in topology.floating_bases:
-            reach = [(c, b) in made.cells["K"].at for c in range(len(plan))]
-            zero = [jnp.zeros((len(plan.span(c)), 6), given.q.dtype) for c in range(len(plan))]
-            columns.append(jnp.concatenate([next(next_one) if r else z for r, z in zip(reach, zero, strict=True)]))
-        K = jnp.concatenate(columns, 1) if columns else jnp.zeros((plan.rows, 0), given.q.dtype)
         places = _places(topology, plan, 0, True)
-        return Branches(tuple(entries(cells, places[np.ix_(s, s)]) for s in _coupled(topology, plan)), K, H)
+        return Branches(tuple(entries(cells, places[np.ix_(s, s)]) for s in _coupled(topology, plan)), H, K, Y)
 
     def times(self, given, made, x):
         plan = plan_of(given.model.topology, given.constraints)
-        y = made.K @ made.through_bases(made.K.T @ x)
+        y = made.Y @ (made.Y.T @ x)
         for rows, L in zip(_coupled(given.model.topology, plan), made.L, strict=True):
             y = y.at[np.asarray(rows)].add(L @ x[np.asarray(rows)])
         return y
@@ -190,7 +204,7 @@ class PVFast(Method):
         sets = _coupled(given.model.topology, plan_of(given.model.topology, given.constraints))
         y = _branchwise(sets, damped.L, b)
         if made.H:
-            y = y - damped.Z @ cho_solve((damped.H, True), damped.Z.T @ y)
+            y = y - damped.Z @ cho_solve((damped.C, True), damped.Z.T @ y)
         return _branchwise(sets, damped.L, y, transposed=True)
 
 

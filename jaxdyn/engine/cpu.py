@@ -30,10 +30,20 @@ PIECE, MODULE = 1000, 8000
 ARGUMENTS = "ptr noalias %stage, ptr noalias %uniform, ptr noalias %arena"
 
 
+def lane_bytes(program: Program) -> int:
+    """Return the bytes that a lane takes of a vector: those of the widest float among operands and outputs."""
+    return 8 if Type.float64 in [t for _, t, _ in program.inputs] + program.output_types else 4
+
+
 def lanes_of(s: Schedule, vector_bytes: int) -> int:
-    """Return the number of lanes in a vector: how many of the widest float among operands and outputs fit its bytes."""
-    types = [t for _, t, _ in s.program.inputs] + s.program.output_types
-    return max(1, vector_bytes // (8 if Type.float64 in types else 4))
+    """Return the number of lanes in a vector."""
+    return max(1, vector_bytes // lane_bytes(s.program))
+
+
+def memory(s: Schedule) -> int:
+    """Return the bytes of stage, shared values and arena of a single lane."""
+    places = pieces.places(s, 1)
+    return places.stage + places.uniform_size + _rounded(Layout(s, PIECE).size)
 
 
 def numbers(program: Program) -> tuple[int, ...]:
@@ -133,7 +143,7 @@ def _prologue(s: Schedule, places, declared, table: Callable) -> list[str]:
     for operand, first, size, offset in places.copied:
         base = code.line(f"load ptr, ptr {code.at('%operands', 8 * operand)}")
         to, source = code.at("%uniform", offset), code.at(base, first)
-        code.lines.append(f"call void @copy(ptr {to}, ptr {source}, i64 {size})")
+        code.lines.append(f"call ptr @jaxdyn_copy(ptr {to}, ptr {source}, i64 {size})")
     for is_call, run in itertools.groupby(s.uniform, lambda st: isinstance(st, Call)):
         if is_call:
             name = table(list(run))
@@ -145,24 +155,9 @@ def _prologue(s: Schedule, places, declared, table: Callable) -> list[str]:
             if v in wanted and not (places.copied and s.op[v] == Op.input):
                 code.store(v, places.uniform[v])
     head = "define internal void @prologue(ptr noalias %operands, ptr noalias %uniform) nounwind {"
-    return [head, *code.lines, "ret void", "}", *([COPY] if places.copied else [])]
-
-
-COPY = """
-define internal void @copy(ptr %to, ptr %from, i64 %bytes) nounwind noinline {
-  br label %loop
-loop:
-  %k = phi i64 [ 0, %0 ], [ %next, %loop ]
-  %source = getelementptr i8, ptr %from, i64 %k
-  %target = getelementptr i8, ptr %to, i64 %k
-  %x = load i8, ptr %source, align 1
-  store i8 %x, ptr %target, align 1
-  %next = add i64 %k, 1
-  %more = icmp ult i64 %next, %bytes
-  br i1 %more, label %loop, label %end
-end:
-  ret void
-}"""
+    if places.copied:
+        declared.add("declare ptr @jaxdyn_copy(ptr, ptr, i64)")
+    return [head, *code.lines, "ret void", "}"]
 
 
 def _rounded(n: int) -> int:

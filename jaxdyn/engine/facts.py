@@ -2,6 +2,7 @@
 
 import dataclasses
 
+from . import cpu
 from .inline import called, steps, straight
 from .kernels import made, name_of, program_of
 from .live import trim
@@ -32,12 +33,21 @@ class Facts:
 def facts(core, used, avals, shared) -> Facts:
     """Return the facts of a program that `kernels.watching` has listed."""
     try:
-        program = program_of(core, used, avals, shared)
-        trim(program, used)
-        program = outlined(program) if called(program, steps()) else straight(program)
+        return counted(name_of(core), _compiled(core, used, avals, shared))
     except (Unsupported, TooLarge) as reason:
         return Facts(name_of(core), f"XLA: {reason}")
-    return counted(name_of(core), program)
+
+
+def memory(core, used, avals, shared) -> int:
+    """Return the bytes that a kernel takes for a single lane while it runs: operands, outputs and what is kept between
+    them. Raises `Unsupported` or `TooLarge` if there is no kernel."""
+    return cpu.memory(schedule(_compiled(core, used, avals, shared)))
+
+
+def _compiled(core, used, avals, shared):
+    program = program_of(core, used, avals, shared)
+    trim(program, used)
+    return outlined(program) if called(program, steps()) else straight(program)
 
 
 def counted(name: str, program) -> Facts:

@@ -76,8 +76,9 @@ def target(core, used, operands: tuple, platform: str = "cpu") -> Target | None:
     watched = _watched.get()
     if watched is not None:
         watched.append((core, used, avals, shared))
+    single = platform == "cpu" and all(s[-1] == 1 for s, _ in operands)
     try:
-        return _target(core, used, avals, shared, platform, steps())
+        return _target(core, used, avals, shared, platform, steps(), single)
     except (Unsupported, TooLarge) as reason:
         log.info("%s is left to XLA: %s", name_of(core), reason)
         return None
@@ -104,7 +105,7 @@ def _uncollected():
 
 @programs
 @_uncollected()
-def _target(core, used, avals, shared, platform, mode) -> Target | None:
+def _target(core, used, avals, shared, platform, mode, single) -> Target | None:
     outputs = tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
     if not any(np.prod(shape) for shape, _ in outputs):
         return None
@@ -113,16 +114,18 @@ def _target(core, used, avals, shared, platform, mode) -> Target | None:
     if not outs or not kept:  # nothing to compute
         return None
     program = outlined(program) if platform == "cpu" and called(program, mode) else straight(program)
-    found = made(program) if platform == "cpu" else cuda.made(program)
+    found = made(program, single) if platform == "cpu" else cuda.made(program)
     return Target(found.name, kept, outs, shared, outputs)
 
 
-def made(program: Program) -> host.Made:
-    """Return the loaded kernel of a program, registered with XLA."""
+def made(program: Program, single: bool = False) -> host.Made:
+    """Return the loaded kernel of a program, registered with XLA. `single`: for one lane alone, whose numbers would
+    leave most of every vector empty, and take as many times the memory."""
     aim = host.target()
-    runtime.provide(aim.vector_bytes, cpu.numbers(program))
-    modules = lambda: cpu.modules(schedule(program), aim.vector_bytes, not aim.fused)  # noqa: E731
-    return host.program("lanes", program.key(), modules, cpu.HANDLER)
+    width = min(aim.vector_bytes, cpu.lane_bytes(program)) if single else aim.vector_bytes
+    runtime.provide(width, cpu.numbers(program))
+    modules = lambda: cpu.modules(schedule(program), width, not aim.fused)  # noqa: E731
+    return host.program("lanes", program.key() + bytes([width]), modules, cpu.HANDLER)
 
 
 def name_of(core) -> str:

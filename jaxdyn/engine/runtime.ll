@@ -45,6 +45,7 @@
 declare ptr @jaxdyn_malloc(i64)
 declare void @jaxdyn_free(ptr)
 declare i32 @jaxdyn_yield()
+declare ptr @jaxdyn_copy(ptr, ptr, i64)
 declare void @llvm.prefetch.p0(ptr, i32, i32, i32)
 declare i64 @llvm.ctlz.i64(i64, i1)
 declare i64 @llvm.cttz.i64(i64, i1)

@@ -133,9 +133,10 @@ def library() -> dict[str, int]:
     else:
         standard = ctypes.CDLL(None)
         found = standard.malloc, standard.free, standard.sched_yield
-    names = "jaxdyn_malloc", "jaxdyn_free", "jaxdyn_yield"
+    names = "jaxdyn_malloc", "jaxdyn_free", "jaxdyn_yield", "jaxdyn_copy"
     return {
-        name: ctypes.cast(function, ctypes.c_void_p).value or 0 for name, function in zip(names, found, strict=True)
+        name: ctypes.cast(function, ctypes.c_void_p).value or 0
+        for name, function in zip(names, (*found, standard.memcpy), strict=True)
     }
 
 
@@ -245,7 +246,7 @@ end.all:
         return "\n".join(
             [
                 *before,
-                "  br label %tile",
+                *self.at_once(),
                 "tile:",
                 "  %r = phi i64 [ 0, %strip ], [ %r.next, %tile ]",
                 f"  %far.r = mul i64 %r, {self.size}",
@@ -258,6 +259,19 @@ end.all:
                 "  br i1 %r.more, label %tile, label %strip.end",
             ]
         )
+
+    def at_once(self) -> list[str]:
+        """Return the way into the loop over tiles; vectors of a single lane are as the buffer is, and take none."""
+        if self.side > 1:
+            return ["  br label %tile"]
+        to, source = ("%far.0", "%near.0") if self.out else ("%near.0", "%far.0")
+        return [
+            "  %single = icmp eq i64 %width, 1",
+            "  br i1 %single, label %all, label %tile",
+            "all:",
+            f"  call ptr @jaxdyn_copy(ptr {to}, ptr {source}, i64 %lane)",
+            "  br label %strip.end",
+        ]
 
     def ahead(self) -> list[str]:
         """Return prefetches of the same rows some lanes ahead, since processors do not predict so many streams by

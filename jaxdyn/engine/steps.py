@@ -127,14 +127,39 @@ def _named(x, found: list[Ref]):
     return None if x is None else tuple([_named(y, found) for y in x])
 
 
+def _check_order(rows: Sequence[Row], sizes: Mapping[str, int]) -> None:
+    """Raise `ValueError` if a cell is written after it has been read: derivatives take what was read from the arrays
+    of the sweep, which hold what cells are in the end."""
+    seen: dict[str, set[int]] = {name: set() for name in sizes}
+    for k, row in enumerate(rows):
+        reads: list[Ref] = []
+        writes: list[Ref] = []
+        _named(row.reads, reads)
+        _named(row.writes, writes)
+        for name, start, count in reads:
+            if name in seen:
+                seen[name].update(cells(start, count))
+        for name, start, count in writes:
+            late = seen[name].intersection(cells(start, count))
+            if late:
+                step = getattr(row.step.fn, "__name__", row.step.fn)
+                raise ValueError(
+                    f"row {k} of a table (`{step}`) writes to cell {min(late)} of `{name}`, which has been read. "
+                    "Put what reads it after all that write to it, or write to another field."
+                )
+
+
 class Table:
     """Rows in order, and the number of cells of every field that is written.
 
     **Arguments:** `rows`; `sizes`, number of cells by name of field.
+
+    **Raises** `ValueError` where a cell is written after it has been read.
     """
 
     def __init__(self, rows: Sequence[Row], sizes: Mapping[str, int]):
         self.rows, self.sizes = tuple(rows), dict(sizes)
+        _check_order(self.rows, self.sizes)
         self._made: dict = {}
 
     def sweep(self, given: Mapping[str, Any]) -> tuple[Sweep, dict[str, Any]]:
