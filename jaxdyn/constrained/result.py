@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ..engine.core import widen
+from ..kinematics.embedding import Embedded
 from ..systems.problem import Problem, Start, left_over, residual, rows_left_over
 from ..systems.weights import farthest
 from .base import Found, Solver
@@ -44,6 +45,11 @@ class Result(eqx.Enumeration):
         "Rounding errors leave the accelerations less accurate than 1e-6 (float64) or 1e-3 (float32): masses, lengths "
         "or rows differ by too many orders of magnitude. Use double precision, or better units."
     )
+    singular_loop = (
+        "The independent joints of an embedded loop do not determine its other joints in this pose. Choose others with "
+        "`embed(..., independent=...)`, or leave the loop cut."
+    )
+    open_loop = "The configuration does not close an embedded loop: start from `neutral`, `random_state` or `assemble`."
 
 
 class Stats(eqx.Module):
@@ -65,9 +71,13 @@ MEMBERS = (
     "non_unit_quaternion",
     "diverged",
     "inaccurate",
+    "singular_loop",
+    "open_loop",
 )
 #: errors that are not worth a word, relative to the accelerations, to those without constraints, or to 1
 GOOD = {4: 1e-3, 8: 1e-6}
+#: what must be left of dependent columns of embedded loops, relative to their squares
+SINGULAR = {4: 1e-6, 8: 1e-12}
 #: velocities that no robot has
 FASTEST = 1e6
 #: rows of real files that are redundant disagree by rounding; what is more than this counts as contradiction
@@ -99,7 +109,17 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array
     code = jnp.where(known & finite, code, kept("not_finite"))
     if solver.hard and problem.rows is not None:
         code = jnp.where(known & ~finite, kept("dependent_rows"), code)
+    if problem.model.topology.clusters:
+        code = jnp.where(known & (code != kept("diverged")), _embedded(problem, code), code)
     return code.astype(jnp.int32)
+
+
+def _embedded(problem: Problem, code: Array) -> Array:
+    """The results of lanes whose embedded loops are singular or open."""
+    kept, size = MEMBERS.index, problem.q.dtype.itemsize
+    gap = largest_of(Embedded(problem.model, problem.q).residual())
+    code = jnp.where(gap > GOOD[size] * jnp.maximum(largest_of(problem.q), 1), kept("open_loop"), code)
+    return jnp.where(problem.motion.ratios.left.min(0) > SINGULAR[size], code, kept("singular_loop"))
 
 
 def result_of(code) -> Result:
