@@ -13,7 +13,7 @@ from ..engine.lanes import laned
 from ..model.checks import check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
 from ..model.state import State
-from ..spatial.instances import check_names
+from ..spatial.instances import check_instance, check_names
 from ..spatial.numbers import floats
 from ..tree.topology import Cluster, Topology, unknown
 from . import ratios
@@ -32,9 +32,13 @@ def unembedded(model: Model) -> Model:
     """Return the model with its loops cut again."""
     if not model.embedded:
         return model
-    topology = dataclasses.replace(model.topology, clusters=(), closes=None)
+    topology, actuation = dataclasses.replace(model.topology, clusters=(), closes=None), model.actuation
+    if len(actuation) < topology.nv:
+        whole = jnp.zeros((topology.nv, model.nu), actuation.dtype)
+        actuation = whole.at[jnp.asarray(model.topology.independent)].set(actuation)
+    constraints = *model.embedded, *model.constraints
     return dataclasses.replace(
-        model, topology=topology, constraints=(*model.embedded, *model.constraints), embedded=(), home=None
+        model, topology=topology, constraints=constraints, embedded=(), actuation=actuation, home=None
     )
 
 
@@ -53,10 +57,16 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
     - `independent`: names of joints that shall be independent. Others are chosen: joints with actuators first, then
       those that leave the constraints best conditioned around `neutral`.
 
-    **Raises** `ValueError` for unknown names, constraints that cannot be closed or leave no freedom, a choice that does
-    not determine the other joints, and constraints with a `target` of their own.
+    **Raises** `ValueError` for unknown names, constraints that cannot be closed, leave no freedom or restrain nothing, a
+    choice that does not determine the other joints, constraints with a `target` of their own, and inside of `jit`,
+    `vmap` and `grad`.
     """
     check_model("embed", model)
+    if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(model)):
+        raise ValueError(
+            "`embed`: `model` is traced, and which joints are independent depends on its numbers. Embed it outside of "
+            "`jit`, `vmap` and `grad`, and change numbers of the embedded model by `replace`."
+        )
     cut = unembedded(model)
     chosen = _chosen(cut, loops, {c.name for c in model.embedded})
     if not chosen:
@@ -65,6 +75,7 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
     for c in taken:
         if not isinstance(c.target, jax.core.Tracer) and np.any(np.asarray(c.target) != 0):
             raise ValueError(f"`embed`: constraint {c.name!r} has a `target`; only rows at rest can be embedded.")
+    independent = None if independent is None else check_names("`embed`", "independent", independent)
     free = _free_joints(cut.topology, independent)
     samples = _samples(cut, taken)
     slopes = _slopes(cut, taken, samples)
@@ -124,7 +135,7 @@ def _free_joints(topology: Topology, independent) -> frozenset[int] | None:
     if independent is None:
         return None
     found = set()
-    for name in check_names("`embed`", "independent", independent):
+    for name in independent:
         try:
             body = topology.joint(name)
         except ValueError as error:
@@ -145,7 +156,10 @@ def _open(model, constraints, q):
 
 def _samples(model: Model, constraints) -> list[np.ndarray]:
     """Return closed configurations, that nearest to `neutral` first; raise `ValueError` if there is none."""
-    home = assemble(model, model.neutral(), constraints=constraints)
+    try:
+        home = assemble(model, model.neutral(), constraints=constraints)
+    except ValueError as error:
+        raise ValueError(f"`embed`: {error}") from None
     found = [np.asarray(home)]
     if all(not getattr(c, "moving", True) for c in constraints):
         return found
@@ -197,6 +211,8 @@ def _cluster(model: Model, constraints, bodies, members, slopes, free) -> Cluste
         groups = [[j for j in group if velocities[j] not in free] for group in groups]
     found, worst = dependent(K[regular >= 0.3 * regular.max()], rank, groups)
     told = ", ".join(repr(constraints[k].name or k) for k in members[:4])
+    if rank == 0:
+        raise ValueError(f"`embed`: {told}: no joint moves these constraints. Name others in `loops=`.")
     names = lambda at: ", ".join(sorted({repr(topology.joint_names[topology.velocity_bodies[v]]) for v in at}))  # noqa: E731
     if len(found) < rank or worst < ENOUGH:
         others = [velocities[j] for j in range(len(velocities)) if j not in found]
@@ -285,6 +301,7 @@ def reduce(embedded: Model, state: State) -> State:
     **Raises** `ValueError` for wrong shapes.
     """
     check_model("reduce", embedded)
+    check_instance("`reduce`", "state", state, State, " Use `jd.State(q, v)`.")
     topology = embedded.topology
     q = check_vector("reduce", "state.q", state.q, (embedded.nq,))
     v = check_vector("reduce", "state.v", state.v, (topology.nv,))
