@@ -208,7 +208,7 @@ def spatial_bars(spec):
     Pose(spec).tie(jd.constraints.Point, "rod", "rocker", (0, 0, 0.6), name="ball")
 
 
-@robot(nv=3, clusters=1, spread=0.15, independent=("crank0", "crank1", "crank2"))
+@robot(nv=3, clusters=1, spread=0.06, independent=("crank0", "crank1", "crank2"))
 def ball_platform(spec):
     """A platform on a ball joint that three cranks turn by struts: the ball depends on them."""
     spec.add_body("platform", "world", jd.joints.Spherical(damping=0.1), placement=at(0, 0, 0.6), inertia=lump(1.5, (0, 0, 0.1)))
@@ -244,9 +244,8 @@ def grounded(spec):
     for k, axis in enumerate(((0, 0.2, 1), Y, (1, 1, 0), (0, 1, 0.3), X)):
         joint = Revolute(axis=axis, damping=0.02)
         spec.add_body(f"l{k}", parent, joint, placement=place, inertia=bar(1.0 - 0.1 * k, (0.25, 0.05, 0.2)))
-        parent, place = f"l{k}", at(0.25, 0.05, 0.2, axis, 0.5)
-    bend = {"l1": 0.5, "l2": -0.7, "l3": 0.9, "l4": 0.4}
-    return Pose(spec, **bend).tie(jd.constraints.Point, "l4", point=(0.2, 0.1, 0), name="hold")
+        parent, place = f"l{k}", at(0.25, 0.05, 0.2, (1, 2, k), 1.1 * (-1) ** k)
+    return Pose(spec).tie(jd.constraints.Point, "l4", point=(0.2, 0.1, 0), name="hold")
 
 
 def explicit(q):
@@ -261,7 +260,7 @@ def implicit(q):
     return jnp.sum((crank - rocker) ** 2)[None] - (0.4**2 + 0.23**2)
 
 
-@robot(nv=3, clusters=2, spread=0.8, independent=("a0", "b0"))
+@robot(nv=3, clusters=2, spread=0.8)
 def given(spec):
     """Transmissions: one that solves for joints, one implicit in them, which a gear shares a joint with."""
     for k, axis in enumerate(((0, 0.2, 1), Y, (1, 1, 0))):

@@ -55,7 +55,7 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
     - `loops`: "all" constraints of the model; "local" ones, which tie few joints and not the world; or names of
       constraints.
     - `independent`: names of joints that shall be independent. Others are chosen: joints with actuators first, then
-      those that leave the constraints best conditioned around `neutral`.
+      those that leave the constraints well conditioned around `neutral`, then those declared first.
 
     **Raises** `ValueError` for unknown names, constraints that cannot be closed, leave no freedom or restrain nothing, a
     choice that does not determine the other joints, constraints with a `target` of their own, and inside of `jit`,
@@ -192,7 +192,12 @@ def _block(model: Model, constraints, bodies, members, slopes) -> tuple[list[int
     starts = np.cumsum([0, *(c.layout(topology).rows for c in constraints)])
     rows = [r for k in members for r in range(starts[k], starts[k + 1])]
     K = slopes[:, rows][:, :, velocities]
-    return velocities, K, *regularity(K, 1e-7 if model.gravity.dtype == jnp.float64 else 1e-4)
+    return velocities, K, *regularity(K, _least(model))
+
+
+def _least(model: Model) -> float:
+    """Return what counts as zero among the entries of K, relative to the largest one."""
+    return 1e-7 if model.gravity.dtype == jnp.float64 else 1e-4
 
 
 def _regular(model: Model, constraints, parts, slopes) -> list[int]:
@@ -209,7 +214,7 @@ def _cluster(model: Model, constraints, bodies, members, slopes, free) -> Cluste
     groups = [[j for j, v in enumerate(velocities) if driven[v] == g] for g in (False, True)]
     if free is not None:
         groups = [[j for j in group if velocities[j] not in free] for group in groups]
-    found, worst = dependent(K[regular >= 0.3 * regular.max()], rank, groups)
+    found, worst = dependent(K[regular >= 0.3 * regular.max()], rank, groups, _least(model))
     told = ", ".join(repr(constraints[k].name or k) for k in members[:4])
     if rank == 0:
         raise ValueError(f"`embed`: {told}: no joint moves these constraints. Name others in `loops=`.")
