@@ -55,6 +55,10 @@ def _rows(c, at: Scene):
         for joint, k in zip(c.joints, np.asarray(c.coefficients), strict=True):
             out[:, at.coordinate(joint)[1]] += k
         return out
+    if kind == "Transmission":
+        out, slope = np.zeros((c.rows, nv)), jax.jacfwd(c.fn)(_coordinates(c, at))
+        out[:, [at.coordinate(j)[1] for j in c.joints]] = slope
+        return out
     if kind == "Lock":
         return np.eye(nv)[at.robot.v[at.robot.joint_names.index(c.joint)]]
     if kind == "CenterOfMass":
@@ -79,6 +83,8 @@ def _residual(c, at: Scene):
     kind = type(c).__name__
     if kind == "Coupling":
         return np.array([np.asarray(c.coefficients) @ [at.q[at.coordinate(j)[0]] for j in c.joints] - float(c.offset)])
+    if kind == "Transmission":
+        return np.asarray(c.fn(_coordinates(c, at)))
     if kind == "Lock":
         k = at.robot.joint_names.index(c.joint)
         here = at.q[at.robot.q[k]]
@@ -124,6 +130,11 @@ def _general(fn):
     return jax.jit(value), jax.jit(jax.jacrev(value)), jax.jit(second)
 
 
+def _coordinates(c, at: Scene):
+    """The coordinates that a `Transmission` sees."""
+    return np.array([at.q[at.coordinate(j)[0]] for j in c.joints])
+
+
 def _motion(c, at: Scene):
     """Poses (k, 3, 4) that a `General` sees and their derivative (k, 3, 4, nv) along v."""
     frames = [at.attached(name) for name in c.bodies]
@@ -134,6 +145,11 @@ def _motion(c, at: Scene):
 
 
 def _bias(c, robot, q, v):
+    if type(c).__name__ == "Transmission":
+        at = scene(robot, q)
+        x, rates = _coordinates(c, at), np.array([v[at.coordinate(j)[1]] for j in c.joints])
+        along = lambda y: jax.jvp(c.fn, (y,), (rates,))[1]  # noqa: E731
+        return np.asarray(jax.jvp(along, (x,), (rates,))[1])
     if type(c).__name__ != "General":
         return bodies.along(robot, q, v, lambda y: _rows(c, scene(robot, y)) @ v)
     x, slope = _motion(c, scene(robot, q))

@@ -11,6 +11,8 @@ from ..tree.topology import WORLD, Topology
 #: what must be left of a dependent column of K, relative to the largest one, so that it can be told from the others,
 #: and how much is wanted while there is a choice
 ENOUGH, AMPLE = 1e-3, 1e-2
+#: shares that are as good as each other: of joints that are, the first ones of the tree stay independent
+ALIKE = 0.5
 
 
 def joints_of(topology: Topology, constraint: Constraint) -> frozenset[int]:
@@ -53,29 +55,51 @@ def regularity(K: np.ndarray, tol: float) -> tuple[int, np.ndarray]:
     return rank, values[:, rank - 1] / largest[:, 0] if rank else np.ones(len(K))
 
 
-def dependent(K: np.ndarray, rank: int, order: Sequence[Sequence[int]]) -> tuple[list[int], float]:
+def dependent(K: np.ndarray, rank: int, order: Sequence[Sequence[int]], tol: float) -> tuple[list[int], float]:
     """Return the columns of K (samples, rows, columns) that are solved for, and the share that is left of the worst of
-    them.
+    them. What is smaller than `tol` is zero.
 
     Columns of the first group of `order` are taken before those of the next; within a group, the one of which most is
-    left by those before, in the sample where least is. One that others nearly make up is only taken if no group has a
-    better one.
+    left by those before, in the sample where least is, and the last one of those of which about as much is left. One
+    that others nearly make up is only taken if no group has a better one. Units and gears shall not decide: rows and
+    columns count with their lengths divided out.
     """
-    left = K.astype(float).copy()
+    rows = np.linalg.norm(K, axis=2).max(0, initial=0.0)
+    K = K / np.where(rows > tol * rows.max(initial=0.0), rows, np.inf)[:, None]
+    sizes = np.linalg.norm(K, axis=1).max(0, initial=0.0)
+    K = K / np.where(sizes > tol * sizes.max(initial=0.0), sizes, np.inf)
+    left = K.copy()
     found: list[int] = []
     worst = 1.0
 
     def share(j):
-        return (np.linalg.norm(left[:, :, j], axis=1) / np.linalg.norm(K[:, :, j], axis=1).max().clip(1e-300)).min()
+        return np.linalg.norm(left[:, :, j], axis=1).min()
 
     for least in (AMPLE, ENOUGH, 1e-2 * ENOUGH):
         for group in order:
             while len(found) < rank:
-                best = max((j for j in group if j not in found), key=share, default=None)
-                if best is None or share(best) < least:
+                shares = {j: share(j) for j in group if j not in found}
+                most = max(shares.values(), default=0.0)
+                if most < least:
                     break
-                worst = min(worst, share(best))
+                best = max(j for j, x in shares.items() if x >= ALIKE * most)
+                worst = min(worst, shares[best])
                 found.append(best)
                 unit = left[:, :, best] / np.linalg.norm(left[:, :, best], axis=1, keepdims=True)
                 left = left - unit[:, :, None] * np.einsum("sr,srj->sj", unit, left)[:, None]
-    return found, float(worst)
+    return _exchanged(K, found, order), float(worst)
+
+
+def _exchanged(K: np.ndarray, found: list[int], order: Sequence[Sequence[int]]) -> list[int]:
+    """Return as many columns, of which some are exchanged for others of the same or an earlier group, as long as the
+    volume that they span, in the sample where it is least, grows much."""
+    group = {j: g for g, members in enumerate(order) for j in members}
+    volume = lambda at: np.linalg.svd(K[:, :, at], compute_uv=False).prod(-1).min()  # noqa: E731
+    spanned = volume(found)
+    while True:
+        pairs = [(d, j) for d in found for j in group if j not in found and group[j] <= group[d]]
+        others = [[j if x == d else x for x in found] for d, j in pairs]
+        best = max(others, key=volume, default=found)
+        if volume(best) * ALIKE <= spanned:
+            return found
+        found, spanned = best, volume(best)

@@ -14,7 +14,7 @@ from ..model.checks import check_model, check_state, check_vector, common_dtype
 from ..model.joints import RevoluteKind
 from ..model.model import Model
 from ..model.state import State
-from ..spatial.instances import check_names
+from ..spatial.instances import check_instance, check_names
 from ..spatial.numbers import floats
 from ..tree.topology import WORLD, Cluster, Topology, unknown
 from . import ratios
@@ -33,9 +33,13 @@ def unembedded(model: Model) -> Model:
     """Return the model with its loops cut again."""
     if not model.embedded:
         return model
-    topology = dataclasses.replace(model.topology, clusters=(), closes=None)
+    topology, actuation = dataclasses.replace(model.topology, clusters=(), closes=None), model.actuation
+    if len(actuation) < topology.nv:
+        whole = jnp.zeros((topology.nv, model.nu), actuation.dtype)
+        actuation = whole.at[jnp.asarray(model.topology.independent)].set(actuation)
+    constraints = *model.embedded, *model.constraints
     return dataclasses.replace(
-        model, topology=topology, constraints=(*model.embedded, *model.constraints), embedded=(), home=None
+        model, topology=topology, constraints=constraints, embedded=(), actuation=actuation, home=None
     )
 
 
@@ -52,12 +56,18 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
     - `loops`: "all" constraints of the model; "local" ones, which tie few joints and not the world; or names of
       constraints.
     - `independent`: names of joints that shall be independent. Others are chosen: joints with actuators first, then
-      those that leave the constraints best conditioned around `neutral`.
+      those that leave the constraints well conditioned around `neutral`, then those declared first.
 
-    **Raises** `ValueError` for unknown names, constraints that cannot be closed or leave no freedom, a choice that does
-    not determine the other joints, and constraints with a `target` of their own.
+    **Raises** `ValueError` for unknown names, constraints that cannot be closed, leave no freedom or restrain nothing, a
+    choice that does not determine the other joints, constraints with a `target` of their own, and inside of `jit`,
+    `vmap` and `grad`.
     """
     check_model("embed", model)
+    if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(model)):
+        raise ValueError(
+            "`embed`: `model` is traced, and which joints are independent depends on its numbers. Embed it outside of "
+            "`jit`, `vmap` and `grad`, and change numbers of the embedded model by `replace`."
+        )
     cut = unembedded(model)
     chosen = _chosen(cut, loops, {c.name for c in model.embedded})
     if not chosen:
@@ -66,6 +76,7 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
     for c in taken:
         if not isinstance(c.target, jax.core.Tracer) and np.any(np.asarray(c.target) != 0):
             raise ValueError(f"`embed`: constraint {c.name!r} has a `target`; only rows at rest can be embedded.")
+    independent = None if independent is None else check_names("`embed`", "independent", independent)
     free = _free_joints(cut.topology, independent)
     samples = _samples(cut, taken)
     slopes = _slopes(cut, taken, samples)
@@ -125,7 +136,7 @@ def _free_joints(topology: Topology, independent) -> frozenset[int] | None:
     if independent is None:
         return None
     found = set()
-    for name in check_names("`embed`", "independent", independent):
+    for name in independent:
         try:
             body = topology.joint(name)
         except ValueError as error:
@@ -146,7 +157,10 @@ def _open(model, constraints, q):
 
 def _samples(model: Model, constraints) -> list[np.ndarray]:
     """Return closed configurations, that nearest to `neutral` first; raise `ValueError` if there is none."""
-    home = assemble(model, model.neutral(), constraints=constraints)
+    try:
+        home = assemble(model, model.neutral(), constraints=constraints)
+    except ValueError as error:
+        raise ValueError(f"`embed`: {error}") from None
     found = [np.asarray(home)]
     if all(not getattr(c, "moving", True) for c in constraints):
         return found
@@ -179,7 +193,12 @@ def _block(model: Model, constraints, bodies, members, slopes) -> tuple[list[int
     starts = np.cumsum([0, *(c.layout(topology).rows for c in constraints)])
     rows = [r for k in members for r in range(starts[k], starts[k + 1])]
     K = slopes[:, rows][:, :, velocities]
-    return velocities, K, *regularity(K, 1e-7 if model.gravity.dtype == jnp.float64 else 1e-4)
+    return velocities, K, *regularity(K, _least(model))
+
+
+def _least(model: Model) -> float:
+    """Return what counts as zero among the entries of K, relative to the largest one."""
+    return 1e-7 if model.gravity.dtype == jnp.float64 else 1e-4
 
 
 def _regular(model: Model, constraints, parts, slopes) -> list[int]:
@@ -196,8 +215,10 @@ def _cluster(model: Model, constraints, bodies, members, slopes, free) -> Cluste
     groups = [[j for j, v in enumerate(velocities) if driven[v] == g] for g in (False, True)]
     if free is not None:
         groups = [[j for j in group if velocities[j] not in free] for group in groups]
-    found, worst = dependent(K[regular >= 0.3 * regular.max()], rank, groups)
+    found, worst = dependent(K[regular >= 0.3 * regular.max()], rank, groups, _least(model))
     told = ", ".join(repr(constraints[k].name or k) for k in members[:4])
+    if rank == 0:
+        raise ValueError(f"`embed`: {told}: no joint moves these constraints. Name others in `loops=`.")
     names = lambda at: ", ".join(sorted({repr(topology.joint_names[topology.velocity_bodies[v]]) for v in at}))  # noqa: E731
     if len(found) < rank or worst < ENOUGH:
         others = [velocities[j] for j in range(len(velocities)) if j not in found]
@@ -306,6 +327,7 @@ def reduce(embedded: Model, state: State) -> State:
     **Raises** `ValueError` for wrong shapes.
     """
     check_model("reduce", embedded)
+    check_instance("`reduce`", "state", state, State, " Use `jd.State(q, v)`.")
     topology = embedded.topology
     q = check_vector("reduce", "state.q", state.q, (embedded.nq,))
     v = check_vector("reduce", "state.v", state.v, (topology.nv,))

@@ -6,6 +6,7 @@ constraints in a cluster see nothing else, and single precision loses nothing to
 """
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any
 
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from ..engine.kept import tables
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.transmission import OnJoints
+from ..spatial.small import summed
 from ..tree.topology import Topology
 from . import ratios
 from .carried import tree_jacobian
@@ -93,8 +95,9 @@ class Embedded:
         """The velocities of the tree that a constraint on joints alone couples."""
         return np.asarray([self.topology.v_starts[self.topology.joint(j)] for j in constraint.joints])  # type: ignore
 
-    def K(self) -> Array:
-        """The rows' coefficients by cluster, dependent velocities first, row by row: see `Cells`."""
+    def K(self, turns: Mapping[int, Array] | None = None) -> Array:
+        """The rows' coefficients by cluster, dependent velocities first, row by row: see `Cells`. With `turns` they are
+        those of coordinates in whose rates the velocities of some bodies' joints are given, a column each."""
         parts: list[Any] = [None] * len(self.model.embedded)
         if self.on_bodies:
             rows, motion = self.rows()
@@ -102,6 +105,12 @@ class Embedded:
             for n, c in enumerate(self.frame.bodies):
                 span = rows.plan.span(n)
                 parts[c] = J[span.start : span.stop]
+        for b, turn in (turns or {}).items():
+            at = self.topology.v_slice(b)
+            for c in self.frame.bodies:
+                own = parts[c][:, at]
+                new = jnp.stack([summed(own[:, j] * x for j, x in enumerate(column)) for column in turn], 1)
+                parts[c] = jnp.concatenate([parts[c][:, : at.start], new, parts[c][:, at.stop :]], 1)
         for c in self.frame.joints:
             slope = self.joints(c)[0]
             whole = jnp.zeros((slope.shape[0], self.topology.nv, slope.shape[-1]), slope.dtype)
@@ -144,8 +153,9 @@ class Embedded:
             parts[c] = self.joints(c)[2]
         return _by_cluster(self.topology, parts)
 
-    def ratios(self) -> Ratios:
-        return ratios.solved(self.frame.cells, self.K())
+    def ratios(self, turns: Mapping[int, Array] | None = None) -> Ratios:
+        """The ratios of velocities, or of the coordinates that `turns` tell of: see `K`."""
+        return ratios.solved(self.frame.cells, self.K(turns))
 
     def bias(self, found: Ratios, v: Array) -> Array | None:
         """g (velocities of the tree, lanes); None where all clusters are geared."""

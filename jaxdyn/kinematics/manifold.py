@@ -9,9 +9,10 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.kept import tables
 from ..engine.lanes import laned
-from ..engine.steps import Row, Step, Table
+from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..model.checks import check_model, check_vector, common_dtype
+from ..model.joints import Kind
 from ..model.model import Model
 from ..spatial.numbers import floats
 from ..tree.sweep import each, q_of, v_of
@@ -64,14 +65,55 @@ def advanced(model: Model, q, dv):
     topology = model.topology
     if not topology.clusters:
         return integrated(topology, q, dv)
-    found = Embedded(model, q).ratios()
-    return closed(model, integrated(topology, q, ratios.spread(topology, found.G, dv)))
+    moves = ratios.spread(topology, Embedded(model, q).ratios().G, dv)
+    for _ in range(_closings(topology)):
+        loops = Embedded(model, integrated(topology, q, moves))
+        moves = moves + loops.back(loops.ratios(_turns(topology, q, moves)))
+    return integrated(topology, q, moves)
+
+
+def _closings(topology: Topology) -> int:
+    """Newton steps that close loops: two leave rounding of what one time step opens, and derivatives of the first three
+    orders. Gears are linear: one step closes them."""
+    return 1 if all(c.constant for c in topology.clusters) else 2
+
+
+def _turn(kind, q, dv):
+    """Return the velocity of a joint at q ⊕ dv, a column (nv,) for each component of dv that grows at unit rate."""
+    at = kind.integrate(q, dv)
+    seen = lambda d: kind.difference(at, kind.integrate(q, d))  # noqa: E731
+    unit = lambda k: jnp.zeros_like(dv).at[k].set(1)  # noqa: E731
+    return jnp.concatenate([jax.jvp(seen, (dv,), (unit(k),))[1] for k in range(kind.nv)])
+
+
+@tables
+def _turning(topology: Topology) -> tuple[Table, dict[int, int]]:
+    """The table of `_turn` of the joints of clusters that do not just add velocities, and where each has its cells."""
+    curved = [b for b in sorted(topology.cluster_of) if type(topology.kinds[b]).integrate is not Kind.integrate]
+    starts, rows, size = {}, [], 0
+    for b in curved:
+        n = topology.kinds[b].nv
+        reads = q_of(topology, b), v_of(topology, b, "dv")
+        rows.append(Row(Step(_turn, (topology.kinds[b],)), reads, Ref("turn", size, n * n)))
+        starts[b], size = size, size + n * n
+    return Table(rows, {"turn": size}), starts
+
+
+def _turns(topology: Topology, q, dv) -> dict[int, Array]:
+    """Return by joint of clusters, if it does not just add velocities, how it turns at q ⊕ dv for changes of dv:
+    (nv, nv, lanes), columns first. Loops that are closed in these coordinates leave the independent ones as they are,
+    also where only part of a ball joint depends on others."""
+    table, starts = _turning(topology)
+    if not starts:
+        return {}
+    found = swept(table, {"q": q, "dv": dv})["turn"]
+    sizes = {b: topology.kinds[b].nv for b in starts}
+    return {b: found[k : k + sizes[b] ** 2].reshape(sizes[b], sizes[b], -1) for b, k in starts.items()}
 
 
 def closed(model: Model, q):
-    """Return q with the loops of clusters closed by their dependent joints: two Newton steps, which leave rounding of
-    what one time step opens, and derivatives of the first three orders. Gears are linear: one step closes them."""
-    for _ in range(1 if all(c.constant for c in model.topology.clusters) else 2):
+    """Return q with the loops of clusters closed by their dependent joints."""
+    for _ in range(_closings(model.topology)):
         loops = Embedded(model, q)
         q = integrated(model.topology, q, loops.back(loops.ratios()))
     return q

@@ -161,6 +161,8 @@ class Transmission(OnJoints):
         got = jax.eval_shape(fn, jnp.zeros(len(self.joints)))
         if getattr(got, "shape", None) != (rows,):
             raise ValueError(f"{call}: `fn` returns {got}, not an array of shape ({rows},).")
+        if not jnp.issubdtype(got.dtype, jnp.floating):
+            raise ValueError(f"{call}: `fn` returns numbers of type {got.dtype}, which have no derivative.")
         self.fn, self.rows = fn, rows
         self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, rows)
 
@@ -168,9 +170,11 @@ class Transmission(OnJoints):
         return self.joints_layout(topology, self.rows, self.fn, self.rows)
 
     def slope(self, q: Array, v: Array | None) -> tuple[Array, Array, Array]:
+        fn = lambda x: self.fn(x).astype(q.dtype)  # noqa: E731 - numbers of `fn` may be of double precision
+
         def single(q, v):
-            along = lambda x: jax.jvp(self.fn, (x,), (v,))[1]  # noqa: E731
-            return jax.jacfwd(self.fn)(q), jax.jvp(along, (q,), (v,))[1], self.fn(q)
+            along = lambda x: jax.jvp(fn, (x,), (v,))[1]  # noqa: E731
+            return jax.jacfwd(fn)(q), jax.jvp(along, (q,), (v,))[1], fn(q)
 
         whole = single
         for _ in range(q.ndim - 1):

@@ -10,6 +10,7 @@ from jaxtyping import Array, ArrayLike, Float
 from ..constrained.auto import Auto
 from ..constrained.base import Solver
 from ..constrained.result import Result
+from ..kinematics.embed import independent_forces
 from ..model.checks import rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -49,7 +50,8 @@ def simulate(
     external: ArrayLike | None = None,
     warm_start: bool = False,
 ) -> Trajectory:
-    """Return the `Trajectory` of many steps under generalised forces `tau` (T, nv) or a policy (state, time) -> (nv,).
+    """Return the `Trajectory` of many steps under generalised forces `tau` (T, nv) or a policy (state, time) -> (nv,);
+    with embedded loops they may also be given at all joints of the tree.
 
     **Arguments:** `steps`, their number, which a policy needs; `warm_start`: start each solve from the multipliers of
     the step before (worth it when multipliers are read anyway); `dt` (), `external` (nb, 6) and the others as in
@@ -68,7 +70,7 @@ def simulate(
         taus = None
     else:
         taus = floats(f"`{name}`", "tau", tau).astype(dtype)
-        if taus.ndim != 2 or taus.shape[1] != model.nv:
+        if taus.ndim != 2 or taus.shape[1] not in (model.nv, model.topology.nv):
             raise ValueError(f"`{name}`: `tau` has shape {taus.shape}, not (T, {model.nv}).")
         if steps is not None and steps != taus.shape[0]:
             raise ValueError(f"`{name}`: `steps` is {steps}, but `tau` has {taus.shape[0]} rows.")
@@ -79,13 +81,13 @@ def simulate(
         k, force = x
         if policy is not None:
             force = floats(f"`{name}`", "tau(state, t)", policy(state, k * dt)).astype(dtype)
-            if force.shape != (model.nv,):
+            if force.shape not in ((model.nv,), (model.topology.nv,)):
                 raise ValueError(f"`{name}`: the policy returns shape {force.shape}, not ({model.nv},).")
         guess = warm if warm_start else None
         dynamics = Dynamics(model, force, constraints, solver, external, guess, project)
         after, now = advance(model, dynamics, state, dt, integrator)
         kept = jax.lax.stop_gradient(now.multipliers) if warm_start else warm
-        return (after, kept), (after, force, now.multipliers, now.result)
+        return (after, kept), (after, independent_forces(model, state.q, force), now.multipliers, now.result)
 
     warm = jnp.zeros(rows_of(model, constraints) if warm_start else 0, dtype)
     times = jnp.arange(steps, dtype=dtype)
