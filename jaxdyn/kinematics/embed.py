@@ -58,8 +58,8 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
     - `independent`: names of joints that shall be independent. Others are chosen: joints with actuators first, then
       those that leave the constraints well conditioned around `neutral`, then those declared first.
 
-    **Raises** `ValueError` for unknown names, constraints that cannot be closed, leave no freedom or restrain nothing, a
-    choice that does not determine the other joints, constraints with a `target` of their own, and inside of `jit`,
+    **Raises** `ValueError` for unknown names, constraints that cannot be closed, leave no freedom or restrain nothing,
+    a choice that does not determine the other joints, constraints with a `target` of their own, and inside of `jit`,
     `vmap` and `grad`.
     """
     check_model("embed", model)
