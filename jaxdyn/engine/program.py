@@ -5,10 +5,9 @@ three operands. All are *pure*, so that equal ones are shared and any order that
 `order.py` chooses one. The operands also decide where a value belongs: to the innermost *region* (a loop's body, a
 branch) of one of them. An operation in a loop's body whose operands are all outside is therefore outside too.
 
-Folding makes three assumptions: 0 x and x − x are 0, also if x is infinite or NaN; zeros have no sign; p (x (1/p)) is
-x, so that exact zeros are left where an elimination takes a row from itself. All other folding is exact. (What is
-known of a model still changes which products `live.py` fuses, and so the last bits; one program always gives the same
-bits.)
+Folding makes three assumptions: 0 x and x − x are 0, also if x is infinite or NaN; zeros have no sign; and p (x (1/p))
+is x, so that eliminations clear rows exactly. All other folding is exact. (What is known of a model still changes which
+products `live.py` fuses, and so the last bits; one program always gives the same bits.)
 """
 
 import struct
@@ -190,7 +189,8 @@ class Program:
         op = self.op[x]
         if op == Op.neg:
             return self.a[x]
-        if op == Op.sub:
+        # products stay with the one sum that reads them, which they are fused with
+        if op == Op.sub and not any(k >= 0 and self.op[k] == Op.mul for k in (self.a[x], self.b[x])):
             return self.emit(Op.sub, self.type[x], self.b[x], self.a[x])
         return self.emit(Op.neg, self.type[x], x)
 
