@@ -10,14 +10,15 @@ import numpy as np
 
 from ..spatial.inertia import Inertia, problem_of
 from ..spatial.instances import check_instance
-from ..spatial.numbers import constants
+from ..spatial.numbers import constants, not_negative
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, Topology, unknown
 from .arrays import actuation_of, bodies_of, check_sizes, joints_of, transforms
 from .constraints import Constraint, check_names
 from .described import Body
-from .joints import Fixed, Joint
+from .joints import Fixed, Joint, Revolute
 from .model import Model
+from .transmission import Coupling
 from .values import ModelWarning, checked_joint, checked_rotation
 from .weightless import weightless
 
@@ -138,6 +139,48 @@ class ModelSpec:
         check_instance("`ModelSpec.add_constraint`", "constraint", constraint, Constraint, hint)
         self.constraints.append(constraint)
         return self
+
+    def add_rotor(
+        self,
+        name: str,
+        carrier: str,
+        ratios: Mapping[str, Any],
+        *,
+        inertia: Any,
+        axis=(0.0, 0.0, 1.0),
+        placement: Transform | None = None,
+    ) -> "ModelSpec":
+        """Add the rotor of a geared motor that sits in `carrier`: a body on a revolute joint, and the constraint that
+        it turns with other joints, which is named as the rotor. Its angle is ``sum(ratios[j] * q[j])``.
+
+        One ratio is a gear, several are a belt over several joints, and two rotors with two ratios each a differential.
+        `embed` makes the rotors of a robot part of its joints.
+
+        **Arguments:** `carrier`, a body or frame; `ratios` by joint; `inertia`, the moment of inertia about the axis
+        (kg m²) where the carrier has all the rest of the rotor's mass, or an `Inertia`; `axis` and `placement` of the
+        rotor's joint, as in `add_body`.
+
+        **Raises** `ValueError` as `add_body`, for unknown joints, and if there are no ratios.
+        """
+        call = f"`ModelSpec.add_rotor({name!r})`"
+        ratios = {str(j): float(constants(call, f"ratio of {j!r}", r, ())) for j, r in dict(ratios).items()}
+        if not ratios:
+            raise ValueError(f"{call}: `ratios` is empty: name the joints that the rotor turns with.")
+        for j in ratios:
+            if j not in self._joint_names:
+                raise ValueError(f"{call}: `ratios`: {unknown('joint', j, self._joint_names)}")
+        joint = checked_joint(call, Revolute(axis=axis), name)
+        body = Body(name, carrier, joint, *_parts(call, placement))
+        spins = not isinstance(inertia, Inertia)
+        if spins:
+            moment = float(constants(call, "inertia", inertia, (), not_negative))
+            body.rotational = moment * np.outer(joint.axis, joint.axis)
+        else:
+            body.mass, body.center, body.rotational = inertia.mass, inertia.center_of_mass, inertia.rotational
+        self.add(body, judged=spins)
+        return self.add_constraint(
+            Coupling([str(joint.name), *ratios], [1.0, *(-r for r in ratios.values())], name=name)
+        )
 
     def add_actuator(self, joint: str | Mapping[str, Any], name: str | None = None, *, gear: Any = 1.0) -> "ModelSpec":
         """Add an actuator that drives `joint`: a command u gives the generalised force ``gear * u``.

@@ -176,7 +176,7 @@ class Elimination:
         return ties, tuple(self.K(c, p) for c in riders)
 
     def driven(self, x: Joint) -> Row:
-        b, p, near, cluster = x.body, x.parent, x.neighbours, x.drives
+        b, p, near, cluster = x.body, x.parent, x.neighbours, x.cluster
         if b in self.topology.gyrostats:
             reads = Ref("spin", b), v_of(self.topology, b, "armature"), self.ratios(b)
             step = Step(gyrostats.substitute, self.moves(x)[1:])
@@ -209,7 +209,7 @@ class Elimination:
 
     def moves(self, x: Joint) -> tuple[Any, tuple[int | None, ...], int]:
         """The kind of a cluster's body, the column that each of its velocities is, and the number of columns."""
-        cluster, at = self.topology.clusters[-1 - x.drives], self.topology.v_slice(x.body)
+        cluster, at = self.topology.clusters[-1 - x.cluster], self.topology.v_slice(x.body)
         places = {v: k for k, v in enumerate(cluster.independent)}
         moves = tuple(places.get(v) for v in range(at.start, at.stop))
         return self.topology.kinds[x.body], moves, len(places)
@@ -292,11 +292,11 @@ class Elimination:
     def push_driven(self, x: Joint) -> Row:
         if x.body in self.topology.gyrostats:
             reads = Ref("spin", x.body), self.ratios(x.body), Ref("force", x.body)
-            return Row(Step(gyrostats.push, self.moves(x)[1:]), reads, self.plan.row("b", x.drives))
+            return Row(Step(gyrostats.push, self.moves(x)[1:]), reads, self.plan.row("b", x.cluster))
         par, q, pose = place_of(self.topology, x.body)
         reads = par, q, pose, self.ratios(x.body), Ref("force", x.body)
         to = None if x.root else Ref("force", x.parent)
-        return Row(Step(driven.push, (*self.moves(x), x.root)), reads, (to, self.plan.row("b", x.drives)))
+        return Row(Step(driven.push, (*self.moves(x), x.root)), reads, (to, self.plan.row("b", x.cluster)))
 
     def pull_driven(self, x: Joint) -> Row:
         if x.body in self.topology.gyrostats:

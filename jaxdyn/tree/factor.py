@@ -59,7 +59,7 @@ class Factor(eqx.Module):
             x = found["x"][jnp.asarray(topology.independent)]
         for k, columns in enumerate(topology.columns):
             at = self.tables.plan.row("nu", -1 - k)
-            x = x.at[jnp.asarray(columns)].set(nu[at.start : at.start + at.count])
+            x = x.at[jnp.asarray(columns)].set(nu[at.start : at.start + len(columns)])
         return x, found["a"], nu[: plan.rows] if plan.rows else None
 
 

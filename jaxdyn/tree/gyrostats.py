@@ -14,7 +14,7 @@ of the carrier,
 
 import jax.numpy as jnp
 
-from ..spatial.small import cross, dot
+from ..spatial.small import cross, dot, summed
 from .driven import moves_of, reflected
 
 
@@ -71,5 +71,5 @@ def push(moves, n, spin, G, force):
 
 def pull(moves, n, spin, G, w):
     """The body's acceleration on the way down."""
-    rate = sum(x * y for x, y in zip(moves_of(moves, n, G, w[0]), w, strict=True))
+    rate = summed(x * y for x, y in zip(moves_of(moves, n, G, w[0]), w, strict=True))
     return motion(spin, rate[None])

@@ -31,6 +31,12 @@ class Joint:
         return self.parent == WORLD
 
     @property
+    def cluster(self) -> int:
+        """The constraint that stands for the body's cluster."""
+        assert self.drives is not None
+        return self.drives
+
+    @property
     def tied(self) -> int | None:
         """The parent's place among the neighbours."""
         return self.neighbours.index(self.parent) if self.parent in self.neighbours else None

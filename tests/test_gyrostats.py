@@ -1,0 +1,168 @@
+"""Rotors on axes of symmetry, which embedded models take for gyrostats, and what solvers and methods do with them."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxdyn as jd
+
+TURNED = jd.Transform.from_quaternion((0.8, 0.36, 0.48, 0.0), (0.05, -0.1, 0.02))
+
+
+def leg(symmetric=True, floating=True):
+    """A body with two links; a gear, a belt over both links, and two rotors of a differential on crooked axes."""
+    spec = jd.ModelSpec("leg")
+    free = jd.joints.Free() if floating else jd.joints.Prismatic()
+    spec.add_body("base", "world", free, inertia=jd.Inertia(5.0, (0.1, 0, 0), np.diag([0.2, 0.3, 0.25])))
+    for name, parent in (("hip", "base"), ("knee", "hip"), ("foot", "knee")):
+        joint = jd.joints.Revolute(axis=(0.1, 1, 0.2), armature=0.01, damping=0.1, stiffness=2.0)
+        moments = np.array([[0.02, 1e-3, 0], [1e-3, 0.02, 0], [0, 0, 0.01]])
+        spec.add_body(name, parent, joint, placement=TURNED, inertia=jd.Inertia(1.0, (0, 0.02, -0.1), moments))
+    disc = np.diag([1e-4, 1e-4, 2e-4]) if symmetric else np.diag([1.5e-4, 1e-4, 2e-4])
+    rotor = jd.Inertia(0.2, (0, 0, 0.03), disc)
+    spec.add_rotor("gear", "base", {"hip": 6.0}, inertia=rotor, placement=TURNED)
+    spec.add_rotor("left", "hip", {"knee": 4.0, "foot": 5.0}, inertia=rotor, placement=TURNED)
+    spec.add_rotor("right", "hip", {"knee": 4.0, "foot": -5.0}, inertia=3e-4, axis=(1, 0, 1))
+    return spec.add_frame("toe", "foot", jd.Transform(np.eye(3), (0, 0, -0.2))).build()
+
+
+@pytest.fixture(scope="module")
+def cut():
+    return leg()
+
+
+@pytest.fixture(scope="module")
+def robot(cut):
+    return jd.embed(cut)
+
+
+def state_of(model, key=0):
+    state = model.random_state(jax.random.key(key))
+    return state, jax.random.normal(jax.random.key(key + 1), (model.nv,))
+
+
+def relative(a, b):
+    return float(jnp.abs(a - b).max() / jnp.abs(b).max())
+
+
+def test_rotors_are_found(robot):
+    rotors = [robot.body_names[b] for c in robot.topology.clusters for b in c.rotors]
+    assert sorted(rotors) == ["gear", "left", "right"]
+    assert not any(c.rotors for c in jd.embed(leg(floating=True, symmetric=False)).topology.clusters[:1])
+
+
+def test_gyrostats_are_exact(robot, cut):
+    """Against bodies that turn, and against everything cut."""
+    turning = robot.without_rotors()
+    for key in range(3):
+        state, tau = state_of(robot, key)
+        found = jd.forward_dynamics(robot, state, tau).acceleration
+        assert relative(found, jd.forward_dynamics(turning, state, tau).acceleration) < 1e-13
+        every = jnp.zeros(cut.nv).at[jnp.asarray(robot.topology.independent)].set(tau)
+        dense = jd.forward_dynamics(cut, jd.expand(robot, state), every, solver=jd.solvers.Dense())
+        assert relative(found, dense.acceleration[jnp.asarray(robot.topology.independent)]) < 1e-11
+        assert relative(jd.inverse_dynamics(robot, state, found), tau) < 1e-11
+
+
+def test_derivatives_of_gyrostats_are_those_of_bodies(robot):
+    """Also along directions in which an inertia loses its symmetry."""
+    state, tau = state_of(robot)
+
+    def loss(model, state, tau):
+        return jnp.sum(jnp.cos(jd.forward_dynamics(model, state, tau).acceleration))
+
+    found = jax.grad(loss, (0, 1, 2), allow_int=True)(robot, state, tau)
+    wanted = jax.grad(loss, (0, 1, 2), allow_int=True)(robot.without_rotors(), state, tau)
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        assert np.allclose(a, b, rtol=1e-8, atol=1e-9 * np.abs(b).max(initial=1e-300))
+
+
+def test_rotors_that_lose_their_symmetry_turn_again(robot):
+    state, tau = state_of(robot)
+    b = robot.body_names.index("gear")
+    inertia = robot.bodies.rotational.at[b].set(jnp.diag(jnp.array([9e-4, 5e-4, 6e-4])))
+    changed = robot.replace({"bodies.rotational": inertia})
+    found = jd.forward_dynamics(changed, state, tau).acceleration
+    M, h = jd.mass_matrix(changed, state.q), jd.bias_forces(changed, state)
+    wanted = jnp.linalg.solve(M, tau + jd.passive_forces(changed, state) - h)
+    assert relative(found, wanted) < 1e-11
+    assert any(c.rotors for c in robot.replace({"joints.damping": robot.joints.damping}).topology.clusters)
+
+
+def test_wrenches_and_constraints_act_on_rotors(robot):
+    """What acts on a rotor sees it turn."""
+    state, tau = state_of(robot)
+    turning = robot.without_rotors()
+    external = jax.random.normal(jax.random.key(5), (robot.nb, 6))
+    a, b = (jd.forward_dynamics(m, state, tau, external=external).acceleration for m in (robot, turning))
+    assert relative(a, b) < 1e-13
+    held = (jd.constraints.Point("gear", placement_a=TURNED, stabilization=None),)
+    a, b = (
+        jd.forward_dynamics(m, state, tau, constraints=held, solver=s)
+        for m, s in ((robot, jd.solvers.LCABA()), (turning, jd.solvers.Dense()))
+    )
+    assert relative(a.acceleration, b.acceleration) < 1e-8
+
+
+@pytest.mark.parametrize("name", ["LCABA", "ProxBBO", "Unified", "ProxPV", "PV", "ConstrainedABA", "ProxLTL", "LTL"])
+def test_solvers_hold_a_foot_of_an_embedded_robot(robot, name):
+    state, tau = state_of(robot)
+    held = (jd.constraints.Point("toe", stabilization=None),)
+    solve = lambda solver: jd.forward_dynamics(robot, state, tau, constraints=held, solver=solver)  # noqa: E731
+    found, wanted = solve(getattr(jd.solvers, name)()), solve(jd.solvers.Dense())
+    assert found.result == jd.forward_dynamics(robot, state, tau).result
+    assert relative(found.acceleration, wanted.acceleration) < 1e-11
+    assert relative(found.multipliers, wanted.multipliers) < 1e-10
+
+
+@pytest.mark.parametrize("name", ["Dense", "LTL", "PV", "PVFast", "PVReduced", "MatrixFree", "ConstrainedABA"])
+def test_delassus_operators_of_an_embedded_robot(robot, name):
+    state, _ = state_of(robot)
+    held = (jd.constraints.Point("toe"),)
+    J, M = jd.constraint_jacobian(robot, state.q, held), jd.mass_matrix(robot, state.q)
+    wanted = J @ jnp.linalg.solve(M, J.T)
+    x = jnp.array([1.0, -2.0, 0.5])
+    operator = jd.delassus(robot, state.q, held, method=getattr(jd.osim, name)(), damping=0.1)
+    assert relative(operator.mv(x), wanted @ x + 0.1 * x) < 1e-11
+    assert relative((wanted + 0.1 * jnp.eye(3)) @ operator.solve(x), x) < 1e-11
+
+
+def test_what_takes_no_clusters_says_so(robot):
+    state, tau = state_of(robot)
+    held = (jd.constraints.Point("toe"),)
+    with pytest.raises(ValueError, match="`PVEarly` takes no models with embedded loops. Use `jd.solvers.ProxBBO"):
+        jd.forward_dynamics(robot, state, tau, constraints=held, solver=jd.solvers.PVEarly())
+    for method in (jd.osim.KJR(), jd.osim.EFPA()):
+        with pytest.raises(ValueError, match="takes no models with embedded loops. Use `jd.osim.MatrixFree"):
+            jd.delassus(robot, state.q, held, method=method)
+    with pytest.raises(ValueError, match="`Leapfrog` takes no models with embedded loops"):
+        jd.step(robot, state, tau, 1e-3, integrator=jd.integrators.Leapfrog())
+
+
+def test_rotors_are_checked():
+    spec = jd.ModelSpec("bad")
+    spec.add_body("link", "world", jd.joints.Revolute(), inertia=jd.Inertia(1.0, (0, 0, 0.1), np.eye(3)))
+    with pytest.raises(ValueError, match=r"`ModelSpec.add_rotor\('r'\)`: `ratios` is empty"):
+        spec.add_rotor("r", "link", {}, inertia=1e-3)
+    with pytest.raises(ValueError, match="there is no joint 'lnk'. Did you mean 'link'"):
+        spec.add_rotor("r", "link", {"lnk": 2.0}, inertia=1e-3)
+    with pytest.raises(ValueError, match="inertia"):
+        spec.add_rotor("r", "link", {"link": 2.0}, inertia=-1e-3)
+
+
+def test_open_and_singular_loops_are_told():
+    """A parallelogram, stretched and open."""
+    spec = jd.ModelSpec("parallelogram")
+    body = jd.Inertia(1.0, (0.25, 0, 0), np.eye(3) * 0.02)
+    spec.add_body("a", "world", jd.joints.Revolute(), inertia=body)
+    spec.add_body("b", "a", jd.joints.Revolute(), placement=jd.Transform(np.eye(3), (0.5, 0, 0)), inertia=body)
+    spec.add_body("c", "world", jd.joints.Revolute(), placement=jd.Transform(np.eye(3), (0.5, 0, 0)), inertia=body)
+    ends = [jd.Transform(np.eye(3), (0.5, 0, 0))] * 2
+    spec.add_constraint(jd.constraints.Point("b", "c", placement_a=ends[0], placement_b=ends[1], name="loop"))
+    robot = jd.embed(spec.build())
+    result = lambda q: jd.forward_dynamics(robot, jd.State(q, jnp.ones(1)), jnp.ones(1)).result  # noqa: E731
+    told = jd.Result
+    assert result(robot.neutral()) == told.successful
+    assert result(jnp.zeros(3)) == told.singular_loop
+    assert result(jnp.array([0.9, -0.8, 0.9])) == told.open_loop
