@@ -203,7 +203,7 @@ def _least(model: Model) -> float:
 
 def _regular(model: Model, constraints, parts, slopes) -> list[int]:
     """Return the samples that are not near a singular pose of any cluster, nearest to `neutral` first."""
-    worst = np.min([_block(model, constraints, *part, slopes)[3] for part in parts], axis=0)
+    worst = np.min([_block(model, constraints, bodies, members, slopes)[3] for bodies, members in parts], axis=0)
     return [int(k) for k in np.flatnonzero(worst >= 0.3 * worst.max())]
 
 
