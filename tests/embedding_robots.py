@@ -103,7 +103,9 @@ def rotor(tilt=0.4) -> jd.Inertia:
 @robot(nv=2, clusters=2, gears=True)
 def geared_links(spec):
     """A link with a rotor, and a slide driven by a screw; springs, dampers and armature on every joint."""
-    spec.add_body("base", "world", Revolute(axis=(1, 0, 2), damping=0.1, armature=0.02), inertia=bar(1.5, (0.1, 0, 0.4)))
+    spec.add_body(
+        "base", "world", Revolute(axis=(1, 0, 2), damping=0.1, armature=0.02), inertia=bar(1.5, (0.1, 0, 0.4))
+    )
     every = {"armature": 2e-3, "damping": 0.03, "stiffness": 0.7}
     wheel = Revolute(axis=(0, 1, 1), rest=0.3, **every)
     spec.add_body("rotor", "world", wheel, placement=at(0.1, 0.1, 0, X, 0.3), inertia=rotor())
@@ -127,7 +129,9 @@ def geared_floating(spec):
         spec.add_body(link, parent, Revolute(axis=Y, damping=0.05), placement=place, inertia=inertia)
         parent, place = link, at(0.1, 0, -0.3)
         wheel = Revolute(axis=Y, armature=1e-4, damping=1e-3)
-        spec.add_body(f"motor{k}", "torso" if k == 0 else "hip", wheel, placement=at(0.05, 0.04 * k, 0), inertia=rotor())
+        spec.add_body(
+            f"motor{k}", "torso" if k == 0 else "hip", wheel, placement=at(0.05, 0.04 * k, 0), inertia=rotor()
+        )
     gear(spec, ("hip", "motor0"), (6.0, -1.0), "hip gear")
     gear(spec, ("knee", "motor1"), (8.0, 1.0), "knee belt")
     gear(spec, ("knee", "ankle", "motor2"), (8.0, 9.0, -1.0), "ankle belt")
@@ -138,7 +142,9 @@ def geared_floating(spec):
     gear(spec, ("pitch", "roll", "spin0"), (5.0, 5.0, -1.0), "sum")
     gear(spec, ("pitch", "roll", "spin1"), (5.0, -5.0, -1.0), "difference")
     spec.add_body("left", "roll", Revolute(axis=(1, 1, 0)), placement=at(0, 0.1, 0.2), inertia=bar(0.5, (0, 0.3, 0)))
-    spec.add_body("right", "ankle", Revolute(axis=(1, 0, 1)), placement=at(0.1, 0, -0.2), inertia=bar(0.5, (0, -0.3, 0)))
+    spec.add_body(
+        "right", "ankle", Revolute(axis=(1, 0, 1)), placement=at(0.1, 0, -0.2), inertia=bar(0.5, (0, -0.3, 0))
+    )
     gear(spec, ("left", "right"), (1.0, 0.7), "limbs")
 
 
@@ -203,7 +209,9 @@ def spatial_bars(spec):
     spec.add_body("crank", "base", Revolute(axis=(1, 0.2, 0)), placement=at(0, 0, 0.1), inertia=bar(0.5, (0, 0.1, 0.2)))
     rod = towards(0, 0.1, 0.2, (0.5, 0.3, 0.2))
     spec.add_body("rod", "crank", jd.joints.Spherical(damping=0.01), placement=rod, inertia=bar(0.4, (0, 0, 0.6), 0.03))
-    spec.add_body("rocker", "base", Revolute(axis=(0, 1, 0.3)), placement=at(0.4, 0.4, 0), inertia=bar(0.6, (0, 0, 0.4)))
+    spec.add_body(
+        "rocker", "base", Revolute(axis=(0, 1, 0.3)), placement=at(0.4, 0.4, 0), inertia=bar(0.6, (0, 0, 0.4))
+    )
     spec.add_body("wrist", "rocker", Revolute(axis=Y), placement=at(0, 0, 0.4), inertia=bar(0.2, (0.1, 0, 0.1)))
     Pose(spec).tie(jd.constraints.Point, "rod", "rocker", (0, 0, 0.6), name="ball")
 
@@ -211,13 +219,17 @@ def spatial_bars(spec):
 @robot(nv=3, clusters=1, spread=0.06, independent=("crank0", "crank1", "crank2"))
 def ball_platform(spec):
     """A platform on a ball joint that three cranks turn by struts: the ball depends on them."""
-    spec.add_body("platform", "world", jd.joints.Spherical(damping=0.1), placement=at(0, 0, 0.6), inertia=lump(1.5, (0, 0, 0.1)))
+    spec.add_body(
+        "platform", "world", jd.joints.Spherical(damping=0.1), placement=at(0, 0, 0.6), inertia=lump(1.5, (0, 0, 0.1))
+    )
     for k in range(3):
         turn = at(0, 0, 0, Z, 2.1 * k)
-        spec.add_body(f"crank{k}", "world", Revolute(axis=Y), placement=turn @ at(0.3), inertia=bar(0.4, (0.2, 0, 0.05)))
+        spec.add_body(
+            f"crank{k}", "world", Revolute(axis=Y), placement=turn @ at(0.3), inertia=bar(0.4, (0.2, 0, 0.05))
+        )
     pose = Pose(spec)
     for k in range(3):
-        end = at(0, 0, 0, Z, 2.1 * k) @ at(0.45, 0.1, 0.05)
+        end = at(0, 0, 0, Z, 2.1 * k) @ at(0.3, 0.3, 0.2)
         pose.strut(f"crank{k}", (0.2, 0, 0.05), "platform", np.asarray(end.translation), name=f"strut{k}")
 
 
@@ -231,21 +243,29 @@ def bennett(spec):
     turns = (theta, other, -theta)
     parent, place = "world", jd.Transform.identity()
     for k, (length, twist) in enumerate(((a, alpha), (b, beta), (a, alpha))):
-        spec.add_body(f"link{k}", parent, Revolute(axis=Z), placement=place @ at(0, 0, 0, Z, turns[k]), inertia=bar(0.5, (length, 0, 0)))
+        spec.add_body(
+            f"link{k}",
+            parent,
+            Revolute(axis=Z),
+            placement=place @ at(0, 0, 0, Z, turns[k]),
+            inertia=bar(0.5, (length, 0, 0)),
+        )
         parent, place = f"link{k}", at(length, 0, 0, X, twist)
     ground = at(0, 0, 0, X, -beta) @ at(-b)
-    spec.add_constraint(jd.constraints.Hinge("link2", "world", placement_a=place, placement_b=ground, axis=Z, name="last"))
+    spec.add_constraint(
+        jd.constraints.Hinge("link2", "world", placement_a=place, placement_b=ground, axis=Z, name="last")
+    )
 
 
-@robot(nv=2, clusters=1, spread=0.2)
+@robot(nv=2, clusters=1, spread=0.15)
 def grounded(spec):
     """An arm of five joints that holds a point of the ground."""
     parent, place = "world", at(0, 0, 0.1)
     for k, axis in enumerate(((0, 0.2, 1), Y, (1, 1, 0), (0, 1, 0.3), X)):
         joint = Revolute(axis=axis, damping=0.02)
         spec.add_body(f"l{k}", parent, joint, placement=place, inertia=bar(1.0 - 0.1 * k, (0.25, 0.05, 0.2)))
-        parent, place = f"l{k}", at(0.25, 0.05, 0.2, (1, 2, k), 1.1 * (-1) ** k)
-    return Pose(spec).tie(jd.constraints.Point, "l4", point=(0.2, 0.1, 0), name="hold")
+        parent, place = f"l{k}", at(0.25, 0.05, 0.2, (k - 1, 2, 0.5), 0.8)
+    return Pose(spec).tie(jd.constraints.Point, "l4", point=(0.1, 0.15, 0.35), name="hold")
 
 
 def explicit(q):
@@ -265,10 +285,22 @@ def given(spec):
     """Transmissions: one that solves for joints, one implicit in them, which a gear shares a joint with."""
     for k, axis in enumerate(((0, 0.2, 1), Y, (1, 1, 0))):
         place = at(0.1, 0.2, 0.1 * k)
-        spec.add_body(f"a{k}", f"a{k - 1}" if k else "world", Revolute(axis=axis, damping=0.02), placement=place, inertia=bar(0.6, (0.1, 0.2, 0.2)))
+        spec.add_body(
+            f"a{k}",
+            f"a{k - 1}" if k else "world",
+            Revolute(axis=axis, damping=0.02),
+            placement=place,
+            inertia=bar(0.6, (0.1, 0.2, 0.2)),
+        )
     spec.add_body("free", "a2", Revolute(axis=X), placement=at(0.1, 0.2, 0.2), inertia=bar(0.6, (0.1, 0.2, 0.2)))
     for k in range(2):
-        spec.add_body(f"b{k}", "a1", Revolute(axis=X, armature=1e-2), placement=at(0.2 * k, 0, 0.2), inertia=bar(0.5, (0.1, 0, 0.2)))
+        spec.add_body(
+            f"b{k}",
+            "a1",
+            Revolute(axis=X, armature=1e-2),
+            placement=at(0.2 * k, 0, 0.2),
+            inertia=bar(0.5, (0.1, 0, 0.2)),
+        )
     spec.add_body("rotor", "b0", Revolute(axis=X), placement=at(0, 0, 0.1), inertia=rotor())
     spec.add_constraint(jd.constraints.Transmission(("a0", "a1", "a2"), explicit, 2, name="explicit"))
     spec.add_constraint(jd.constraints.Transmission(("b0", "b1"), implicit, 1, name="implicit"))
@@ -279,7 +311,9 @@ def given(spec):
 def partly(spec):
     """A four-bar and a gear that are embedded, and a loop across them, and one within them, that stay cut."""
     _, coupler, rocker = bars(spec, "first", "world", at(0, 0, 0.2))
-    spec.add_body("arm", "world", Revolute(axis=(0, 1, 0.1)), placement=at(0.7, 0.1, 0), inertia=bar(0.8, (0.1, 0, 0.4)))
+    spec.add_body(
+        "arm", "world", Revolute(axis=(0, 1, 0.1)), placement=at(0.7, 0.1, 0), inertia=bar(0.8, (0.1, 0, 0.4))
+    )
     spec.add_body("rotor", "world", Revolute(axis=Y), placement=at(0.7, 0.2, 0), inertia=rotor())
     gear(spec, ("arm", "rotor"), (6.0, -1.0), "gear")
     spec.add_body("tool", "arm", jd.joints.Universal(), placement=at(0.1, 0, 0.4), inertia=bar(0.3, (0.1, 0.1, 0.2)))

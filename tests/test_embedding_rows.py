@@ -1,0 +1,73 @@
+"""Embedded models with contacts and loops that stay cut: all solvers solve one system."""
+
+import functools
+
+import numpy as np
+import oracle
+import pytest
+from catalogue_base import at
+from compiled import mapped, succeeded
+from embedding_robots import cut, embedded, forces, states, wrenches
+
+import jaxdyn as jd
+
+S = jd.solvers
+Point, Weld, PointOnPlane = (getattr(jd.constraints, x) for x in ("Point", "Weld", "PointOnPlane"))
+LANES = 20
+#: by robot, rows besides those that are embedded
+ROWS = {
+    # loops: within a cluster, and across clusters
+    "partly": (),
+    # to the ground: beyond a cluster and within it
+    "four_bar_floating": (
+        Point("foot", placement_a=at(0.1, 0.05, 0.1), stabilization=None),
+        PointOnPlane("loop_coupler", placement_a=at(0.05, 0.05), normal=(0.2, 0.1, 1.0), stabilization=None),
+    ),
+    # within clusters of gears, of which one hangs on two bodies
+    "geared_floating": (
+        Point("left", placement_a=at(0.1, 0.05, 0.1), stabilization=None),
+        Weld("ankle", stabilization=None),
+    ),
+}
+GROUND = (S.PV(), S.ProxPV(), S.ConstrainedABA())
+ANY = (S.LCABA(), S.ProxBBO(), S.LTL())
+CASES = [(name, s) for name in ROWS for s in (*ANY, *(GROUND if name != "partly" else ()))]
+
+
+@functools.cache
+def rows(name):
+    return embedded(name).constraints + ROWS[name]
+
+
+@functools.cache
+def reference(name):
+    """Accelerations of the independent joints, and multipliers, of the robot with everything cut."""
+    model = embedded(name)
+    at_all = mapped(lambda m, q, v: jd.expand(m, jd.State(q, v)).v)(model, states(name).q, states(name).v)
+    free = list(model.topology.independent)
+    given = zip(states(name).q, at_all, forces(name), wrenches(name), strict=True)
+    found = []
+    for q, v, tau, external in list(given)[:LANES]:
+        force = np.zeros(model.topology.nv)
+        force[free] = tau
+        q, v = np.asarray(q), np.asarray(v)
+        found.append(oracle.forward_dynamics(cut(name), q, v, force, model.embedded + rows(name), external))
+    m = sum(c.layout(model.topology).rows for c in rows(name))
+    return np.array([x.acceleration[free] for x in found]), np.array([x.multipliers[-m:] for x in found])
+
+
+@pytest.mark.parametrize(("name", "solver"), CASES, ids=lambda x: x if isinstance(x, str) else type(x).__name__)
+def test_solvers_solve_one_system(name, solver):
+    model, state = embedded(name), states(name)
+    constraints = rows(name)
+
+    def f(model, q, v, tau, external):
+        given = {"constraints": constraints, "external": external, "solver": solver}
+        return jd.forward_dynamics(model, jd.State(q, v), tau, **given)
+
+    inputs = (state.q, state.v, forces(name), wrenches(name))
+    found = mapped(f)(model, *(x[:LANES] for x in inputs))
+    assert succeeded(found.result).all()
+    for got, wanted in zip((found.acceleration, found.multipliers), reference(name), strict=True):
+        assert got.shape == wanted.shape
+        assert (np.abs(got - wanted).max(1) / np.abs(wanted).max(1)).max() < 1e-10
