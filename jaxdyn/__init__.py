@@ -13,6 +13,7 @@ from .delassus.operator import Delassus, delassus
 from .dynamics.constraint_terms import constraint_bias, constraint_jacobian, constraint_residual, constraint_slices
 from .dynamics.energy import center_of_mass, centroidal_momentum, kinetic_energy, potential_energy
 from .dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics, mass_matrix, passive_forces
+from .dynamics.loop_forces import loop_forces
 from .kinematics.assemble import assemble
 from .kinematics.embed import embed, expand, reduce
 from .kinematics.frames import (
@@ -80,6 +81,7 @@ __all__ = [
     "load",
     "load_spec",
     "log_cholesky_from_inertia",
+    "loop_forces",
     "mass_matrix",
     "passive_forces",
     "osim",

@@ -140,6 +140,20 @@ def test_what_takes_no_clusters_says_so(robot):
         jd.step(robot, state, tau, 1e-3, integrator=jd.integrators.Leapfrog())
 
 
+def test_loop_forces_are_the_multipliers_of_the_cut_model(robot, cut):
+    """With forces at the independent joints, and with others at all joints."""
+    state, tau = state_of(robot)
+    at = jnp.asarray(robot.topology.independent)
+    for every in (jnp.zeros(cut.nv).at[at].set(tau), jax.random.normal(jax.random.key(9), (cut.nv,))):
+        given = tau if every[-1] == 0 else every
+        a = jd.forward_dynamics(robot, state, given).acceleration
+        found = jd.loop_forces(robot, state, a, given)
+        wanted = jd.forward_dynamics(cut, jd.expand(robot, state), every, solver=jd.solvers.Dense())
+        assert relative(found, wanted.multipliers) < 1e-10
+    with pytest.raises(ValueError, match="`loop_forces`: 'leg' has no embedded constraints"):
+        jd.loop_forces(cut, jd.expand(robot, state), jnp.zeros(cut.nv), jnp.zeros(cut.nv))
+
+
 def test_rotors_are_checked():
     spec = jd.ModelSpec("bad")
     spec.add_body("link", "world", jd.joints.Revolute(), inertia=jd.Inertia(1.0, (0, 0, 0.1), np.eye(3)))

@@ -103,7 +103,12 @@ def body_forces(motion: Kinematics, velocity=None, acceleration=None, gravity=No
 
 def joint_forces(motion: Kinematics, force) -> Array:
     """Return the generalised forces (nv, lanes) in balance with forces (moment, force) on the bodies: the sweep up."""
-    return gathered(motion, swept(_up(motion.model.topology), motion.driven | {"force": force})["tau"])
+    return gathered(motion, tree_forces(motion, force))
+
+
+def tree_forces(motion: Kinematics, force) -> Array:
+    """Return the same at all joints of the tree."""
+    return swept(_up(motion.model.topology), motion.driven | {"force": force})["tau"]
 
 
 def rnea(motion: Kinematics, gravity=None, external=None) -> Array:

@@ -50,9 +50,14 @@ def _solve(rows, n, K):
     return jnp.concatenate(Q), upper, flat, jnp.stack(shares)
 
 
+def _place(width: int, j: int, i: int) -> int:
+    """Where R_ji stands among the numbers above the diagonal, row by row."""
+    return sum(width - 1 - m for m in range(j)) + i - j - 1
+
+
 def _substituted(R, n, width, of):
     """−R⁻¹ Qᵀ b for columns `of` of those that R has numbers of: lists (n,) each."""
-    at = lambda j, i: R[sum(width - 1 - m for m in range(j)) + i - j - 1]  # noqa: E731
+    at = lambda j, i: R[_place(width, j, i)]  # noqa: E731
     found = []
     for c in of:
         x: list = [None] * n
@@ -70,7 +75,7 @@ def _apply(rows, n, width, Q, R, k):
         q = Q[j]
         x.append((q * k).sum(0) / (q * q).sum(0))
         k = k - x[-1] * q
-    upper = {(j, i): R[sum(width - 1 - m for m in range(j)) + i - j - 1] for j in range(n) for i in range(j + 1, n)}
+    upper = {(j, i): R[_place(width, j, i)] for j in range(n) for i in range(j + 1, n)}
     for j in reversed(range(n)):
         x[j] = x[j] - summed(upper[j, i] * x[i] for i in range(j + 1, n)) if j + 1 < n else x[j]
     return -jnp.stack(x)
@@ -140,6 +145,31 @@ def _each(name: str, places) -> tuple[Ref, ...]:
 def moved(cells: Cells, topology: Topology, ratios: Ratios, k: Array) -> Array:
     """−K_d⁺ k at the dependent velocities, zero at all others: (velocities of the tree, lanes)."""
     return swept(_applied(cells, topology), {"Q": ratios.Q, "R": ratios.R, "k": k})["g"]
+
+
+def _balance(rows, n, width, Q, R, tau):
+    """The λ of least norm with K_dᵀ λ = τ."""
+    Q = Q.reshape(n, rows, -1)
+    z: list = []
+    for j in range(n):
+        above = summed(R[_place(width, i, j)] * z[i] for i in range(j)) if j else 0
+        z.append(tau[j] - above)
+    return summed(q * x / (q * q).sum(0) for q, x in zip(Q, z, strict=True))
+
+
+@tables
+def _balancing(cells: Cells, topology: Topology) -> Table:
+    def row(k):
+        reads = *(cells.ref(x, k) for x in ("Q", "R")), _each("tau", topology.clusters[k].dependent)
+        return Row(Step(_balance, cells.sizes[k]), reads, cells.ref("k", k))
+
+    return Table([row(k) for k in range(len(cells.sizes))], {"k": cells.total("k")})
+
+
+def balanced(cells: Cells, topology: Topology, ratios: Ratios, tau: Array) -> Array:
+    """The multipliers of least norm of all rows, by cluster, that balance forces τ (velocities of the tree, lanes) at
+    the dependent velocities."""
+    return swept(_balancing(cells, topology), {"Q": ratios.Q, "R": ratios.R, "tau": tau})["k"]
 
 
 def _combine(n, G, w):
