@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
+from .kinematics.embed import expand, reduce
 from .model.model import Model
 from .model.state import State
 from .spatial.numbers import as_floats
@@ -43,7 +44,17 @@ def _joints(model: Model) -> list[tuple[str, str, slice, slice]]:
 def _order(model: Model, spans: Sequence[Span]) -> np.ndarray:
     """For every velocity of jaxdyn its place in the other's."""
     pieces = [np.arange(s.v, s.v + v.stop - v.start) for s, (_, _, _, v) in zip(spans, _joints(model), strict=True)]
-    return np.concatenate(pieces) if pieces else np.zeros(0, int)
+    return np.concatenate(pieces)[list(model.topology.independent)] if pieces else np.zeros(0, int)
+
+
+def _own(model: Model, q: Array, v: Array) -> State:
+    """The state with velocities of all joints of the tree as one of the model, whose loops may be embedded."""
+    return reduce(model, State(q, v)) if model.topology.clusters else State(q, v)
+
+
+def _whole(model: Model, state: State) -> State:
+    """The state with the velocities of all joints of the tree."""
+    return expand(model, state) if model.topology.clusters else state
 
 
 def _pinocchio_spans(model: Model, pin_model: Any) -> list[Span]:
@@ -85,13 +96,14 @@ def from_pinocchio(model: Model, pin_model: Any, q: ArrayLike, v: ArrayLike | No
             u = _turned(u, x[2])
         qs.append(x)
         vs.append(u)
-    return State(jnp.concatenate(qs), jnp.concatenate(vs))
+    return _own(model, jnp.concatenate(qs), jnp.concatenate(vs))
 
 
 def to_pinocchio(
     model: Model, pin_model: Any, state: State
 ) -> tuple[Float[Array, " nq_there"], Float[Array, " nv_there"]]:
     """Jaxdyn's state as Pinocchio's (q, v). What Pinocchio's model has besides stays at zero."""
+    state = _whole(model, state)
     q, v = jnp.zeros(pin_model.nq, state.q.dtype), jnp.zeros(pin_model.nv, state.v.dtype)
     for span, (_, kind, qs, vs) in zip(_pinocchio_spans(model, pin_model), _joints(model), strict=True):
         x, u = state.q[qs], state.v[vs]
@@ -181,10 +193,11 @@ def _from_world(model: Model, spans: Sequence[Span], nv: int, q: ArrayLike, v: A
         x, u = q[span.q : span.q + span.nq], v[span.v : span.v + at.stop - at.start]
         qs.append(x)
         vs.append(_linear(kind, u, lambda l, x=x: rotate(quaternion_conjugate(x[3:]), l)))
-    return State(jnp.concatenate(qs), jnp.concatenate(vs))
+    return _own(model, jnp.concatenate(qs), jnp.concatenate(vs))
 
 
 def _to_world(model: Model, spans: Sequence[Span], nq: int, nv: int, state: State) -> tuple[Array, Array]:
+    state = _whole(model, state)
     q, v = jnp.zeros(nq, state.q.dtype), jnp.zeros(nv, state.v.dtype)
     for span, (_, kind, qs, vs) in zip(spans, _joints(model), strict=True):
         x = state.q[qs]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import jaxdyn as jd
+from jaxdyn import interop
 
 TURNED = jd.Transform.from_quaternion((0.8, 0.36, 0.48, 0.0), (0.05, -0.1, 0.02))
 
@@ -180,3 +181,18 @@ def test_open_and_singular_loops_are_told():
     assert result(robot.neutral()) == told.successful
     assert result(jnp.zeros(3)) == told.singular_loop
     assert result(jnp.array([0.9, -0.8, 0.9])) == told.open_loop
+
+
+def test_states_go_to_mujoco_and_back(robot, cut):
+    """With the velocities of all joints there, and the independent ones here."""
+    mujoco = pytest.importorskip("mujoco")
+    joints = "".join(f'<body><joint name="{n}"/><geom size="1"/>' for n in cut.joint_names[1:])
+    free = f'<body><freejoint name="{cut.joint_names[0]}"/><geom size="1"/>'
+    ends = "</body>" * cut.nb
+    there = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{free}{joints}{ends}</worldbody></mujoco>")
+    state, _ = state_of(robot)
+    moved = interop.to_mujoco(robot, there, state)
+    for a, b in zip(moved, interop.to_mujoco(cut, there, jd.expand(robot, state)), strict=True):
+        assert np.array_equal(a, b)
+    back = interop.from_mujoco(robot, there, *moved)
+    assert np.allclose(back.q, state.q) and np.allclose(back.v, state.v)
