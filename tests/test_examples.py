@@ -83,6 +83,12 @@ def test_gradients():
     assert float(jnp.abs(got["hessian"]).max()) > 1e-6
 
 
+def test_geared_leg():
+    got = example(7).main(verbose=False)
+    assert got["errors"]["neglected"] > 0.02 and got["errors"]["armature"] > 0.02
+    assert got["slip"] < 1e-12
+
+
 def test_neural_policy():
     got = example(6).main(iterations=60, verbose=False)
     assert np.isfinite(got["history"]).all()
