@@ -40,7 +40,7 @@ def relative(got, wanted):
     return np.abs(np.asarray(got) - wanted).max() / np.abs(np.asarray(wanted)).max()
 
 
-@pytest.mark.parametrize("name", ("geared_links", "four_bars", "spatial_bars", "given"))
+@pytest.mark.parametrize("name", ("geared_links", "four_bars", "spatial_bars"))
 def test_derivatives(name):
     """With respect to q along the loops, v, tau, and the model, whose loops close anew; and the second ones."""
     model, state = alone(name), states(name)
