@@ -77,7 +77,7 @@ def test_long_motion(name):
 @pytest.mark.parametrize(
     ("integrator", "dt", "steps"),
     (
-        (I.SemiImplicitEuler(), 5e-3, 1000),
+        (I.SemiImplicitEuler(), 1e-2, 1000),
         (I.RK4(), 1e-2, 1000),
         (I.Gauss(), 1e-2, 200),
         (I.ImplicitMidpoint(), 1e-2, 200),
@@ -87,11 +87,11 @@ def test_long_motion(name):
 @pytest.mark.parametrize("name", ("four_bars",))
 def test_simulations_keep_loops_closed(name, integrator, dt, steps):
     model = alone(name)
-    # slower than a tenth of a radian a step
-    model = model.replace({"gravity": 0.02 * model.gravity})
+    # slower than a third of a radian a step
+    model = model.replace({"gravity": 0.3 * model.gravity})
     state = states(name)
     run = lambda m, q, v: jd.simulate(m, jd.State(q, v), jnp.zeros((steps, m.nv)), dt, integrator=integrator)  # noqa: E731
-    found = mapped(run)(model, state.q[:4], 0.5 * state.v[:4])
+    found = mapped(run)(model, state.q[:4], state.v[:4])
     assert found.multipliers.shape[-1] == 0
     gaps = mapped(jax.vmap(gap, (None, 0)))(model, found.q)
     assert gaps.max() < 1e-12

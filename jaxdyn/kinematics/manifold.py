@@ -73,9 +73,9 @@ def advanced(model: Model, q, dv):
 
 
 def _closings(topology: Topology) -> int:
-    """Newton steps that close loops: two leave rounding of what one time step opens, and derivatives of the first three
-    orders. Gears are linear: one step closes them."""
-    return 1 if all(c.constant for c in topology.clusters) else 2
+    """Newton steps that close loops: two leave rounding where joints turn by a twentieth of a radian and derivatives of
+    the first three orders, three where they turn by a third. Gears are linear: one step closes them."""
+    return 1 if all(c.constant for c in topology.clusters) else 3
 
 
 def _turn(kind, q, dv):
