@@ -1,0 +1,204 @@
+"""Constraint embedding beside cut loops, approximate models and free rotors (constraint_embedding, section VI).
+
+    python benchmarks/embedding.py [GROUP ...] [--models FOLDER] [--batch N] [--rounds N] [--again] [--out FOLDER]
+
+Groups are chains of geared rotors, belts and linkages that grow (Fig. 8), two chains tied further and further out
+(Fig. 10), linkages, geared robots and the same with their feet held (Fig. 12), operations, and torques of a leg whose
+rotors are neglected (Fig. 13). Robots are built by `geared_robots.py`; `--models` names a folder with the URDF+ files
+`mini_cheetah` and `mit_humanoid`, and `..._approximate` of both, which are measured as well.
+
+What is measured: CPU time on one core of an evaluation of a batch, all forms and sizes of a group in turns; seconds of
+CPU time to compile without a cache; errors beside dense algebra in double precision. Writes `embedding.json`, in which
+earlier numbers are kept unless `--again`, `embedding.md`, and plots.
+"""
+
+import os
+
+os.environ["JAXDYN_CACHE_DIR"] = ""  # compile times are those of the first time
+
+import argparse
+import functools
+from collections.abc import Callable
+from pathlib import Path
+
+import embedding_report as report
+import geared_robots as geared
+import jax
+import jax.numpy as jnp
+import numpy as np
+from embedding_cases import TURNS, Robot, counts, programs
+from measure import together
+from results import Results, parser
+from tqdm import tqdm
+
+import jaxdyn as jd
+from jaxdyn.commands.bench import one_core
+
+BOTH = ("float32", "float64")
+CUT = ("LCABA", "ProxLTL")
+#: by kind, depths of one branch, and branches of four mechanisms each
+DEPTHS, BRANCHES = (2, 4, 8, 16), (1, 2, 4)
+#: by depth of both chains, where they are tied
+TIED = {5: (1, 2, 3, 4, 5), 10: (1, 2, 4, 6, 8), 20: (1, 3, 6, 10, 15)}
+FILES = ("mini_cheetah", "mit_humanoid")
+
+
+def unit(kind: str, depth: int, branches: int) -> Robot:
+    return Robot(geared.units(kind, depth, branches, base=True))
+
+
+def grown(kind: str) -> dict[str, tuple]:
+    """Cases of a group: a robot's builder, forms and precisions by name."""
+    cases = {}
+    for depth, branches in [*((n, 1) for n in DEPTHS), *((4, n) for n in BRANCHES if n > 1)]:
+        forms = ("embedded", *CUT) if depth * branches <= 8 else ("embedded",)
+        cases[f"{depth} x {branches}"] = functools.partial(unit, kind, depth, branches), forms, BOTH
+    return cases
+
+
+def tied(depth: int, rod: bool) -> dict[str, tuple]:
+    make = lambda k: Robot(geared.two_chains(depth, k, rod))  # noqa: E731
+    return {str(k): (functools.partial(make, k), ("embedded", *CUT), BOTH[:1]) for k in TIED[depth]}
+
+
+def linkages() -> dict[str, tuple]:
+    make = lambda kind, n: Robot(geared.units(kind, n))  # noqa: E731
+    sizes = {"four_bar": 10, "six_bar": 5}
+    return {f"{n} x {k}": (functools.partial(make, k, n), ("embedded", *CUT), BOTH) for k, n in sizes.items()}
+
+
+def robot(name: str, folder: Path | None = None) -> Robot:
+    """A geared robot, and that without rotors."""
+    if folder:
+        whole, without = (jd.load(folder / f"{name}{end}.urdf") for end in ("", "_approximate"))
+        return Robot(whole, (), without)
+    make = getattr(geared, name)
+    return Robot(make(), (), make("armature"))
+
+
+def names(folder: Path | None) -> dict[str, Path | None]:
+    return {"quadruped": None, "humanoid": None} | (dict.fromkeys(FILES, folder) if folder else {})
+
+
+def robots(folder: Path | None) -> dict[str, tuple]:
+    forms = ("embedded", "bodies", "free", "approximate", *CUT)
+    return {n: (functools.partial(robot, n, where), forms, BOTH) for n, where in names(folder).items()}
+
+
+def standing(name: str, folder: Path | None, kind: type = jd.constraints.Point) -> Robot:
+    """Its feet are held, with bent knees."""
+    free = robot(name, folder)
+    cut = free.cut
+    four = name in ("quadruped", "mini_cheetah")
+    ends = [b for b in cut.body_names if b.endswith(("knee", "knee_link") if four else ("ankle", "ankle_link"))]
+    place = geared.at(0, 0, -0.19) if four else geared.at(0, 0, -0.04)
+    held = tuple(kind(b, placement_a=place, name=f"{b}_held", stabilization=None) for b in ends)
+    pose = {}
+    for joint in free.embedded.topology.joint_names:
+        if "rotor" in joint:
+            continue
+        if joint.endswith(("knee", "knee_j", "knee_link")):
+            pose[joint] = -1.6 if four else 0.8
+        elif joint.endswith(("_hip", "to_hip_j", "hip_y", "hipy_link")):
+            pose[joint] = 0.8 if four else -0.4
+    return Robot(cut, held, None, pose)
+
+
+def feet(folder: Path | None) -> dict[str, tuple]:
+    forms = ("embedded", *CUT)
+    cases = {n: (functools.partial(standing, n, where), forms, BOTH) for n, where in names(folder).items()}
+    welded = functools.partial(standing, "humanoid", None, jd.constraints.Weld)
+    return cases | {"humanoid, welded": (welded, forms, BOTH)}
+
+
+GROUPS: dict[str, Callable] = {
+    **{kind: lambda _, kind=kind: grown(kind) for kind in ("rotor", "belt", "four_bar")},
+    **{f"gear_{n}": lambda _, n=n: tied(n, False) for n in TIED},
+    **{f"rod_{n}": lambda _, n=n: tied(n, True) for n in TIED},
+    "linkages": lambda _: linkages(),
+    "robots": robots,
+    "feet": feet,
+}
+
+
+def measured(cases: dict[str, tuple], options) -> dict:
+    """By case and precision, what `programs` tells of all forms, and microseconds of all of them in turns."""
+    found, runs, places = {}, [], []
+    for name, (make, forms, dtypes) in tqdm(cases.items(), leave=False):
+        made = make()
+        found[name] = made.sizes()
+        for dtype in dtypes:
+            found[name][dtype], more = programs(made, forms, options.batch, dtype)
+            runs += more
+            places += list(found[name][dtype].values())
+    for row, us in zip(places, together(runs, options.batch * TURNS, options.rounds), strict=True):
+        row["microseconds"] = us
+    return found
+
+
+def counted(folder: Path | None) -> dict:
+    """Operations and code, embedded and cut."""
+    cases = {f"8 x {kind}": functools.partial(unit, kind, 8, 1) for kind in ("rotor", "belt", "four_bar", "six_bar")}
+    cases |= {n: functools.partial(robot, n, where) for n, where in names(folder).items()}
+    found = {}
+    for name, make in tqdm(cases.items(), leave=False):
+        made = make()
+        found[name] = made.sizes() | {form: counts(made, form) for form in ("embedded", "LCABA")}
+    return found
+
+
+def torques(seconds: float = 2.0, steps: int = 400) -> dict:
+    """Torques of a leg's joints along a sinusoidal motion, and what they are if its rotors are left out, or only
+    reflected as armature (constraint_embedding, Fig. 13)."""
+    t = np.linspace(0, seconds, steps)
+    size, pulse = np.array([0.3, 0.2, 0.5, 0.8, 0.4]), 2 * np.pi * np.array([1.0, 1.5, 2.0, 2.0, 2.5])
+    angle, phase = size * np.sin(np.outer(t, pulse)), np.outer(t, pulse)
+    rate, rise = size * pulse * np.cos(phase), -size * pulse**2 * np.sin(phase)
+    kinds = {"embedded": jd.embed(geared.one_leg()), "neglected": geared.one_leg("none")}
+    found: dict = {"time": t.round(4).tolist(), "joints": list(kinds["neglected"].joint_names), "torque": {}}
+    for kind, model in (kinds | {"armature": geared.one_leg("armature")}).items():
+        follow = lambda q, model=model: jd.integrate(model, model.neutral(), q, 1.0)  # noqa: E731
+        tau = jax.jit(jax.vmap(lambda q, v, a, m=model, f=follow: jd.inverse_dynamics(m, jd.State(f(q), v), a)))
+        found["torque"][kind] = np.asarray(tau(*map(jnp.asarray, (angle, rate, rise)))).T.round(5).tolist()
+    return found
+
+
+NAMES = (*GROUPS, "operations", "torques")
+
+
+def options_of(arguments=None) -> argparse.Namespace:
+    options = parser(__doc__, "group", NAMES)
+    options.add_argument("--models", type=Path, metavar="FOLDER", help="with URDF+ files of robots, measured as well")
+    options.add_argument("--batch", type=int, default=512)
+    options.add_argument("--rounds", type=int, default=10)
+    options.add_argument("--again", action="store_true", help="measure anew what is there already")
+    return options.parse_args(arguments)
+
+
+def main(arguments=None) -> None:
+    options = options_of(arguments)
+    jax.config.update("jax_enable_x64", True)
+    results = Results(options.out, "embedding")
+    found = results.found
+    with one_core():
+        for name in tqdm(options.names or NAMES):
+            if name == "torques":
+                new = torques()
+            elif name == "operations":
+                new = counted(options.models)
+            else:
+                cases = GROUPS[name](options.models)
+                old = {} if options.again else found.get(name, {})
+                new = old if set(cases) <= set(old) else measured(cases, options)
+            if new is not found.get(name):
+                found[name] = new
+                results.keep(name)
+            jax.clear_caches()
+            results.write(".md", report.written(found, results.origins.told))
+    for figure, draw in report.FIGURES.items():
+        if report.drawable(found, figure):
+            results.plot(figure, functools.partial(draw, found=found))
+
+
+if __name__ == "__main__":
+    main()
