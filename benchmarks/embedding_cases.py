@@ -120,10 +120,10 @@ def arguments(robot: Robot, name: str, q, w, tau) -> list:
     if name in ("embedded", "bodies"):
         return [q, w, tau]
     if name == "approximate":
-        own, all_of = robot.approximate, robot.cut
-        assert own is not None
-        at = np.concatenate([np.arange(all_of.nq)[all_of.q_slice(j)] for j in own.joint_names])
-        return [q[:, at], w, tau]
+        # its joints are the independent ones, in the same order
+        topology, free = robot.cut.topology, set(robot.independent)
+        kept = [b for b in range(topology.nb) if free.issuperset(range(*topology.v_slice(b).indices(topology.nv)))]
+        return [q[:, np.concatenate([np.arange(robot.cut.nq)[topology.q_slice(b)] for b in kept])], w, tau]
     expand = jax.jit(jax.vmap(lambda q, w: jd.expand(robot.embedded, jd.State(q, w)).v))
     forces = np.zeros((len(q), robot.cut.nv))
     forces[:, robot.independent] = tau

@@ -1,5 +1,5 @@
-"""Robots with gears and linkages from code: chains of sub-mechanisms (constraint_embedding, Figs. 9 and 11), a quadruped
-and a humanoid with geared rotors. Their loops are closed at `model.neutral()`, cut, and nothing stabilises them."""
+"""Robots with gears and linkages from code: chains of sub-mechanisms (constraint_embedding, Figs. 9 and 11), and a
+quadruped and a humanoid with geared rotors. Their loops are closed at `model.neutral()`, cut, and nothing stabilises them."""
 
 from collections.abc import Callable
 
@@ -183,8 +183,8 @@ def _link(mass: float, length: float, aside: float = 0.0) -> jd.Inertia:
 
 
 def leg(robot: Geared, tag: str, parent: str, place, side: float) -> None:
-    """Five motors, as of the MIT humanoid: those of knee and ankle sit on the thigh, and the ankle's belt runs about the
-    knee."""
+    """Five motors, as of the MIT humanoid: those of knee and ankle sit on the thigh, and the ankle's belt runs about
+    the knee."""
     yaw = robot.driven(f"{tag}_hip_z", parent, Z, place, _link(0.85, 0.12), 6.0, 1.7e-4, (0, 0, 0.02))
     roll = robot.driven(f"{tag}_hip_x", yaw, X, at(-0.064, 0, -0.075), _link(1.2, 0.1, side * 0.013), 6.0, 1.7e-4)
     thigh = robot.driven(f"{tag}_hip_y", roll, Y, at(0.071), _link(2.6, 0.27, side * 0.027), 6.0, 5.5e-4)

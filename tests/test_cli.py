@@ -165,15 +165,6 @@ def test_info_reads_files(capsys):
     assert re.search(r"forward dynamics +ForwardDynamics +\d+ +\d+ +\d+ +\d+ kB +[\d.]+ s +kernel", text)
 
 
-def test_check_of_a_sound_model(capsys):
-    assert main(["check", "four_bar"]) == 0
-    text = capsys.readouterr().out
-    assert "loops close near q = 0" in text
-    assert "3 constraint rows of rank 2" in text and "redundant rows: 1" in text
-    assert re.search(r"LCABA and Dense agree to [\d.]+e-1\d", text)
-    assert "no problem found" in text
-
-
 INERTIAL = """
   <inertial><mass value="1"/><inertia ixx=".1" iyy=".1" izz=".1" ixy="0" ixz="0" iyz="0"/></inertial>
 """
@@ -193,6 +184,63 @@ LOOSE = f"""
   </loop>
 </robot>
 """
+GEARED = f"""
+<robot name="geared">
+  <link name="base"/>
+  <link name="arm">{INERTIAL}</link>
+  <link name="rotor">{INERTIAL}</link>
+  <link name="far">{INERTIAL}</link>
+  <link name="wheel">{INERTIAL}</link>
+  <joint name="shoulder" type="continuous"><parent link="base"/><child link="arm"/><axis xyz="0 1 0"/></joint>
+  <joint name="elbow" type="continuous">
+    <parent link="arm"/><child link="far"/><origin xyz="1 0 0"/><axis xyz="0 1 0"/>
+  </joint>
+  <joint name="motor" type="continuous" independent="false">
+    <parent link="arm"/><child link="rotor"/><axis xyz="0 1 0"/>
+  </joint>
+  <joint name="spin" type="continuous"><parent link="far"/><child link="wheel"/><axis xyz="0 1 0"/></joint>
+  <coupling name="gear"><predecessor link="far"/><successor link="rotor"/><ratio value="9"/></coupling>
+</robot>
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "lines"),
+    [
+        ("four_bar", [r"nv 1 of 3, clusters: 1", r"  \S+ +\w+, \w+, \w+ +\w+ +yes$"]),
+        ("geared.urdf", [r"nv 3 of 4, clusters: 1", r"  gear +far, rotor \(rotor\) +elbow +yes$"]),
+    ],
+)
+def test_info_tells_what_embed_would_do(source, lines, tmp_path, capsys):
+    (tmp_path / "geared.urdf").write_text(GEARED)
+    assert main(["info", source]) == 0
+    text = capsys.readouterr().out
+    for line in lines:
+        assert re.search(line, text, re.MULTILINE), f"{line}\n{text}"
+
+
+def test_info_tells_of_loops_that_are_not_local(capsys, monkeypatch):
+    from jaxdyn.commands.report import clusters
+    from jaxdyn.kinematics import embed
+
+    model = jd.load("four_bar")
+    monkeypatch.setattr(embed, "LARGEST", 2)
+    assert re.search(r" no$", clusters(model), re.MULTILINE)
+
+
+def test_info_tells_why_nothing_can_be_embedded(tmp_path, capsys):
+    (tmp_path / "open.urdf").write_text(LOOSE)
+    assert main(["info", "open.urdf"]) == 0
+    assert "not embedded: `assemble`: cannot close 'shut'" in capsys.readouterr().out
+
+
+def test_check_of_a_sound_model(capsys):
+    assert main(["check", "four_bar"]) == 0
+    text = capsys.readouterr().out
+    assert "loops close near q = 0" in text
+    assert "3 constraint rows of rank 2" in text and "redundant rows: 1" in text
+    assert re.search(r"LCABA and Dense agree to [\d.]+e-1\d", text)
+    assert "no problem found" in text
 
 
 def test_check_of_a_loop_that_cannot_close(tmp_path, capsys):

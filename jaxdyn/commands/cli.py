@@ -77,10 +77,12 @@ def _model_of(args) -> Model:
 
 
 def _info(args) -> int:
-    from .report import describe, programs
+    from .report import clusters, describe, programs
 
     model = _model_of(args)
     print(describe(model))
+    if model.constraints:
+        print("\n" + clusters(model))
     if model.nb:
         print("\n" + programs(model))
     return OK

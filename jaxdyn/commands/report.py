@@ -17,6 +17,7 @@ from ..dynamics.inverse import inverse_dynamics, mass_matrix
 from ..engine import kernels
 from ..engine.facts import facts
 from ..kinematics.assemble import assemble
+from ..kinematics.embed import embed
 from ..kinematics.manifold import integrate
 from ..model.model import Model
 from ..model.state import State
@@ -92,6 +93,28 @@ def describe(model: Model) -> str:
     if model.frame_names:
         out += ["", "frames: " + ", ".join(model.frame_names)]
     return "\n".join(out)
+
+
+def clusters(model: Model) -> str:
+    """Return what `embed` makes of a model's loops, as text: the clusters of bodies and their independent joints, and
+    which of them ``loops="local"`` takes; or why it makes none."""
+    try:
+        local = {id(c): c for c in embed(model, "local").embedded}
+        found = embed(model)
+    except ValueError as error:
+        return f"not embedded: {error}"
+    topology = found.topology
+    names = lambda velocities: ", ".join(  # noqa: E731
+        dict.fromkeys(topology.joint_names[topology.velocity_bodies[v]] for v in velocities)
+    )
+    rows = [("constraints", "bodies", "independent joints", "local")]
+    places = {id(c): name for name, c in zip(constraint_slices(model), model.constraints, strict=True)}
+    for cluster in topology.clusters:
+        members = [found.embedded[k] for k in cluster.constraints]
+        bodies = ", ".join(topology.body_names[b] + (" (rotor)" if b in cluster.rotors else "") for b in cluster.bodies)
+        taken = "yes" if all(id(c) in local for c in members) else "no"
+        rows.append((", ".join(str(places[id(c)]) for c in members), bodies, names(cluster.independent), taken))
+    return f"embedded (jd.embed): nv {found.nv} of {model.nv}, clusters: {len(topology.clusters)}\n{_table(rows)}"
 
 
 def programs(model: Model) -> str:
