@@ -12,12 +12,9 @@ CPU time to compile without a cache; errors beside dense algebra in double preci
 earlier numbers are kept unless `--again`, `embedding.md`, and plots.
 """
 
-import os
-
-os.environ["JAXDYN_CACHE_DIR"] = ""  # compile times are those of the first time
-
 import argparse
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -201,4 +198,5 @@ def main(arguments=None) -> None:
 
 
 if __name__ == "__main__":
+    os.environ["JAXDYN_CACHE_DIR"] = ""  # compile times are those of the first time
     main()

@@ -16,9 +16,9 @@ FORMS = {
 }
 ABOUT = """Constraint embedding beside loops that are cut, after constraint_embedding, section VI. CPU time of an
 evaluation of a batch of 512 on one core; times of a group were taken in turns, and only ratios within one mean
-something. Cut loops are solved to full accuracy, which takes as many steps as the column *steps* tells. Errors are those of
-independent accelerations, relative to the largest one of a state, median and largest of 16, beside dense algebra in
-double precision. Compile times are without a cache."""
+something. Cut loops are solved to full accuracy, which takes as many steps as the column *steps* tells. Errors are
+those of independent accelerations, relative to the largest one of a state, median and largest of 16, beside dense
+algebra in double precision. Compile times are without a cache."""
 
 
 def table(heads: list[str], rows: list[list[str]]) -> list[str]:

@@ -1,5 +1,6 @@
 """Robots with gears and linkages from code: chains of sub-mechanisms (constraint_embedding, Figs. 9 and 11), and a
-quadruped and a humanoid with geared rotors. Their loops are closed at `model.neutral()`, cut, and nothing stabilises them."""
+quadruped and a humanoid with geared rotors. Their loops are closed at `model.neutral()`, cut, and
+not stabilised."""
 
 from collections.abc import Callable
 

@@ -10,6 +10,10 @@ import convergence
 import delassus
 import delassus_programs
 import delassus_report
+import embedding
+import embedding_cases
+import embedding_report
+import geared_robots
 import measure
 import numpy as np
 import operations
@@ -315,3 +319,47 @@ def test_what_is_said_of_the_delassus_matrix_is_what_was_counted():
         assert of[f"atlas_{n}"]["PV"] < of[f"atlas_{n}"][osim_report.WITHOUT] < of[f"atlas_{n}"]["EFPA"]
     first = {row["branches"]: row["crossover"] for row in found["stem"].values() if row["links"] == 7 and row["turned"]}
     assert first[2] is None and (first[4], first[10]) == (54, 14)
+
+
+def test_embedded_robots_are_measured_and_resumed(tmp_path, monkeypatch):
+    case = functools.partial(embedding.unit, "belt", 1, 1), ("embedded", "LCABA"), embedding.BOTH
+    monkeypatch.setattr(embedding, "GROUPS", {"belt": lambda _: {"1 x 1": case}})
+    monkeypatch.setattr(embedding_cases, "TURNS", 2)
+    arguments = ["belt", "--batch", "2", "--rounds", "1", "--out", str(tmp_path)]
+    embedding.main(arguments)
+    row = json.loads((tmp_path / "embedding.json").read_text())["belt"]["1 x 1"]
+    assert (row["bodies"], row["nv"], row["independent"], row["rows"], row["largest"]) == (5, 10, 8, 2, 4)
+    for form in ("embedded", "LCABA"):
+        for dtype, most in (("float32", 1e-4), ("float64", 1e-11)):
+            assert row[dtype][form]["microseconds"] > 0 and row[dtype][form]["error"][1] < most
+    assert (tmp_path / "embedding_growth.png").stat().st_size > 1000
+    monkeypatch.setattr(embedding, "measured", None)
+    embedding.main(arguments)
+
+
+@pytest.mark.parametrize("kind", geared_robots.UNITS)
+def test_embedded_mechanisms_agree_with_dense_algebra(kind):
+    """All forms are the same motion; embedded, it takes fewer operations."""
+    robot = embedding_cases.Robot(geared_robots.units(kind, 2, base=kind == "rotor"))
+    rows, _ = embedding_cases.programs(robot, ("embedded", "ProxLTL"), 2, "float64")
+    assert all(row["error"][1] < 1e-10 for row in rows.values())
+    few, many = (embedding_cases.counts(robot, form)["operations"] for form in ("embedded", "LCABA"))
+    assert few < many
+
+
+@pytest.mark.parametrize(("rod", "bodies"), [(False, 4), (True, 5)])
+def test_chains_are_tied_where_they_should_be(rod, bodies):
+    model = geared_robots.two_chains(3, 2, rod)
+    (cluster,) = jd.embed(model).topology.clusters
+    assert len(cluster.bodies) == bodies
+    assert len(cluster.dependent) == (2 if rod else 1)
+
+
+def test_torques_are_wrong_without_rotors():
+    """And those of the reflected inertia nearer, most of all at the knee, whose motor turns twelve times as fast."""
+    found = embedding.torques(steps=8)
+    exact, *others = (np.asarray(found["torque"][kind]) for kind in ("embedded", "neglected", "armature"))
+    neglected, armature = (np.sqrt(np.mean((x - exact) ** 2, axis=1)) for x in others)
+    knee = found["joints"].index("right_knee")
+    assert neglected[knee] > 2 * armature[knee] > 0
+    assert "right_knee" in "\n".join(embedding_report.torques(found))
