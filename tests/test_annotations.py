@@ -21,6 +21,8 @@ STATE = jd.State(Q, np.linspace(-0.3, 0.5, MODEL.nv))
 TAU = np.linspace(-1.0, 1.0, MODEL.nv)
 LUMP = jd.Inertia(2.0, (0.1, 0.2, 0.3), np.diag([0.5, 0.6, 0.7]))
 SIZES = {"nq": MODEL.nq, "nv": MODEL.nv, "nb": MODEL.nb, "nu": MODEL.nu, "m": 3, "T": STEPS}
+CLOSED = jd.embed(MODEL)
+SIZES["rows"] = jd.constraint_residual(MODEL, Q).shape[0]
 
 #: a call of every public function that returns arrays
 CALLS = {
@@ -34,6 +36,7 @@ CALLS = {
     "constraint_residual": lambda: jd.constraint_residual(MODEL, Q),
     "delassus": lambda: jd.delassus(MODEL, Q),
     "difference": lambda: jd.difference(MODEL, Q, Q),
+    "expand": lambda: jd.expand(MODEL, STATE),
     "forward_dynamics": lambda: jd.forward_dynamics(MODEL, STATE, TAU),
     "forward_kinematics": lambda: jd.forward_kinematics(MODEL, Q),
     "frame_acceleration": lambda: jd.frame_acceleration(MODEL, STATE, TAU, "rocker"),
@@ -48,14 +51,16 @@ CALLS = {
     "kinetic_energy": lambda: jd.kinetic_energy(MODEL, STATE),
     "load": lambda: MODEL,
     "log_cholesky_from_inertia": lambda: jd.log_cholesky_from_inertia(LUMP),
+    "loop_forces": lambda: jd.loop_forces(CLOSED, jd.State(CLOSED.neutral(), [0.1]), [0.2], [0.3]),
     "mass_matrix": lambda: jd.mass_matrix(MODEL, Q),
     "passive_forces": lambda: jd.passive_forces(MODEL, STATE),
     "potential_energy": lambda: jd.potential_energy(MODEL, Q),
+    "reduce": lambda: jd.reduce(MODEL, STATE),
     "simulate": lambda: jd.simulate(MODEL, STATE, np.zeros((STEPS, MODEL.nv)), 1e-3),
     "step": lambda: jd.step(MODEL, STATE, TAU, 1e-3),
 }
 #: those whose results are no arrays, or whatever the caller's function makes
-OTHERS = {"constraint_slices", "load_spec", "tangent"}
+OTHERS = {"constraint_slices", "embed", "load_spec", "tangent"}
 FUNCTIONS = sorted(n for n in jd.__all__ if inspect.isfunction(getattr(jd, n)))
 
 
