@@ -37,8 +37,8 @@ def loop_forces(
     tau: ArrayLike,
     *,
     external: ArrayLike | None = None,
-) -> Float[Array, " rows"]:
-    """Return the multipliers λ (rows,) of the constraints `embedded.embedded`, one after the other: those of least norm
+) -> Float[Array, " m"]:
+    """Return the multipliers λ (m,) of the constraints `embedded.embedded`, one after the other: those of least norm
     with M q̈ + h = τ + passive + external + Jᵀλ at all joints of the tree (constraint_embedding, Eqs. 21 to 33).
 
     **Arguments:** `state` and `acceleration` (nv,) of the embedded model; `tau`, the forces that led to it, (nv,), or
