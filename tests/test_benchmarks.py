@@ -363,3 +363,42 @@ def test_torques_are_wrong_without_rotors():
     knee = found["joints"].index("right_knee")
     assert neglected[knee] > 2 * armature[knee] > 0
     assert "right_knee" in "\n".join(embedding_report.torques(found))
+
+
+EMBEDDED = json.loads((FOLDER / "embedding.json").read_text())
+#: rows of docs/embedding.md, by group and robot
+TOLD = {
+    "ten four-bars": ("linkages", "10 x four_bar"),
+    "five six-bars": ("linkages", "5 x six_bar"),
+    "Mini Cheetah, 12": ("robots", "mini_cheetah"),
+    "MIT humanoid, 18": ("robots", "mit_humanoid"),
+    "Mini Cheetah, four": ("feet", "mini_cheetah"),
+    "MIT humanoid, two": ("feet", "mit_humanoid"),
+}
+
+
+@pytest.mark.parametrize("start", TOLD)
+def test_what_is_said_of_embedding_is_what_was_measured(start):
+    """The table of docs/embedding.md: microseconds, then times relative to these."""
+    (line,) = [x for x in (FOLDER.parent / "embedding.md").read_text().splitlines() if x.startswith(f"| {start}")]
+    group, name = TOLD[start]
+    row = EMBEDDED[group][name]
+    for form, cell in zip(("embedded", "LCABA", "ProxLTL", "free", "approximate"), line.split("|")[2:-1], strict=True):
+        times = [
+            row[dtype][form]["microseconds"] / (1 if form == "embedded" else row[dtype]["embedded"]["microseconds"])
+            for dtype in (("float32", "float64") if cell.strip() else ())
+        ]
+        assert cell.strip() == ", ".join(f"{x:.2f}" for x in times), (form, cell)
+
+
+@pytest.mark.parametrize("kind", embedding_report.UNITS)
+def test_cost_of_embedding_grows_with_the_number_of_clusters(kind):
+    for dtype in embedding.BOTH:
+        for branches in (False, True):
+            points = embedding_report.points(EMBEDDED[kind], "embedded", dtype, branches=branches)
+            assert embedding_report.exponent(*points) <= 1.1, (dtype, branches, points)
+
+
+def test_embedding_takes_fewer_operations_than_cutting():
+    for name, row in EMBEDDED["operations"].items():
+        assert row["embedded"]["operations"] <= row["LCABA"]["operations"], name
