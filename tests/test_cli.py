@@ -231,7 +231,7 @@ def test_info_tells_of_loops_that_are_not_local(capsys, monkeypatch):
 def test_info_tells_why_nothing_can_be_embedded(tmp_path, capsys):
     (tmp_path / "open.urdf").write_text(LOOSE)
     assert main(["info", "open.urdf"]) == 0
-    assert "not embedded: `assemble`: cannot close 'shut'" in capsys.readouterr().out
+    assert "not embedded: `embed`: cannot close 'shut'" in capsys.readouterr().out
 
 
 def test_check_of_a_sound_model(capsys):
