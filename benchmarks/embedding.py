@@ -32,6 +32,7 @@ import jaxdyn as jd
 from jaxdyn.commands.bench import one_core
 
 BOTH = ("float32", "float64")
+GROWING = ("rotor", "belt", "four_bar")
 CUT = ("LCABA", "ProxLTL")
 #: by kind, depths of one branch, and branches of four mechanisms each
 DEPTHS, BRANCHES = (2, 4, 8, 16), (1, 2, 4)
@@ -109,7 +110,7 @@ def feet(folder: Path | None) -> dict[str, tuple]:
 
 
 GROUPS: dict[str, Callable] = {
-    **{kind: lambda _, kind=kind: grown(kind) for kind in ("rotor", "belt", "four_bar")},
+    **{kind: lambda _, kind=kind: grown(kind) for kind in GROWING},
     **{f"gear_{n}": lambda _, n=n: tied(n, False) for n in TIED},
     **{f"rod_{n}": lambda _, n=n: tied(n, True) for n in TIED},
     "linkages": lambda _: linkages(),
@@ -133,10 +134,14 @@ def measured(cases: dict[str, tuple], options) -> dict:
     return found
 
 
-def counted(folder: Path | None) -> dict:
+def counted_robots(folder: Path | None) -> dict[str, Callable]:
+    """Builders of the robots whose operations are counted."""
+    cases = {f"8 x {kind}": functools.partial(unit, kind, 8, 1) for kind in geared.UNITS}
+    return cases | {n: functools.partial(robot, n, where) for n, where in names(folder).items()}
+
+
+def counted(cases: dict[str, Callable]) -> dict:
     """Operations and code, embedded and cut."""
-    cases = {f"8 x {kind}": functools.partial(unit, kind, 8, 1) for kind in ("rotor", "belt", "four_bar", "six_bar")}
-    cases |= {n: functools.partial(robot, n, where) for n, where in names(folder).items()}
     found = {}
     for name, make in tqdm(cases.items(), leave=False):
         made = make()
@@ -144,7 +149,12 @@ def counted(folder: Path | None) -> dict:
     return found
 
 
-def torques(seconds: float = 2.0, steps: int = 400) -> dict:
+def counted_growth() -> dict:
+    """Operations and code of embedded chains that grow, by kind."""
+    return {kind: {name: counts(make(), "embedded") for name, (make, *_) in grown(kind).items()} for kind in GROWING}
+
+
+def torques(seconds: float = 2.0, steps: int = 120) -> dict:
     """Torques of a leg's joints along a sinusoidal motion, and what they are if its rotors are left out, or only
     reflected as armature (constraint_embedding, Fig. 13)."""
     t = np.linspace(0, seconds, steps)
@@ -160,7 +170,9 @@ def torques(seconds: float = 2.0, steps: int = 400) -> dict:
     return found
 
 
-NAMES = (*GROUPS, "operations", "torques")
+#: what is found once and for all, by name
+OTHERS: dict[str, Callable] = {"growth": counted_growth, "torques": torques}
+NAMES = (*GROUPS, "operations", *OTHERS)
 
 
 def options_of(arguments=None) -> argparse.Namespace:
@@ -179,16 +191,16 @@ def main(arguments=None) -> None:
     found = results.found
     with one_core():
         for name in tqdm(options.names or NAMES):
-            if name == "torques":
-                new = torques()
+            old = {} if options.again else found.get(name, {})
+            if name in OTHERS:
+                found[name] = old or OTHERS[name]()
             elif name == "operations":
-                new = counted(options.models)
+                cases = counted_robots(options.models)
+                found[name] = old if set(cases) <= set(old) else counted(cases)
             else:
                 cases = GROUPS[name](options.models)
-                old = {} if options.again else found.get(name, {})
-                new = old if set(cases) <= set(old) else measured(cases, options)
-            if new is not found.get(name):
-                found[name] = new
+                found[name] = old if set(cases) <= set(old) else measured(cases, options)
+            if found[name] is not old:
                 results.keep(name)
             jax.clear_caches()
             results.write(".md", report.written(found, results.origins.told))
