@@ -25,8 +25,9 @@ from .manifold import closed, integrated
 
 #: configurations at which independent velocities are chosen: the closed one, and others around it
 SAMPLES = 8
-#: bodies of a cluster beyond which a loop costs more embedded than cut: docs/embedding.md
-LARGEST = 8
+#: bodies of a cluster that pay: beyond 20 a loop costs more embedded than cut, and it compiles several times as long
+#: from 12 on (docs/benchmarks/embedding.md)
+LARGEST = 12
 
 
 def unembedded(model: Model) -> Model:
@@ -160,7 +161,7 @@ def _samples(model: Model, constraints) -> list[np.ndarray]:
     try:
         home = assemble(model, model.neutral(), constraints=constraints)
     except ValueError as error:
-        raise ValueError(f"`embed`: {error}") from None
+        raise ValueError(str(error).replace("`assemble`", "`embed`", 1)) from None
     found = [np.asarray(home)]
     if all(not getattr(c, "moving", True) for c in constraints):
         return found
