@@ -52,17 +52,10 @@ def operation_growth(found: dict, kind: str, branches: bool) -> list[str]:
 
 
 def growth(found: dict) -> list[str]:
-    out = [
-        "## Number of clusters",
-        "",
-        "Chains from a floating base (Fig. 8). Exponents of time, compile time, operations,",
-    ]
-    out += [
-        "and of operations if steps are called; how much more time cut loops take with eight mechanisms. Up to some"
-    ]
-    out += [
-        "size programs are straight code, which is faster than steps that are called, as long as it fits the caches."
-    ]
+    about = """Chains from a floating base (Fig. 8). Exponents of time, compile time, operations, and of operations if
+steps are called; how much more time cut loops take with eight mechanisms. Beyond some size programs call their steps and
+are no longer straight code, which bends the curves of time."""
+    out = ["## Number of clusters", "", about]
     out += ["", "![growth](embedding_growth.png)", ""]
     lines = []
     for kind in (k for k in UNITS if k in found):
