@@ -53,8 +53,8 @@ def operation_growth(found: dict, kind: str, branches: bool) -> list[str]:
 
 def growth(found: dict) -> list[str]:
     about = """Chains from a floating base (Fig. 8). Exponents of time, compile time, operations, and of operations if
-steps are called; how much more time cut loops take with eight mechanisms. Beyond some size programs call their steps and
-are no longer straight code, which bends the curves of time."""
+steps are called; how much more time cut loops take with eight mechanisms. Beyond some size programs call their steps
+and are no longer straight code, which bends the curves of time."""
     out = ["## Number of clusters", "", about]
     out += ["", "![growth](embedding_growth.png)", ""]
     lines = []
