@@ -39,10 +39,10 @@ def free(problem, start):
 
 
 def _steps(problem) -> int:
-    """Enough solves of a tree for the precision: two where clusters are more than links with their rotors."""
-    clusters = problem.model.topology.clusters
-    wide = any(len(c.bodies) - len(c.rotors) > len(c.independent) for c in clusters)
-    return 2 if wide and problem.q.dtype == jnp.float32 else 1
+    """Enough solves for the precision: two in single precision for linkages and chains of belts."""
+    topology = problem.model.topology
+    linked = any(len(c.bodies) - len(c.rotors) > len(c.independent) for c in topology.clusters)
+    return 2 if (linked or topology.wide_in_series > 2) and problem.q.dtype == jnp.float32 else 1
 
 
 class ABA(Solver):
@@ -50,7 +50,7 @@ class ABA(Solver):
     constraints.
 
     **Arguments:** `max_steps`, the number of solves: 1, and one more for every refinement by the residual. None: 2 in
-    single precision for embedded loops and belts, whose chains lose digits in one, else 1.
+    single precision for embedded linkages and chains of belts, which lose digits in one, else 1.
     """
 
     max_steps: int | None = eqx.field(static=True, default=None)

@@ -132,6 +132,13 @@ class Topology:
         return found
 
     @cached_property
+    def wide_in_series(self) -> int:
+        """The most clusters with several independent velocities that hang on each other."""
+        wide = {b for c in self.clusters if len(c.independent) > 1 for b in c.bodies}
+        on_way = ({self.cluster_of[a] for a in self.ancestors(b) if a in wide} for b in range(self.nb))
+        return max(map(len, on_way), default=0)
+
+    @cached_property
     def apart(self) -> tuple[int, ...]:
         """The parents of a tree that is cut where clusters begin: only bodies of one cluster hang on each other."""
         found = self.cluster_of
