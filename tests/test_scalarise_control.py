@@ -222,7 +222,7 @@ def test_control_in_small_pieces(monkeypatch, f, longest):
     def pieces(texts):
         return len(re.findall(r"define .* @piece\d+\(", "\n".join(texts)))
 
-    def made(program):
+    def made(program, single=False):
         aim = host.target()
         runtime.provide(aim.vector_bytes, cpu.numbers(program))
         whole = cpu.modules(schedule(program), aim.vector_bytes, not aim.fused)
