@@ -7,7 +7,7 @@ rule binds becomes one program.
 
 import abc
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -206,6 +206,12 @@ class Pullback(_Derivative):
 def widen(x, lanes: int) -> jax.Array:
     """Return `x` with at least `lanes` lanes, by repeating a single lane."""
     return jnp.broadcast_to(x, (*x.shape[:-1], lanes)) if x.shape[-1] < lanes else x
+
+
+def joined(parts: Sequence[jax.Array]) -> jax.Array:
+    """Return arrays one after the other, with as many lanes as any of them has."""
+    lanes = max(x.shape[-1] for x in parts)
+    return jnp.concatenate([widen(x, lanes) for x in parts])
 
 
 def run(core: Core, used, args):

@@ -21,7 +21,7 @@ from . import ratios
 from .assemble import assemble, close, residual, slope
 from .clusters import ENOUGH, dependent, joints_of, merged, outputs, regularity
 from .embedding import Embedded
-from .manifold import closed, integrated
+from .manifold import closed, moving
 
 #: configurations at which independent velocities are chosen: the closed one, and others around it
 SAMPLES = 8
@@ -75,7 +75,7 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
         return model
     taken = tuple(cut.constraints[k] for k in chosen)
     for c in taken:
-        if not isinstance(c.target, jax.core.Tracer) and np.any(np.asarray(c.target) != 0):
+        if np.any(np.asarray(c.target) != 0):
             raise ValueError(f"`embed`: constraint {c.name!r} has a `target`; only rows at rest can be embedded.")
     independent = None if independent is None else check_names("`embed`", "independent", independent)
     free = _free_joints(cut.topology, independent)
@@ -114,7 +114,7 @@ def _chosen(model: Model, loops, before: set) -> list[int]:
         local = {
             k
             for bodies, members in merged(needs)
-            if len(bodies) <= LARGEST and -1 not in (outputs(topology, bodies) if _tied(model, members) else ())
+            if len(bodies) <= LARGEST and not (_tied(model, members) and WORLD in outputs(topology, bodies))
             for k in members
         }
         return sorted(local | {k for k, c in enumerate(constraints) if c.name in before and c.name})
@@ -129,7 +129,7 @@ def _chosen(model: Model, loops, before: set) -> list[int]:
 def _tied(model: Model, members) -> bool:
     """Return whether one of the constraints holds to the world."""
     layouts = [model.constraints[k].layout(model.topology) for k in members]
-    return any(any(b < 0 for b, _ in x.attachments) for x in layouts)
+    return any(any(b == WORLD for b, _ in x.attachments) for x in layouts)
 
 
 def _free_joints(topology: Topology, independent) -> frozenset[int] | None:
@@ -163,22 +163,15 @@ def _samples(model: Model, constraints) -> list[np.ndarray]:
     except ValueError as error:
         raise ValueError(str(error).replace("`assemble`", "`embed`", 1)) from None
     found = [np.asarray(home)]
-    if all(not getattr(c, "moving", True) for c in constraints):
+    if not any(c.moving for c in constraints):
         return found
-    rng = np.random.default_rng(0)
-    topology, fine = model.topology, 1e-9 if home.dtype == jnp.float64 else 1e-4
+    rng, fine = np.random.default_rng(0), 1e-9 if home.dtype == jnp.float64 else 1e-4
     for k in range(SAMPLES - 1):
-        dv = rng.standard_normal(topology.nv) * 0.3 * (k + 1) / SAMPLES
-        start = moved_tree(topology, home, jnp.asarray(dv, home.dtype))
-        q = _closing(model, constraints, start)
+        dv = rng.standard_normal(model.nv) * 0.3 * (k + 1) / SAMPLES
+        q = _closing(model, constraints, moving(model)(home, jnp.asarray(dv, home.dtype)))
         if float(_open(model, constraints, q)) < fine:
             found.append(np.asarray(q))
     return found
-
-
-def moved_tree(topology: Topology, q, dv) -> Array:
-    """Return q (nq,) of the tree moved along all its velocities dv."""
-    return laned(integrated, topology)(q, dv)
 
 
 def _slopes(model: Model, constraints, samples) -> np.ndarray:
@@ -236,7 +229,7 @@ def _cluster(model: Model, constraints, bodies, members, slopes, free) -> Cluste
         tuple(members),
         tuple(v for j, v in enumerate(velocities) if j not in found),
         tuple(velocities[j] for j in sorted(found)),
-        all(not getattr(constraints[k], "moving", True) for k in members),
+        not any(constraints[k].moving for k in members),
         tuple(b for b in bodies if _symmetric(model, b)),
     )
 

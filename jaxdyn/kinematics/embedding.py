@@ -6,6 +6,7 @@ constraints in a cluster see nothing else, and single precision loses nothing to
 """
 
 import dataclasses
+import itertools
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..engine.core import joined
 from ..engine.kept import tables
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -63,13 +65,6 @@ def frame(model: Model) -> Frame:
     return frame_of(topology, tuple((isinstance(c, OnJoints), x.bodies, x.rows) for c, x in told))
 
 
-def _by_cluster(topology: Topology, parts: list[Array]) -> Array:
-    """Rows of constraints in the order of clusters."""
-    taken = [parts[c] for cluster in topology.clusters for c in cluster.constraints]
-    lanes = max(x.shape[-1] for x in taken)
-    return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in taken])
-
-
 class Embedded:
     """The rows of the embedded constraints at q (nq, lanes)."""
 
@@ -95,63 +90,64 @@ class Embedded:
         """The velocities of the tree that a constraint on joints alone couples."""
         return np.asarray([self.topology.v_starts[self.topology.joint(j)] for j in constraint.joints])  # type: ignore
 
+    def by_constraint(self, of_rows, of_joints) -> list[Array]:
+        """Parts of all constraints: those of rows on frames that `of_rows` gives, (rows, ...) in their order, and what
+        `of_joints` gives for the place of each constraint on joints alone."""
+        parts = dict(zip(self.frame.bodies, self.apart(of_rows()), strict=True)) if self.on_bodies else {}
+        parts |= {c: of_joints(c) for c in self.frame.joints}
+        return [parts[c] for c in range(len(self.model.embedded))]
+
+    def apart(self, rows: Array) -> list[Array]:
+        """Rows on frames by constraint."""
+        starts = np.cumsum([0, *(c.layout(self.topology).rows for c in self.on_bodies)])
+        return [rows[a:b] for a, b in itertools.pairwise(starts)]
+
+    def by_cluster(self, parts: list[Array]) -> Array:
+        """Parts of constraints in the order of clusters."""
+        return joined([parts[c] for cluster in self.topology.clusters for c in cluster.constraints])
+
     def K(self, turns: Mapping[int, Array] | None = None) -> Array:
         """The rows' coefficients by cluster, dependent velocities first, row by row: see `Cells`. With `turns` they are
         those of coordinates in whose rates the velocities of some bodies' joints are given, a column each."""
-        parts: list[Any] = [None] * len(self.model.embedded)
-        if self.on_bodies:
+
+        def of_rows():
             rows, motion = self.rows()
             J = tree_jacobian(motion, rows)
-            for n, c in enumerate(self.frame.bodies):
-                span = rows.plan.span(n)
-                parts[c] = J[span.start : span.stop]
-        for b, turn in (turns or {}).items():
-            at = self.topology.v_slice(b)
-            for c in self.frame.bodies:
-                own = parts[c][:, at]
+            for b, turn in (turns or {}).items():
+                at = self.topology.v_slice(b)
+                own = J[:, at]
                 new = jnp.stack([summed(own[:, j] * x for j, x in enumerate(column)) for column in turn], 1)
-                parts[c] = jnp.concatenate([parts[c][:, : at.start], new, parts[c][:, at.stop :]], 1)
-        for c in self.frame.joints:
+                J = jnp.concatenate([J[:, : at.start], new, J[:, at.stop :]], 1)
+            return J
+
+        def of_joints(c):
             slope = self.joints(c)[0]
             whole = jnp.zeros((slope.shape[0], self.topology.nv, slope.shape[-1]), slope.dtype)
-            parts[c] = whole.at[:, self.columns(self.model.embedded[c])].add(slope)
-        flat = []
+            return whole.at[:, self.columns(self.model.embedded[c])].add(slope)
+
+        parts = self.by_constraint(of_rows, of_joints)
         for cluster in self.topology.clusters:
             at = np.asarray((*cluster.dependent, *cluster.independent))
-            flat += [parts[c][:, at].reshape(-1, parts[c].shape[-1]) for c in cluster.constraints]
-        lanes = max(x.shape[-1] for x in flat)
-        return jnp.concatenate([jnp.broadcast_to(x, (x.shape[0], lanes)) for x in flat])
+            for c in cluster.constraints:
+                parts[c] = parts[c][:, at].reshape(-1, parts[c].shape[-1])
+        return self.by_cluster(parts)
 
     def k(self, v: Array) -> Array:
         """What K q̈ lacks at velocities v of the tree: d/dt(K) v, by cluster."""
-        parts: list[Any] = [None] * len(self.model.embedded)
-        if self.on_bodies:
+
+        def of_rows():
             rows, motion = self.rows(v)
-            moving = np.asarray(
-                [(n, b) not in self.frame.still for n in range(len(rows.plan)) for b in rows.plan.bodies(n)]
-            )
-            counts = [rows.plan.count(n) for n in range(len(rows.plan)) for _ in rows.plan.bodies(n)]
-            mask = jnp.asarray(np.repeat(moving, counts), v.dtype)[:, None, None]
+            at = [(n, b) for n in range(len(rows.plan)) for b in rows.plan.bodies(n)]
+            moving = np.repeat([x not in self.frame.still for x in at], [rows.plan.count(n) for n, _ in at])
+            mask = jnp.asarray(moving, v.dtype)[:, None, None]
             seen = dataclasses.replace(rows, K=tuple(x * mask for x in rows.K))
-            found = rows.gamma + seen.times(motion.acceleration)
-            for n, c in enumerate(self.frame.bodies):
-                span = rows.plan.span(n)
-                parts[c] = found[span.start : span.stop]
-        for c in self.frame.joints:
-            parts[c] = self.joints(c, v)[1]
-        return _by_cluster(self.topology, parts)
+            return rows.gamma + seen.times(motion.acceleration)
+
+        return self.by_cluster(self.by_constraint(of_rows, lambda c: self.joints(c, v)[1]))
 
     def residual(self) -> Array:
         """How far the loops are open, by cluster."""
-        parts: list[Any] = [None] * len(self.model.embedded)
-        if self.on_bodies:
-            rows, _ = self.rows()
-            for n, c in enumerate(self.frame.bodies):
-                span = rows.plan.span(n)
-                parts[c] = rows.residual[span.start : span.stop]
-        for c in self.frame.joints:
-            parts[c] = self.joints(c)[2]
-        return _by_cluster(self.topology, parts)
+        return self.by_cluster(self.by_constraint(lambda: self.rows()[0].residual, lambda c: self.joints(c)[2]))
 
     def ratios(self, turns: Mapping[int, Array] | None = None) -> Ratios:
         """The ratios of velocities, or of the coordinates that `turns` tell of: see `K`."""

@@ -43,7 +43,9 @@ def _solve(rows, n, K):
             columns[i] = columns[i] - x * whole
             R.append(x)
     first = [(K[:, j] * K[:, j]).sum(0) for j in range(n)]
-    G = _substituted(R, n, len(columns), range(n, len(columns)))
+    width = len(columns)
+    along = [[R[_place(width, j, c)] for j in range(n)] for c in range(n, width)]
+    G = [_substituted(R, n, width, x) for x in along]
     shares = [x / jnp.where(y > 0, y, 1) for x, y in zip(left, first, strict=True)]
     flat = jnp.stack([x for row in zip(*G, strict=True) for x in row]) if G else None
     upper = jnp.stack(R) if R else None
@@ -55,30 +57,21 @@ def _place(width: int, j: int, i: int) -> int:
     return sum(width - 1 - m for m in range(j)) + i - j - 1
 
 
-def _substituted(R, n, width, of):
-    """−R⁻¹ Qᵀ b for columns `of` of those that R has numbers of: lists (n,) each."""
-    at = lambda j, i: R[_place(width, j, i)]  # noqa: E731
-    found = []
-    for c in of:
-        x: list = [None] * n
-        for j in reversed(range(n)):
-            x[j] = at(j, c) - summed(at(j, i) * x[i] for i in range(j + 1, n)) if j + 1 < n else at(j, c)
-        found.append([-y for y in x])
-    return found
+def _substituted(R, n, width, x) -> list:
+    """−R⁻¹ x of a list x (n,)."""
+    x = list(x)
+    for j in reversed(range(n - 1)):
+        x[j] = x[j] - summed(R[_place(width, j, i)] * x[i] for i in range(j + 1, n))
+    return [-y for y in x]
 
 
 def _apply(rows, n, width, Q, R, k):
     """−K_d⁺ k."""
-    Q = Q.reshape(n, rows, -1)
     x = []
-    for j in range(n):
-        q = Q[j]
+    for q in Q.reshape(n, rows, -1):
         x.append((q * k).sum(0) / (q * q).sum(0))
         k = k - x[-1] * q
-    upper = {(j, i): R[_place(width, j, i)] for j in range(n) for i in range(j + 1, n)}
-    for j in reversed(range(n)):
-        x[j] = x[j] - summed(upper[j, i] * x[i] for i in range(j + 1, n)) if j + 1 < n else x[j]
-    return -jnp.stack(x)
+    return tuple(_substituted(R, n, width, x))
 
 
 class Cells(NamedTuple):
@@ -87,8 +80,9 @@ class Cells(NamedTuple):
     sizes: tuple[tuple[int, int, int], ...]
 
     def ref(self, name: str, k: int) -> Ref | None:
-        """The cells of a cluster: of K (rows, all) and Q (dependent, rows), row by row; of R above the diagonal; of G
-        (dependent, independent); of ``"k"``, a row each; of ``"left"``, one a dependent velocity."""
+        """The cells of a cluster: of K (rows, all), row by row; of Q (rows, dependent), column by column; of R
+        above the diagonal; of G (dependent, independent); of ``"k"``, a row each; of ``"left"``, one a dependent
+        velocity."""
         count = {
             "K": lambda m, d, n: m * n,
             "Q": lambda m, d, n: m * d,
@@ -128,14 +122,9 @@ def solved(cells: Cells, K: Array) -> Ratios:
 def _applied(cells: Cells, topology: Topology) -> Table:
     def row(k):
         reads = tuple(cells.ref(x, k) for x in ("Q", "R", "k"))
-        return Row(Step(_give, cells.sizes[k]), reads, _each("g", topology.clusters[k].dependent))
+        return Row(Step(_apply, cells.sizes[k]), reads, _each("g", topology.clusters[k].dependent))
 
     return Table([row(k) for k in range(len(cells.sizes))], {"g": topology.nv})
-
-
-def _give(rows, n, width, Q, R, k):
-    x = _apply(rows, n, width, Q, R, k)
-    return tuple(x[j] for j in range(n))
 
 
 def _each(name: str, places) -> tuple[Ref, ...]:

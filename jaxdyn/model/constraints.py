@@ -19,6 +19,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
@@ -110,6 +111,8 @@ class Constraint(eqx.Module):
 
     #: see `engine/lanes.py`
     parameters_of_lanes: ClassVar[bool] = True
+    #: whether coefficients of rows depend on the configuration, also as rows on velocities of joints
+    moving: ClassVar[bool] = True
 
     @abc.abstractmethod
     def layout(self, topology: Topology) -> Layout:
@@ -131,6 +134,19 @@ def check_names(call: str, constraints: Sequence[Constraint]) -> None:
             )
         if c.name is not None:
             seen[c.name] = k
+
+
+def check_function(call: str, fn: Any, rows: Any, *given: Any) -> None:
+    """Raise `TypeError` or `ValueError` unless ``fn(*given)`` is a differentiable array (rows,)."""
+    if not callable(fn):
+        raise TypeError(f"{call}: `fn` is {fn!r}, not a function.")
+    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
+        raise ValueError(f"{call}: `rows` is {rows!r}, not a positive integer.")
+    got = jax.eval_shape(fn, *given)
+    if getattr(got, "shape", None) != (rows,):
+        raise ValueError(f"{call}: `fn` returns {got}, not an array of shape ({rows},).")
+    if not jnp.issubdtype(got.dtype, jnp.floating):
+        raise ValueError(f"{call}: `fn` returns numbers of type {got.dtype}, which have no derivative.")
 
 
 def checked_options(call: str, name, target, stabilization, rows: int):

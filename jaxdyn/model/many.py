@@ -12,7 +12,7 @@ from ..spatial.numbers import finite, floats
 from ..spatial.small import cross, mv
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, Topology
-from .constraints import Baumgarte, BodyView, Constraint, Layout, Rows, checked_options
+from .constraints import Baumgarte, BodyView, Constraint, Layout, Rows, check_function, checked_options
 
 
 class CenterOfMass(Constraint):
@@ -80,14 +80,8 @@ class General(Constraint):
     ):
         self.bodies = check_names("`General`", "bodies", bodies)
         call = f"`General({list(self.bodies)})`"
-        if not callable(fn):
-            raise TypeError(f"{call}: `fn` is {fn!r}, not a function.")
-        if not isinstance(rows, int) or rows < 1:
-            raise ValueError(f"{call}: `rows` is {rows!r}, not a positive integer.")
         pose = Transform(jnp.eye(3), jnp.zeros(3))
-        got = jax.eval_shape(fn, *[pose] * len(self.bodies))
-        if getattr(got, "shape", None) != (rows,):
-            raise ValueError(f"{call}: `fn` returns {got}, not an array of shape ({rows},).")
+        check_function(call, fn, rows, *[pose] * len(self.bodies))
         self.fn, self.rows = fn, rows
         self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, rows)
 

@@ -2,6 +2,7 @@
 
 import abc
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -12,8 +13,17 @@ from ..spatial.instances import check_names
 from ..spatial.numbers import finite, floats
 from ..spatial.small import cross, dot, mtv, mv
 from ..tree.topology import WORLD, Topology
-from .constraints import Baumgarte, Constraint, Layout, Rows, checked_options
+from .constraints import Baumgarte, Constraint, Layout, Rows, check_function, checked_options
 from .joints import HelicalKind, PrismaticKind, RevoluteKind
+
+
+def checked_joints(name: str, joints: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+    """How errors call a constraint of that class, and its joints. Raise `ValueError` if there are none, or twins."""
+    joints = check_names(f"`{name}`", "joints", joints)
+    call = f"`{name}({list(joints)})`"
+    if not joints or len(set(joints)) != len(joints):
+        raise ValueError(f"{call}: name at least one joint, and none twice.")
+    return call, joints
 
 
 class OnJoints(Constraint):
@@ -27,11 +37,6 @@ class OnJoints(Constraint):
     def slope(self, q: Array, v: Array | None) -> tuple[Array, Array, Array]:
         """Return the rows' coefficients (rows, joints, ...), their bias (rows, ...) and their errors (rows, ...) at
         coordinates and rates (joints, ...); no rates are zero."""
-
-    @property
-    def moving(self) -> bool:
-        """Whether coefficients depend on coordinates."""
-        return True
 
     def joints_layout(self, topology: Topology, rows: int, *signature) -> Layout:
         """The layout of so many rows."""
@@ -84,6 +89,8 @@ class Coupling(OnJoints):
     `offset` ().
     """
 
+    moving: ClassVar[bool] = False
+
     joints: tuple[str, ...] = eqx.field(static=True)
     coefficients: Float[Array, " joints"]
     offset: Float[Array, ""]
@@ -101,17 +108,10 @@ class Coupling(OnJoints):
         target: ArrayLike | None = None,
         stabilization: Baumgarte | None | str = "default",
     ):
-        self.joints = check_names("`Coupling`", "joints", joints)
-        call = f"`Coupling({list(self.joints)})`"
-        if not self.joints or len(set(self.joints)) != len(self.joints):
-            raise ValueError(f"{call}: name at least one joint, and none twice.")
+        call, self.joints = checked_joints("Coupling", joints)
         self.coefficients = floats(call, "coefficients", coefficients, (len(self.joints),), finite)
         self.offset = floats(call, "offset", offset, (), finite)
         self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, 1)
-
-    @property
-    def moving(self) -> bool:
-        return False
 
     def layout(self, topology: Topology) -> Layout:
         return self.joints_layout(topology, 1)
@@ -150,19 +150,8 @@ class Transmission(OnJoints):
         target: ArrayLike | None = None,
         stabilization: Baumgarte | None | str = "default",
     ):
-        self.joints = check_names("`Transmission`", "joints", joints)
-        call = f"`Transmission({list(self.joints)})`"
-        if not self.joints or len(set(self.joints)) != len(self.joints):
-            raise ValueError(f"{call}: name at least one joint, and none twice.")
-        if not callable(fn):
-            raise TypeError(f"{call}: `fn` is {fn!r}, not a function.")
-        if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
-            raise ValueError(f"{call}: `rows` is {rows!r}, not a positive integer.")
-        got = jax.eval_shape(fn, jnp.zeros(len(self.joints)))
-        if getattr(got, "shape", None) != (rows,):
-            raise ValueError(f"{call}: `fn` returns {got}, not an array of shape ({rows},).")
-        if not jnp.issubdtype(got.dtype, jnp.floating):
-            raise ValueError(f"{call}: `fn` returns numbers of type {got.dtype}, which have no derivative.")
+        call, self.joints = checked_joints("Transmission", joints)
+        check_function(call, fn, rows, jnp.zeros(len(self.joints)))
         self.fn, self.rows = fn, rows
         self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, rows)
 

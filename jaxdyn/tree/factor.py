@@ -6,14 +6,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.core import joined
 from ..engine.sweeps import swept
 from .elimination import Elimination
-
-
-def _alike(*parts: Array) -> list[Array]:
-    """Arrays with the same number of lanes."""
-    lanes = max(x.shape[-1] for x in parts)
-    return [jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in parts]
 
 
 class Factor(eqx.Module):
@@ -40,7 +35,7 @@ class Factor(eqx.Module):
         topology, plan, given = self.tables.topology, self.tables.plan, self.joints | self.parts
         if plan.clusters:
             b = jnp.zeros((plan.rows, 1), tau.dtype) if b is None else b
-            b = jnp.concatenate(_alike(b, *(tau[jnp.asarray(c)] for c in topology.columns)))
+            b = joined([b, *(tau[jnp.asarray(c)] for c in topology.columns)])
             tau = jnp.zeros((topology.nv, tau.shape[-1]), tau.dtype).at[jnp.asarray(topology.independent)].set(tau)
         return swept(self.tables.up, given | {"tau": tau, "force": force} | ({} if b is None else {"b": b}))
 
