@@ -16,7 +16,7 @@ from .iterated import Proximal
 from .iteration import Stop, largest_of
 from .kick import begun, end_of, linear_of, matrix_of
 from .kick import residuals as residuals_of
-from .kick_solve import KickSolve, corrected, system_of
+from .kick_solve import KickSolve, kick_corrected, system_of
 from .multipliers import multipliers as multipliers_of
 from .result import Result, ended, result_of
 
@@ -52,7 +52,7 @@ class LeapCore(Core):
         rows = 0 if step.problem.rows is None else step.problem.rows.plan.rows
         lam = jnp.zeros((rows, lanes), q.dtype) if warm is None or not rows else widen(warm, lanes)
         reads = (True,) * 6 if used is None else used
-        found = corrected(system, self.solver, step.left_over, jnp.zeros_like(v), lam, largest_of(v) / dt)
+        found = kick_corrected(system, self.solver, step.left_over, jnp.zeros_like(v), lam, largest_of(v) / dt)
         a, lam, code = found.acceleration, found.multipliers, jnp.zeros_like(found.steps)
         end, w = end_of(model, q, v, dt, a)
         if reads[1] or reads[4]:
@@ -93,7 +93,8 @@ class LeapCore(Core):
         everything = jax.tree.unflatten(self.tree, [*range(n), *([None] * (warm is not None))])[:-1]
         residuals, _ = core(residuals_of, (self.projected,), *everything, -1, -1)
         dr = tangent_of(residuals, [*primals, a, lam], [*tangents, None, None])
-        solve = KickSolve(self.solver, self.projected, residuals.tree, (*residuals.known, None, None), self.compiler)
+        known_of = (*residuals.known, None, None)
+        solve = KickSolve((self.projected,), residuals.tree, known_of, self.compiler, solver=self.solver)
         x, y = bind(solve, *primals, a, lam, *dr)
         if used is None or used[1]:
             moved = tangent_of(residuals, [*primals, a, lam], [*[None] * n, x, None])

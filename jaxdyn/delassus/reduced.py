@@ -125,7 +125,7 @@ def _penalised(given: Given, R):
 
 @tables
 def _riding(topology: Topology, plan: Plan) -> Order:
-    return elimination(topology, plan.cliques, kept_riders(plan, len(plan)))
+    return elimination(topology, plan.cliques, kept_riders(plan, range(len(plan))))
 
 
 class ConstrainedABA(PVReduced):

@@ -108,7 +108,7 @@ def asked_rows(given: Given, geometry: Geometry) -> Rows:
 @tables
 def _order(topology: Topology, plan: Plan, held: int) -> Order:
     """All rows are penalties; those of the first constraints ride as well."""
-    return elimination(topology, plan.cliques, kept_riders(plan, held))
+    return elimination(topology, plan.cliques, kept_riders(plan, range(held)))
 
 
 def _weights(given: Given, mu: Array, R: Array | None) -> Array:

@@ -36,7 +36,7 @@ REDUNDANT = 1e-2
 def _order(topology: Topology, plan: Plan, held: int, open_base: bool) -> Order:
     """All rows ride; the first `held` constraints are penalties as well. An open base is not eliminated."""
     cliques = frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, range(held)))
-    order = elimination(topology, cliques, kept_riders(plan, len(plan)))
+    order = elimination(topology, cliques, kept_riders(plan, range(len(plan))))
     bases = set(topology.floating_bases) if open_base else set()
     return tuple(x for x in order if not (isinstance(x, Joint) and x.body in bases))
 

@@ -5,6 +5,7 @@ Everything here is a pure, cached function of hashable things, evaluated while t
 
 import dataclasses
 from collections import defaultdict
+from collections.abc import Iterable
 
 from ..engine.kept import tables
 from .rows import Plan
@@ -74,9 +75,9 @@ class Rider:
 Order = tuple[Joint | Multipliers, ...]
 
 
-def kept_riders(plan: Plan, count: int) -> tuple[Rider, ...]:
-    """The first constraints of a plan as riders that ride to the world and are kept."""
-    return tuple(Rider(c, tuple(plan.span(c)), tuple(plan.bodies(c)), kept=True) for c in range(count))
+def kept_riders(plan: Plan, constraints: Iterable[int]) -> tuple[Rider, ...]:
+    """Constraints of a plan, by number, as riders that ride to the world and are kept."""
+    return tuple(Rider(c, tuple(plan.span(c)), tuple(plan.bodies(c)), kept=True) for c in constraints)
 
 
 @tables

@@ -1,0 +1,89 @@
+"""The sets that contact forces lie in, and the natural map that is zero where a law of contact holds.
+
+Rows of forces f and of what they act on, s (accelerations, or velocities over dt), stand in this order: three for every
+contact (normal n, two tangents t), one for every contact that resists twisting, those with a bound, and those that only
+push.
+
+| rows | law |
+| --- | --- |
+| n | 0 ≤ fₙ ⊥ sₙ ≥ 0 (Signorini) |
+| t | ‖f_t‖ ≤ μ fₙ, against s_t and of full size where it slides (Coulomb, maximum dissipation) |
+| twist | abs(f) ≤ r fₙ, likewise |
+| bounded | abs(f) ≤ c, likewise: dry friction of joints |
+| pushing | 0 ≤ f ⊥ s ≥ 0: limits of joints |
+"""
+
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..spatial.small import summed
+
+
+class Counts(NamedTuple):
+    """How many contacts; of which contacts the twists are resisted; how many rows are bounded, and how many push."""
+
+    contacts: int = 0
+    twists: tuple[int, ...] = ()
+    bounded: int = 0
+    pushing: int = 0
+
+    @property
+    def rows(self) -> int:
+        return 3 * self.contacts + len(self.twists) + self.bounded + self.pushing
+
+    @property
+    def ends(self) -> tuple[int, int, int]:
+        """Where contacts, twists and bounded rows end."""
+        first = 3 * self.contacts
+        return first, first + len(self.twists), first + len(self.twists) + self.bounded
+
+
+class Cones(eqx.Module):
+    """**Fields:** `counts`; `friction` (contacts, lanes), μ; `radius` (twists, lanes), r in m; `bound` (bounded,
+    lanes), c in N or N m."""
+
+    counts: Counts = eqx.field(static=True)
+    friction: Array
+    radius: Array
+    bound: Array
+
+    def project(self, z: Array) -> Array:
+        """What the natural map takes z (m, lanes) to: normal forces that push, and tangential ones within the bounds
+        that these set."""
+        a, b, c = self.counts.ends
+        blocks = z[:a].reshape(-1, 3, z.shape[-1])
+        normal = jnp.maximum(blocks[:, 0], 0)
+        tangent = within(blocks[:, 1:], self.friction * normal)
+        parts = [jnp.concatenate([normal[:, None], tangent], 1).reshape(a, z.shape[-1])]
+        if self.counts.twists:
+            most = self.radius * normal[jnp.asarray(self.counts.twists)]
+            parts.append(jnp.clip(z[a:b], -most, most))
+        if self.counts.bounded:
+            parts.append(jnp.clip(z[b:c], -self.bound, self.bound))
+        return jnp.concatenate([*parts, jnp.maximum(z[c:], 0)])
+
+
+def within(t: Array, radius: Array) -> Array:
+    """The nearest vectors (n, 2, lanes) of lengths up to `radius` (n, lanes)."""
+    square = (t * t).sum(1)
+    outside = square > radius * radius
+    length = jnp.sqrt(jnp.where(outside, square, 1))  # zero has no derivative
+    return t * jnp.where(outside, radius / length, 1)[:, None]
+
+
+def natural(cones: Cones, w: Array, f: Array, s: Array) -> Array:
+    """f − P(f − w s) (m, lanes): zero where the law holds. Positive weights w (m, lanes), the same for the rows of a
+    contact, change no solution (Alart and Curnier 1991)."""
+    return f - cones.project(f - w * s)
+
+
+def scales(counts: Counts, G: Array) -> Array:
+    """Weights (m, lanes) of the natural map: 1 / G of a row, for the rows of a contact 3 over their trace."""
+    a = 3 * counts.contacts
+    diagonal = jnp.stack([G[k, k] for k in range(counts.rows)])
+    mean = summed(diagonal[k:a:3] for k in range(3)) / 3 if a else diagonal[:0]
+    sizes = jnp.concatenate([jnp.repeat(mean, 3, axis=0), diagonal[a:]])
+    return 1 / jnp.maximum(sizes, jnp.finfo(G.dtype).tiny ** 0.5)

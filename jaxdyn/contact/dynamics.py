@@ -1,0 +1,154 @@
+"""Dynamics with contact: the accelerations of a step, by proximal iterations for the loops around the law, with
+implicit derivatives.
+
+In every pass the law is solved anew in the whole forces f, from what the passes before have left: with loops that
+are exact, contact is exact, too. A robot without loops takes one pass.
+
+Derivatives are those of the equations of `jaxdyn.contact.problem.residuals`: what the law does (break, stick, slide)
+is read from the derivative of its natural map, in one rule for all.
+"""
+
+import dataclasses
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..constrained.base import Found
+from ..constrained.implicit import tangent_of
+from ..constrained.iteration import Stop, largest_of, loop
+from ..constrained.lcaba import damped
+from ..constrained.multipliers import multipliers
+from ..constrained.proximal import At, Iteration
+from ..constrained.result import MEMBERS, ended
+from ..engine.core import Core, Function, bind, joined, widen
+from ..systems.problem import left_over
+from .cones import natural, scales
+from .laws import Law
+from .linear import ContactSolve
+from .problem import Step, Touching, begun, gaps, residuals, touching
+
+#: relative change of the accelerations at which passes end, and how many there are at most
+PASSES = {4: Stop(1e-6, 10, plain=True), 8: Stop(1e-12, 30, plain=True)}
+#: what may be left of the law, relative to the largest g
+LAWFUL = 1e-3
+
+
+class _Passes(Iteration):
+    """The passes of one step, from a guess of the forces of contact."""
+
+    def __init__(self, law: Law, step: Step, system: Touching, lam: Array | None, guess: Array, stop: Stop):
+        super().__init__(system, step.start, lam, stop, None)
+        self.law, self.of, self.guess = law, step, guess
+
+    def residual(self, at: At) -> Array:
+        left = super().residual(at)
+        none = jnp.zeros((self.of.first, self.lanes), self.dtype)
+        return left - joined([none, self.of.compliance * at.lam[self.of.first :]])
+
+    def change(self, at: At, r2, refined: bool = True):
+        tau, force = left_over(self.problem, self.start, at.rates, at.bodies, at.lam)
+        f, G = at.lam[self.of.first :], self.system.G
+
+        def top(b):
+            whole = self.law.solve(G, -b - product(G, f), self.of.cones, f if self.guess is None else self.guess)
+            return whole - f, whole - f
+
+        x, bodies, y, image = self.system.corrected(tau, force, r2, top)
+        made = At(x, bodies, y, jnp.ones(self.lanes, self.dtype))
+        return self.wide(made), self.wide(image)
+
+
+def product(G: Array, f: Array) -> Array:
+    """G f."""
+    return sum((G[:, k] * f[k] for k in range(1, len(f))), G[:, 0] * f[0])
+
+
+@dataclasses.dataclass(frozen=True)
+class ContactDynamics(Core):
+    """(model, constraints, q, v, tau, external, dt, warm) to a (nv,), ν of the constraints, forces f of contact, the
+    weights of the natural map, gaps, how it ended, and what is left of the law (m/s). `tree` is the structure of all
+    operands; `warm` are multipliers (ν, f)."""
+
+    law: Law
+    tree: Any
+    known: tuple[bytes | None, ...]
+    compiler: str = "auto"
+
+    implicit: ClassVar[int] = 7
+
+    def run(self, args, used):
+        lanes = max(x.shape[-1] for x in args)
+        model, constraints, q, v, tau, external, dt, warm = jax.tree.unflatten(self.tree, args)
+        q, v, tau = widen(q, lanes), widen(v, lanes), widen(tau, lanes)
+        step = begun(self.law, model, constraints, q, v, tau, external, dt, recursive=True)
+        system = touching(step)
+        first, loops = step.first, bool(constraints)
+        stop = PASSES[q.dtype.itemsize] if loops else Stop(0.0, 1)
+        m = step.cones.counts.rows
+        lam = None if warm is None or not loops else warm
+        guess = jnp.zeros((m, 1), q.dtype) if warm is None else warm[first:]
+        passes = _Passes(self.law, step, system, lam, None if loops else guess, stop)
+        end = loop(lambda s: s.active, passes.step, passes.begun(), stop)
+        at = passes.finished(end)
+        a, nu, f = at.rates, at.lam[:first], at.lam[first:]
+        reads = (True,) * 7 if used is None else used
+        w, s = scales(step.cones.counts, system.G), -end.r2[first:]
+        off = jnp.abs(natural(step.cones, w, f, s) / w).max(0)
+        code = jnp.zeros(lanes, jnp.int32)
+        if reads[5] or (reads[1] and loops):
+            nu, code = self._told(step, system, end, at, off, reads, (q, v, tau, external, dt))
+        return [a, nu, f, widen(w, lanes), step.problem.rows.residual[first::3], code, dt * off]
+
+    def _told(self, step, system, end, at, off, reads, inputs):
+        """ν of minimum norm, and how it ended."""
+        first, (_, v, *_, dt) = step.first, inputs
+        nu, f = at.lam[:first], at.lam[first:]
+        problem = step.loops()
+        rows = step.problem.rows
+        padded = joined([jnp.zeros((first, f.shape[-1]), f.dtype), -f])
+        start = step.start._replace(rows=step.start.rows[:first] if first else None)
+        start = start._replace(force=rows.forces(padded, start.force))
+        if first and reads[1]:
+            stop = Stop(1e-12 if f.dtype == jnp.float64 else 1e-6, 30)
+            nu, _ = multipliers(damped(problem), start, at.rates, at.bodies, stop)
+        if not reads[5]:
+            return nu, jnp.zeros(f.shape[-1], jnp.int32)
+        found = Found(at.rates, nu, end.steps, None, None, at.bodies, at.lam[:first], None, end.active & bool(first))
+        from ..constrained.lcaba import LCABA
+
+        code = ended(LCABA(), problem, start, found, v + dt * at.rates, inputs)
+        size = largest_of(-end.r2[first:] - product(system.G, f))
+        lost = (code == 0) & ~(off <= LAWFUL * size + jnp.finfo(f.dtype).tiny)
+        return nu, jnp.where(lost, MEMBERS.index("contact_not_converged"), code).astype(jnp.int32)
+
+    def instead(self, outs, used):
+        a, nu, f, w, *_ = outs
+        none = a[0]
+        return [a, nu, f, w, *[none] * 3]
+
+    def tangents(self, primals, tangents, outs, used):
+        a, nu, f, w, gap, *_ = outs
+        *_, warm = jax.tree.unflatten(self.tree, list(range(len(primals))))
+        n = len(primals) - (warm is not None)
+        primals, tangents, known = list(primals[:n]), list(tangents[:n]), self.known[:n]
+        given = jax.tree.unflatten(self.tree, [*range(n), *([-1] * (warm is not None))])[:-1]
+
+        def core(fn, *operands):
+            tree = jax.tree.structure(operands)
+            leaves = jax.tree.leaves(operands)
+            return Function(
+                fn, (self.law,), tree, tuple(known[k] if k >= 0 else None for k in leaves), self.compiler
+            ), leaves
+
+        residual, _ = core(residuals, *given, -1, -1, -1, -1)
+        dr = tangent_of(residual, [*primals, w, a, nu, f], [*tangents, *[None] * 4])
+        solve = ContactSolve(self.law, residual.tree, (*residual.known, None, None, None), self.compiler)
+        x, y, z = bind(solve, *primals, w, a, nu, f, *dr)
+        dgap = None
+        if used is None or used[4]:
+            model, constraints, q, *_ = given
+            apart, leaves = core(gaps, model, constraints, q)
+            dgap = tangent_of(apart, [primals[k] for k in leaves], [tangents[k] for k in leaves])[0]
+        return [x, y, z, None, dgap, None, None]

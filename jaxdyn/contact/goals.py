@@ -1,0 +1,58 @@
+"""What the rows of contact shall do within a step.
+
+Over a step dt the rows move at J v⁺ = J (v + dt a). A normal row shall open at a speed of at least its goal:
+
+- gap φ > 0: −φ / dt, so that bodies come as near as to touch (speculative contact);
+- φ < 0: −ρ φ / dt, at most a set speed, so that overlap goes by the share ρ a step;
+- restitution e, if the bodies would touch within the step, faster than a threshold: −e J v;
+- with stiffness k and damping d, f = −k (φ + dt J v⁺) − d J v⁺: the goal −φ k / (k dt + d) and the compliance
+  R = 1 / (dt (k dt + d)). This is implicit: none is too stiff for dt.
+
+In accelerations: s = J a + c + R f with c = (J v − goal) / dt.
+"""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from .cones import Counts
+from .laws import Law
+from .pairs import Pair
+
+
+def surfaces(pairs: Sequence[Pair], name: str) -> Array:
+    """A property of surfaces, contact by contact (contacts, lanes)."""
+    each = [getattr(pair.surface, name) for pair in pairs for _ in range(pair.slots)]
+    lanes = max((x.shape[-1] for x in each), default=1)
+    return jnp.stack([jnp.broadcast_to(x, (lanes,)) for x in each]) if each else jnp.zeros((0, 1))
+
+
+def goals(law: Law, pairs: Sequence[Pair], counts: Counts, gaps: Array, rates: Array, dt: Array):
+    """c and R of all rows (m, lanes); `gaps` (m, lanes) are read at normal and pushing rows, `rates` are J v."""
+    a, _, b = counts.ends
+    goal, compliance = _normal(law, pairs, gaps[:a:3], rates[:a:3], dt)
+    apart = lambda x: jnp.stack([x, jnp.zeros_like(x), jnp.zeros_like(x)], 1).reshape(a, x.shape[-1])  # noqa: E731
+    push = _rigid(law, gaps[b:], dt)
+    between, rest = jnp.zeros((b - a, goal.shape[-1]), gaps.dtype), jnp.zeros((len(gaps) - a, goal.shape[-1]), gaps.dtype)
+    c = (rates - jnp.concatenate([apart(goal), between, push])) / dt
+    return c, jnp.concatenate([apart(compliance), rest])
+
+
+def _rigid(law: Law, gap: Array, dt: Array) -> Array:
+    return jnp.where(gap > 0, -gap / dt, jnp.minimum(-law.recovery * gap / dt, law.recovery_speed))
+
+
+def _normal(law: Law, pairs: Sequence[Pair], gap: Array, speed: Array, dt: Array) -> tuple[Array, Array]:
+    """Goals and compliances of normal rows."""
+    restitution, stiffness, damping = (
+        surfaces(pairs, name).astype(gap.dtype) for name in ("restitution", "stiffness", "damping")
+    )
+    soft = jnp.isfinite(stiffness)
+    k, d = jnp.where(soft, stiffness, 1), jnp.where(soft, damping, 0)
+    rigid = _rigid(law, gap, dt)
+    hits = (gap + dt * speed < 0) & (speed < -law.bounce_speed)
+    rigid = jnp.where(hits, jnp.maximum(rigid, -restitution * speed), rigid)
+    goal = jnp.where(soft, -gap * k / (k * dt + d), rigid)
+    wide = lambda x: jnp.broadcast_to(x, goal.shape)  # noqa: E731
+    return goal, wide(jnp.where(soft, 1 / (dt * (k * dt + d)), 0))

@@ -1,0 +1,126 @@
+"""The rows of contact: at every slot of a pair of shapes, how fast the two move apart, and how they slide."""
+
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..model.constraints import Baumgarte, Constraint, Layout, Rows
+from ..model.model import Model
+from ..spatial.small import cross, mm, mtv, mv
+from ..tree.topology import WORLD, Topology
+from .touch import Placed, slots, touches
+
+
+#: rows of contact have goals of their own
+UNSTABILISED = jax.tree.structure(Baumgarte(0.0, 0.0))
+
+
+class Surface(eqx.Module):
+    """Of a pair: `friction`, `torsion` (m), `restitution`, `stiffness` (N/m, infinite if rigid), `damping` (N s/m);
+    (lanes,) each."""
+
+    friction: Array
+    torsion: Array
+    restitution: Array
+    stiffness: Array
+    damping: Array
+
+
+class Pair(Constraint):
+    """Two shapes that collide, as a constraint with three rows a slot: along the normal and two tangents, the velocity
+    of the first against the second. The residual of a normal row is the gap."""
+
+    kinds: tuple[str, str] = eqx.field(static=True)
+    bodies: tuple[int, int] = eqx.field(static=True)
+    name: str | None = eqx.field(static=True)
+    slots: int = eqx.field(static=True)
+    placements: tuple[tuple[Array, Array], tuple[Array, Array]]
+    sizes: tuple[Any, Any]
+    surface: Surface
+    target: Array
+    stabilization: Baumgarte
+
+    def layout(self, topology: Topology) -> Layout:
+        on_world = tuple(b == WORLD for b in self.bodies)
+        shapes = tuple(jnp.shape(x) for x in jax.tree.leaves(self.sizes))
+        moving = tuple(b for b in self.bodies if b != WORLD)
+        return Layout((type(self), self.kinds, on_world, self.slots, shapes), 3 * self.slots, moving)
+
+    def evaluate(self, layout, attachments, views, robot) -> Rows:
+        views, placed, moving = iter(views), [], []
+        for body, (R, p), size in zip(self.bodies, self.placements, self.sizes, strict=True):
+            view = None if body == WORLD else next(views)
+            moving.append(view)
+            placed.append(Placed(R, p, size) if view is None else Placed(mm(view.R, R), view.p + mv(view.R, p), size))
+        found = touches(*self.kinds, *placed)
+        K = [_seen(view, found, sign) for view, sign in zip(moving, (1, -1), strict=True) if view is not None]
+        none = jnp.zeros_like(found[0].gap)
+        gaps = jnp.stack([x for touch in found for x in (touch.gap, none, none)])
+        return Rows(K, jnp.zeros_like(gaps), gaps)
+
+
+def _seen(view, found, sign: int):
+    """The coefficients of the rows on a body, (angular, linear)."""
+    angular, linear = [], []
+    for touch in found:
+        arm = mtv(view.R, touch.point - view.p)
+        for direction in (touch.normal, *tangents(touch.normal)):
+            own = sign * mtv(view.R, direction)
+            linear.append(own)
+            angular.append(cross(arm, own))
+    return jnp.stack(angular), jnp.stack(linear)
+
+
+def tangents(n: Array) -> tuple[Array, Array]:
+    """Two unit vectors that make a right-handed frame with n (Duff et al. 2017)."""
+    x, y, z = n[0], n[1], n[2]
+    sign = jnp.where(z >= 0, 1.0, -1.0).astype(n.dtype)
+    a = -1 / (sign + z)
+    b = x * y * a
+    return jnp.stack([1 + sign * x * x * a, sign * b, -sign * x]), jnp.stack([b, sign + y * y * a, -y])
+
+
+def pairs_of(model: Model) -> tuple[Pair, ...]:
+    """The pairs of shapes of a model (its arrays with a last axis of lanes) that collide, as far as they can."""
+    shapes = model.collision
+    found = []
+    for i, j in shapes.pairs:
+        one, other = shapes.shapes[i], shapes.shapes[j]
+        count = slots(one.kind, other.kind, tuple(_size(shapes, k) for k in (i, j)))
+        if count:
+            found.append(_pair(shapes, i, j, count))
+    return tuple(found)
+
+
+def _size(shapes, k: int):
+    info = shapes.shapes[k]
+    if info.kind == "mesh":
+        return shapes.vertices[info.data]
+    return (shapes.grids[info.data], shapes.size[k]) if info.kind == "heights" else shapes.size[k]
+
+
+def _pair(shapes, i: int, j: int, count: int) -> Pair:
+    infos = shapes.shapes[i], shapes.shapes[j]
+    larger = lambda x: jnp.maximum(x[i], x[j])  # noqa: E731
+    series = lambda x: jnp.minimum(x[i], x[j])  # noqa: E731
+    none = jnp.zeros((3 * count, 1), shapes.friction.dtype)
+    return Pair(
+        kinds=(infos[0].kind, infos[1].kind),
+        bodies=(infos[0].body, infos[1].body),
+        name=f"{infos[0].name}, {infos[1].name}",
+        slots=count,
+        placements=tuple((shapes.placement.rotation[k], shapes.placement.translation[k]) for k in (i, j)),
+        sizes=(_size(shapes, i), _size(shapes, j)),
+        surface=Surface(
+            larger(shapes.friction),
+            larger(shapes.torsion),
+            larger(shapes.restitution),
+            series(shapes.stiffness),
+            series(shapes.damping),
+        ),
+        target=none,
+        stabilization=jax.tree.unflatten(UNSTABILISED, [none[0], none[0]]),
+    )

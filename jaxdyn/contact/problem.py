@@ -1,0 +1,140 @@
+"""One step with contact: M a − J_lᵀν − J_cᵀf = r1 with J_l a = r2, and s = J_c a + c + R f answers f by the law.
+
+Contact rows ride to the world in the one elimination and are kept there: what they exert on each other is
+G = J_c M⁻¹ J_cᵀ with M that of the robot whose loops are closed. There the law is solved, and its forces go down
+with the accelerations.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.core import joined, widen
+from ..kinematics.rows import Rows
+from ..systems.base import System
+from ..systems.body_factor import body_factor, tying
+from ..systems.problem import Problem, Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
+from ..systems.weights import automatic_weights
+from ..tree.factor import Factor, kept_of
+from ..tree.plan import elimination, kept_riders
+from ..tree.rows import Plan
+from .cones import Cones, Counts, natural
+from .goals import goals, surfaces
+from .laws import Law
+from .pairs import pairs_of
+
+
+class Step(NamedTuple):
+    """What a step is made of: the problem whose rows are those of the `held` constraints, and then those of contact;
+    where solvers start, with a* − γ of the former and −c of the latter; and the law's side."""
+
+    problem: Problem
+    start: Start
+    held: int
+    cones: Cones
+    compliance: Array
+
+    @property
+    def first(self) -> int:
+        """The first row of contact."""
+        return self.problem.plan.starts[self.held]
+
+    def loops(self) -> Problem:
+        """The problem without contact."""
+        rows, first = self.problem.rows, self.first
+        constraints = self.problem.constraints[: self.held]
+        if not constraints:
+            return self.problem._replace(constraints=(), rows=None)
+        plan = Plan(rows.plan.layouts[: self.held])
+        per_row = [x[:first] for x in (rows.gamma, rows.residual, rows.target, rows.stiffness, rows.damping)]
+        own = Rows(plan, rows.topology, tuple(x[: plan.cells] for x in rows.K), *per_row)
+        return self.problem._replace(constraints=constraints, rows=own)
+
+    def answer(self, bodies, f: Array) -> Array:
+        """s of the rows of contact, at accelerations of the bodies."""
+        moved = self.problem.rows.times(bodies)[self.first :]
+        return moved - self.start.rows[self.first :] + self.compliance * f
+
+
+def begun(law: Law, model, constraints, q, v, tau, external, dt, recursive: bool = False) -> Step:
+    """The step of a model (lanes-last) under constraints and contact; if `recursive`, its rotors may be gyrostats."""
+    pairs = pairs_of(model)
+    if recursive:
+        model = with_gyrostats(model, (*constraints, *pairs), external)
+    counts = Counts(sum(pair.slots for pair in pairs))
+    problem = problem_of(model, (*constraints, *pairs), q, v)
+    start = start_of(problem, tau, external)
+    rates = problem.rows.times(problem.motion.velocity)
+    first = problem.plan.starts[len(constraints)]
+    c, compliance = goals(law, pairs, counts, problem.rows.residual[first:], rates[first:], dt)
+    none = jnp.zeros((0, 1), q.dtype)
+    cones = Cones(counts, surfaces(pairs, "friction"), none, none)
+    start = start._replace(rows=joined([start.rows[:first], -c]))
+    return Step(problem, start, len(constraints), cones, compliance)
+
+
+class Touching(System):
+    """The factor of the robot with its loops as penalties, in which rows of contact are kept. `G` is that of these,
+    with their compliances."""
+
+    problem: Problem
+    weights: Array
+    factor: Factor
+    G: Array
+    first: int
+
+    def solve(self, tau, force, r2):
+        raise NotImplementedError
+
+    def corrected(self, tau, force, r2, top):
+        """x, the motions of the bodies, y and J x, as `System.solve`; ``top(b)`` gives the change of the unknowns of
+        contact, and the change of the forces along the rows, from b = r2 − J x where those forces do not change."""
+        rows, first = self.problem.rows, self.first
+        lanes = max(tau.shape[-1], r2.shape[-1])
+        none = jnp.zeros((len(r2) - first, lanes), r2.dtype)
+        if first:
+            force = rows.forces(-joined([self.weights * r2[:first], none]), force)
+        up = self.factor.up(tau, force, joined([jnp.zeros((first, lanes), r2.dtype), r2[first:]]))
+        z, push = top(up["b"][first : len(r2)])
+        x, moved, _ = self.factor.down(kept_of(up), joined([jnp.zeros((first, lanes), r2.dtype), -push]))
+        image = rows.times(moved)
+        return x, moved, joined([self.weights * (r2[:first] - image[:first]), z]), image
+
+
+def touching(step: Step) -> Touching:
+    """The factor of a step."""
+    problem, held, first = step.problem, step.held, step.first
+    plan, topology = problem.plan, problem.model.topology
+    loops, kept = tuple(range(held)), range(held, len(plan))
+    cliques = frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, loops))
+    order = elimination(topology, cliques, kept_riders(plan, kept))
+    weights = automatic_weights(step.loops())
+    ones = jnp.ones((plan.rows - first, 1), problem.q.dtype)
+    factor = body_factor(problem, order, joined([weights, ones]), frozenset(kept), penalised=loops).factor
+    cells = factor.parts["L"]
+    places = plan.placed(factor.tables.blocks, cells.shape[0])[first:, first:]
+    padded = jnp.concatenate([cells, jnp.zeros((1, cells.shape[-1]), cells.dtype)])
+    G = jnp.take(padded, places, axis=0, mode="clip")
+    m, R = len(places), step.compliance
+    lanes = max(G.shape[-1], R.shape[-1])
+    G = widen(G, lanes) + jnp.eye(m, dtype=G.dtype)[..., None] * R
+    parts = {name: x for name, x in factor.parts.items() if name in ("U", "V", "R", "Linv", "below", "taken")}
+    return Touching(problem, weights, Factor(factor.tables, factor.joints, parts), G, first)
+
+
+def residuals(law: Law, model, constraints, q, v, tau, external, dt, w, a, nu, f):
+    """(r1, r2, r3) at any a, ν and f: (nv, lanes), (loops' rows, lanes) and, of contact with weights `w` of the natural
+    map, (m, lanes)."""
+    step = begun(law, model, constraints, q, v, tau, external, dt)
+    bodies = body_accelerations(step.problem, step.start, a)
+    r1, r = residual(step.problem, step.start, a, bodies, joined([nu, f]))
+    s = step.compliance * f - r[step.first :]
+    return r1, r[: step.first], natural(step.cones, w, f, s)
+
+
+def gaps(law: Law, model, constraints, q) -> Array:
+    """The gaps of all contacts (contacts, lanes)."""
+    pairs = pairs_of(model)
+    problem = problem_of(model, pairs, q)
+    return problem.rows.residual[::3]
