@@ -1,12 +1,12 @@
 """jaxdyn: differentiable dynamics of robots with closed loops, gears and contacts, in JAX.
 
 Functions and what they take and return are here; what there are many of is in a namespace each: `joints`,
-`constraints`, `solvers`, `integrators`, `osim`.
+`constraints`, `shapes`, `solvers`, `integrators`, `osim`.
 """
 
 from typing import TYPE_CHECKING
 
-from . import constraints, integrators, joints, osim, solvers
+from . import constraints, integrators, joints, osim, shapes, solvers
 from .constrained.forward_dynamics import Result, Solution, Stats, forward_dynamics
 from .constrained.impulse import Jump, impulse
 from .delassus.operator import Delassus, delassus
@@ -87,6 +87,7 @@ __all__ = [
     "osim",
     "potential_energy",
     "reduce",
+    "shapes",
     "simulate",
     "solvers",
     "step",
@@ -97,8 +98,8 @@ __all__ = [
 if not TYPE_CHECKING:  # with it, type checkers would take every name for one that exists
 
     def __getattr__(name: str):
-        """Tells where a joint, a constraint, a solver or an integrator is that was looked for here."""
-        families = (f for f in (joints, constraints, solvers, integrators, osim) if name in f.__all__)
+        """Tells where a joint, a constraint, a shape, a solver or an integrator is that was looked for here."""
+        families = (f for f in (joints, constraints, shapes, solvers, integrators, osim) if name in f.__all__)
         places = " or ".join(f"`jd.{f.__name__.rsplit('.', 1)[-1]}.{name}`" for f in families)
         if places:
             raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}; use {places}.", name=name)

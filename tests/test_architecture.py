@@ -282,7 +282,7 @@ def public() -> dict:
     import jaxdyn
 
     found = {}
-    for place in (jaxdyn, jaxdyn.joints, jaxdyn.constraints, jaxdyn.solvers, jaxdyn.integrators):
+    for place in (jaxdyn, jaxdyn.joints, jaxdyn.constraints, jaxdyn.shapes, jaxdyn.solvers, jaxdyn.integrators):
         found |= {f"{place.__name__}.{n}": getattr(place, n) for n in place.__all__}
     return {n: x for n, x in found.items() if not inspect.ismodule(x)}
 

@@ -17,7 +17,8 @@ from .model import Bodies, Joints
 MANY = 10_000_000
 
 
-def _floats(x) -> jax.Array:
+def floats_of(x) -> jax.Array:
+    """Return numbers as an array of the default precision."""
     return jnp.asarray(np.asarray(x, jnp.result_type(float)))
 
 
@@ -25,7 +26,7 @@ def transforms(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> Transform:
     """Return rotations and translations as one stacked `Transform`."""
     pairs = list(pairs)
     r = np.array([r for r, _ in pairs]).reshape(-1, 3, 3)
-    return Transform(_floats(r), _floats(np.array([p for _, p in pairs]).reshape(-1, 3)))
+    return Transform(floats_of(r), floats_of(np.array([p for _, p in pairs]).reshape(-1, 3)))
 
 
 def check_sizes(call: str, what: str, names: Sequence[str], values: Sequence) -> None:
@@ -44,9 +45,9 @@ def bodies_of(call: str, rows: Sequence[Body]) -> Bodies:
     check_sizes(call, "centre of mass of body", names, [b.center for b in rows])
     check_sizes(call, "rotational inertia of body", names, [b.rotational for b in rows])
     return Bodies(
-        mass=_floats([b.mass for b in rows]),
-        center_of_mass=_floats(np.array([b.center for b in rows]).reshape(-1, 3)),
-        rotational=_floats(np.array([b.rotational for b in rows]).reshape(-1, 3, 3)),
+        mass=floats_of([b.mass for b in rows]),
+        center_of_mass=floats_of(np.array([b.center for b in rows]).reshape(-1, 3)),
+        rotational=floats_of(np.array([b.rotational for b in rows]).reshape(-1, 3, 3)),
         placement=transforms((b.rotation, b.translation) for b in rows),
     )
 
@@ -55,10 +56,10 @@ def joints_of(call: str, joints: Sequence[Joint]) -> Joints:
     """Return the parameters of joints. Raise `ValueError` where two classes mean different shapes by one name."""
 
     def rows(what, shape=(3,)):
-        return _floats(np.array([getattr(j, what) for j in joints], float).reshape(-1, *shape))
+        return floats_of(np.array([getattr(j, what) for j in joints], float).reshape(-1, *shape))
 
     def flat(values):
-        return _floats(np.concatenate([np.zeros(0), *(np.asarray(x, float) for x in values)]))
+        return floats_of(np.concatenate([np.zeros(0), *(np.asarray(x, float) for x in values)]))
 
     own: dict[str, np.ndarray] = {}
     for k, joint in enumerate(joints):
@@ -77,7 +78,7 @@ def joints_of(call: str, joints: Sequence[Joint]) -> Joints:
         pitch=rows("pitch", ()),
         lower=flat([j.limits[0] for j in joints]),
         upper=flat([j.limits[1] for j in joints]),
-        own={name: _floats(column) for name, column in own.items()},
+        own={name: floats_of(column) for name, column in own.items()},
         **{w: flat([getattr(j, w) for j in joints]) for w in per_velocity},
     )
 

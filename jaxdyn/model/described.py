@@ -1,10 +1,11 @@
-"""A body as a `ModelSpec` describes it, in NumPy and double precision."""
+"""Bodies and shapes as a `ModelSpec` describes them, in NumPy and double precision."""
 
 import dataclasses
 
 import numpy as np
 
 from .joints import Joint
+from .shapes import Shape
 
 _IDENTITY = np.eye(3)
 
@@ -31,3 +32,22 @@ class Body:
         rotational = self.rotational + r @ body.rotational @ r.T
         rotational = rotational + self.mass * share * (d @ d * _IDENTITY - np.outer(d, d))
         return dataclasses.replace(self, mass=mass, center=self.center + share * d, rotational=rotational)
+
+
+@dataclasses.dataclass
+class Collider:
+    """A shape fixed in a body, and how its surface is. `body` is what it was added to, `owner` the body of that."""
+
+    name: str
+    body: str
+    shape: Shape
+    rotation: np.ndarray
+    translation: np.ndarray
+    friction: float = 1.0
+    torsion: float = 0.0
+    restitution: float = 0.0
+    stiffness: float = np.inf
+    damping: float = np.inf
+    collides: int = 1
+    collides_with: int = 1
+    owner: str = ""

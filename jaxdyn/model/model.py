@@ -1,7 +1,7 @@
 """`Model`: a robot as arrays, with a static `Topology`."""
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 import equinox as eqx
@@ -11,10 +11,11 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
 
 from ..engine import kernels
-from ..spatial.instances import check_instance
+from ..spatial.instances import check_instance, described
 from ..spatial.numbers import floats
 from ..spatial.transform import Transform
 from ..tree.topology import Topology, unknown
+from .collision import Collision
 from .joints import JointParameters
 from .state import State
 from .values import check_field, check_limits
@@ -70,7 +71,8 @@ class Model(eqx.Module):
     **Fields:** `topology`; `bodies`; `joints`; `frames`, the placements (nf) of the named frames in their
     bodies; `gravity` (3,) m/s²; `actuation` (nv, nu), generalised forces per actuator command;
     `constraints`, a tuple; `embedded`, the constraints that `embed` has made part of the joints, and `home` (nq,), a
-    configuration in which these hold.
+    configuration in which these hold;
+    `collision`, the shapes that collide.
 
     `load` and `ModelSpec.build` make models. `jax.vmap` over models works; for instance,
     ``jax.vmap(lambda m: model.replace({"bodies.mass": m}))(masses)`` makes a batch of them.
@@ -85,6 +87,7 @@ class Model(eqx.Module):
     topology: Topology = eqx.field(static=True)
     embedded: tuple = ()
     home: Float[Array, " nq"] | None = None
+    collision: Collision = eqx.field(default_factory=Collision)
 
     #: see `engine/lanes.py`
     parameters_of_lanes: ClassVar[bool] = True
@@ -230,6 +233,17 @@ class Model(eqx.Module):
         if {"joints.lower", "joints.upper"} & set(changes):
             check_limits("`Model.replace`", model.joints.lower, model.joints.upper)
         return model
+
+    def with_pairs(self, pairs: Iterable[Sequence[str]]) -> "Model":
+        """Return the same model in which these pairs of shapes collide, and no others: ``[("foot", "ground")]``.
+
+        **Raises** `ValueError` for unknown names of shapes, for pairs that do not move against each other or that come
+        twice, and `TypeError` for what is no list of pairs of names.
+        """
+        call = "`Model.with_pairs`"
+        if not isinstance(pairs, Iterable) or isinstance(pairs, str):
+            raise TypeError(f"{call}: `pairs` is {described(pairs)}, not a list of pairs of names.")
+        return dataclasses.replace(self, collision=self.collision.with_pairs(call, pairs))
 
     def without_rotors(self) -> "Model":
         """Return the same model, whose embedded rotors are not taken for symmetric."""

@@ -18,6 +18,7 @@ from .constraints import Constraint, check_names
 from .described import Body
 from .joints import Fixed, Joint, Revolute
 from .model import Model
+from .scene import SceneSpec
 from .transmission import Coupling
 from .values import ModelWarning, checked_joint, checked_rotation
 from .weightless import weightless
@@ -31,8 +32,8 @@ def _parts(call: str, placement: Transform | None) -> tuple:
     return placement.rotation, placement.translation
 
 
-class ModelSpec:
-    """Collects bodies, constraints, frames and actuators; `build` returns the `Model`.
+class ModelSpec(SceneSpec):
+    """Collects bodies, shapes, constraints, frames and actuators; `build` returns the `Model`.
 
     ```python
     spec = jd.ModelSpec("pendulum")
@@ -51,6 +52,7 @@ class ModelSpec:
         self.actuators: dict[str, dict[str, np.ndarray]] = {}
         self.constraints: list = []
         self._joint_names: set[str] = set()
+        super().__init__()
 
     def _new_name(self, call: str, name: str) -> None:
         if not isinstance(name, str) or not name:
@@ -59,12 +61,6 @@ class ModelSpec:
             raise ValueError(f"{call}: the name 'world' is taken by the world.")
         if name in self.bodies or name in self.frames:
             raise ValueError(f"{call}: the name {name!r} is already taken by a body or frame.")
-
-    def _check_host(self, call: str, host: str, hint: str = "") -> None:
-        """Raise `ValueError` if `host` is no body or frame, nor the world."""
-        if host != "world" and host not in self.bodies and host not in self.frames:
-            known = ("world", *self.bodies, *self.frames)
-            raise ValueError(call + unknown("body or frame", host, known) + hint)
 
     def add_body(
         self,
@@ -242,7 +238,9 @@ class ModelSpec:
             except ValueError as error:
                 raise ValueError(f"{call}: constraint {constraint.name or k!r}: {error}") from None
         check_names(call, self.constraints)
-        return model
+        here = {name: (name, np.eye(3), np.zeros(3)) for name in ("world", *moving)}
+        collision = self._collision(call, topology, rows, here | frames, self.constraints)
+        return dataclasses.replace(model, collision=collision)
 
     def _merged(self) -> tuple[dict[str, Body], dict[str, tuple[str, np.ndarray, np.ndarray]]]:
         """Return the moving bodies, with those on `Fixed` joints merged into them, and the frames.

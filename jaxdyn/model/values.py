@@ -9,6 +9,7 @@ import numpy as np
 from ..spatial.inertia import is_definite, is_rotational
 from ..spatial.numbers import (
     Rule,
+    at_most_one,
     check,
     constants,
     in_range,
@@ -46,6 +47,13 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "lower": (not_nan,),
     "upper": (not_nan,),
     "length": (in_range, positive),
+    "size": (in_range, not_negative),
+    "torsion": (in_range, not_negative),
+    "restitution": (in_range, not_negative, at_most_one),
+    "pair_friction": (in_range, not_negative),
+    # infinite: rigid
+    "collision.stiffness": (not_nan, not_negative),
+    "collision.damping": (not_nan, not_negative),
 }
 
 
@@ -53,7 +61,7 @@ def rules_of(path: str) -> tuple[Rule, ...]:
     """Return the rules of the field with that dotted name; a joint's own parameters may be any numbers."""
     if path.startswith("joints.own."):
         return (in_range,)
-    return RULES.get(path.rsplit(".", 1)[-1], (in_range,))
+    return RULES.get(path) or RULES.get(path.rsplit(".", 1)[-1], (in_range,))
 
 
 def check_field(call: str, path: str, value, topology: Topology) -> None:

@@ -163,6 +163,10 @@ def positive(x: np.ndarray) -> str | None:
     return None if (x > 0).all() else f"is not positive: {shown(x)}"
 
 
+def at_most_one(x: np.ndarray) -> str | None:
+    return f"is above 1: {shown(x)}" if (x > 1).any() else None
+
+
 def is_rotation(x: np.ndarray) -> str | None:
     """Of matrices (..., 3, 3)."""
     if (x == _IDENTITY).all():

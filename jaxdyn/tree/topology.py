@@ -185,6 +185,21 @@ class Topology:
             body = self.parents[body]
         return tuple(out)
 
+    def nearest_above(self, wanted: Sequence[bool]) -> list[int]:
+        """Per body, the nearest one above it that is wanted; the world if none is."""
+        out: list[int] = []
+        for p in self.parents:
+            out.append(p if p == WORLD or wanted[p] else out[p])
+        return out
+
+    @cached_property
+    def roots(self) -> tuple[int, ...]:
+        """By body, the one of its tree that hangs on the world."""
+        out: list[int] = []
+        for b, p in enumerate(self.parents):
+            out.append(b if p == WORLD else out[p])
+        return tuple(out)
+
     def related(self) -> list[tuple[int, int]]:
         """All (body, ancestor)."""
         return [(b, a) for b in range(self.nb) for a in self.ancestors(b)[1:]]

@@ -1,0 +1,150 @@
+"""`Collision`: the shapes of a model as arrays, with a static `Scene` of what they are and which of them collide."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import NamedTuple
+
+import equinox as eqx
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ..spatial.transform import Transform
+from ..tree.topology import WORLD, unknown
+
+
+class ShapeInfo(NamedTuple):
+    """A shape: its `name`, its `kind`, the moving `body` it belongs to (its number, or `WORLD`), and where its `data`
+    are among the vertices or grids (-1: it has none)."""
+
+    name: str
+    kind: str
+    body: int
+    data: int = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class Scene:
+    """What there is to collide, static and hashable.
+
+    `pairs` are numbers of shapes, the later one or the world's last. `own` are the pairs with a friction of their own;
+    `off` is how many pairs within a tree are left out for not asking for them; `left_out` are shapes of the file that
+    were not read.
+    """
+
+    shapes: tuple[ShapeInfo, ...] = ()
+    pairs: tuple[tuple[int, int], ...] = ()
+    own: tuple[tuple[int, int], ...] = ()
+    off: int = 0
+    left_out: tuple[str, ...] = ()
+
+    def __getstate__(self):
+        # a hash of strings is another one in the next process
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.shapes, self.pairs, self.own))
+
+
+class PairValues(NamedTuple):
+    """What holds between two shapes, (np,) each, in the order of the pairs: see `Collision.of_pairs`."""
+
+    friction: Float[Array, " np"]
+    torsion: Float[Array, " np"]
+    restitution: Float[Array, " np"]
+    stiffness: Float[Array, " np"]
+    damping: Float[Array, " np"]
+
+
+class Collision(eqx.Module):
+    """The shapes of a robot and its world, and the pairs of them that collide. None instead of arrays without shapes.
+
+    **Fields:** `size` (ns, 3), see `jaxdyn.model.shapes`; `placement`, the shapes' frames in their moving bodies, or in
+    the world; `friction`, coefficients; `torsion`, m: the torque of friction is at most this times the normal force;
+    `restitution`, from 0 to 1; `stiffness` N/m and `damping` N s/m, infinite where a shape is rigid; all (ns,);
+    `pair_friction`, of the pairs with a coefficient of their own; `vertices` (n, 3) of each mesh, `grids` (rows,
+    columns) of each field of heights; `scene`, what is static.
+    """
+
+    size: Float[Array, "ns 3"] | None = None
+    placement: Transform | None = None
+    friction: Float[Array, " ns"] | None = None
+    torsion: Float[Array, " ns"] | None = None
+    restitution: Float[Array, " ns"] | None = None
+    stiffness: Float[Array, " ns"] | None = None
+    damping: Float[Array, " ns"] | None = None
+    pair_friction: Float[Array, " k"] | None = None
+    vertices: tuple[Float[Array, "n 3"], ...] = ()
+    grids: tuple[Float[Array, "rows columns"], ...] = ()
+    scene: Scene = eqx.field(static=True, default=Scene())
+
+    @property
+    def shapes(self) -> tuple[ShapeInfo, ...]:
+        return self.scene.shapes
+
+    @property
+    def pairs(self) -> tuple[tuple[int, int], ...]:
+        return self.scene.pairs
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(s.name for s in self.scene.shapes)
+
+    def of_pairs(self) -> PairValues:
+        """Return what holds between the shapes of each pair: the larger friction, torsion and restitution of the two
+        (or the friction that the pair has of its own), and their compliances in series."""
+        if self.friction is None:
+            raise ValueError("`Collision.of_pairs`: the model has no shapes.")
+        at = np.array(self.pairs, int).reshape(-1, 2)
+        a, b = at[:, 0], at[:, 1]
+        larger = lambda x: jnp.maximum(x[a], x[b])  # noqa: E731
+        friction = larger(self.friction)
+        told = {pair: k for k, pair in enumerate(self.scene.own)}
+        here = np.array([k for k, pair in enumerate(self.pairs) if pair in told], int)
+        if len(here):
+            own = self.pair_friction[np.array([told[self.pairs[k]] for k in here])]
+            friction = friction.at[here].set(own)
+        return PairValues(
+            friction,
+            larger(self.torsion),
+            larger(self.restitution),
+            _in_series(self.stiffness[a], self.stiffness[b]),
+            _in_series(self.damping[a], self.damping[b]),
+        )
+
+    def with_pairs(self, call: str, pairs: Iterable[Sequence[str]]) -> "Collision":
+        """Return the same shapes with other pairs of them, given by names. Raise `ValueError` for unknown names and
+        pairs that do not move against each other."""
+        index = {s.name: k for k, s in enumerate(self.shapes)}
+        found: list[tuple[int, int]] = []
+        for pair in pairs:
+            if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(n, str) for n in pair):
+                raise TypeError(f"{call}: `pairs` holds {pair!r:.60}, which is no pair of names of shapes.")
+            for name in pair:
+                if name not in index:
+                    raise ValueError(f"{call}: {unknown('shape', name, index)}")
+            i, j = ordered(self.shapes, *(index[n] for n in pair))
+            if self.shapes[i].body == self.shapes[j].body:
+                raise ValueError(f"{call}: shapes {pair[0]!r} and {pair[1]!r} do not move against each other.")
+            if (i, j) in found:
+                raise ValueError(f"{call}: the pair {pair[0]!r}, {pair[1]!r} is there twice.")
+            found.append((i, j))
+        return dataclasses.replace(self, scene=dataclasses.replace(self.scene, pairs=tuple(found), off=0))
+
+
+def ordered(shapes: Sequence[ShapeInfo], i: int, j: int) -> tuple[int, int]:
+    """Return a pair of shapes with the world's last, or the later one."""
+    first, last = min(i, j), max(i, j)
+    return (last, first) if shapes[first].body == WORLD else (first, last)
+
+
+def _in_series(x: Array, y: Array) -> Array:
+    """Return the stiffness (or damping) of two in series; infinite ones are rigid."""
+    soft = 1 / jnp.where(x > 0, x, 1) + 1 / jnp.where(y > 0, y, 1)
+    both = jnp.where(soft > 0, 1 / jnp.where(soft > 0, soft, 1), jnp.inf)
+    return jnp.where((x > 0) & (y > 0), both, jnp.zeros_like(both))

@@ -1,0 +1,96 @@
+"""The convex hull of a mesh, with few vertices."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+#: vertices that a hull keeps: a step searches them all, in each pair
+MOST = 64
+#: share of its size by which a mesh may lie inside its hull and still be called convex
+CONVEX = 1e-2
+#: share of its size by which points may be off a plane or a line and still lie in it
+FLAT = 1e-9
+
+
+class Hull(NamedTuple):
+    """The vertices (n, 3) of a convex hull, and what is lost by taking it, in words."""
+
+    vertices: np.ndarray
+    told: tuple[str, ...]
+
+
+def hull_of(call: str, vertices: np.ndarray, faces: np.ndarray | None = None) -> Hull:
+    """Return the convex hull of points (n, 3), of at most `MOST` vertices; `faces` (m, 3) of a mesh tell whether it is
+    convex.
+
+    **Raises** `ImportError` without SciPy.
+    """
+    try:
+        from scipy.spatial import ConvexHull
+    except ImportError:
+        text = f"{call}: hulls of meshes need SciPy, which is not installed: `pip install 'jaxdyn[meshes]'`."
+        raise ImportError(text) from None
+
+    middle = (vertices.min(0) + vertices.max(0)) / 2
+    size = float(np.ptp(vertices, axis=0).max())
+    if size == 0:
+        return Hull(vertices[:1], ())
+    local = (vertices - middle) / size
+    _, spread, axes = np.linalg.svd(local - local.mean(0), full_matrices=False)
+    rank = int((spread > FLAT * max(1.0, spread[0])).sum())
+    flat = local @ axes[:rank].T
+    if rank == 1:
+        return Hull(vertices[[flat[:, 0].argmin(), flat[:, 0].argmax()]], ())
+    outer = ConvexHull(flat).vertices
+    kept, told = outer, []
+    if len(outer) > MOST:
+        some, left = _fewest(ConvexHull, flat[outer])
+        kept = outer[some]
+        told.append(
+            f"{len(kept)} of the {len(outer)} vertices of its hull are kept, others stand out {left * size:.1g} m"
+        )
+    if faces is not None and len(faces) and rank == 3:
+        depth = _depth(ConvexHull(flat[kept]).equations, flat, faces)
+        if depth > CONVEX:
+            told.insert(0, f"is not convex, its hull is up to {depth * size:.1g} m away from it")
+    return Hull(vertices[np.sort(kept)], tuple(told))
+
+
+def _beyond(equations: np.ndarray, points: np.ndarray) -> np.ndarray:
+    """Return how far points are outside of a hull (negative: inside), by its planes."""
+    return (points @ equations[:, :-1].T + equations[:, -1]).max(1)
+
+
+def _fewest(ConvexHull, points: np.ndarray) -> tuple[np.ndarray, float]:
+    """Return which `MOST` vertices to keep, those that stand out most first, and how far the others stand out."""
+    dims = points.shape[1]
+    ends = [points.argmin(0), points.argmax(0)]
+    chosen = list(dict.fromkeys(np.concatenate(ends).tolist()))
+    while True:
+        hull = ConvexHull(points[chosen]) if _spans(points[chosen], dims) else None
+        # until they span the space: what is farthest from their middle plane
+        out = _beyond(hull.equations, points) if hull else _off(points, points[chosen])
+        worst = int(out.argmax())
+        if len(chosen) == MOST or out[worst] <= 0 or worst in chosen:
+            return np.array(chosen), max(float(out[worst]), 0.0)
+        chosen.append(worst)
+
+
+def _spans(points: np.ndarray, dims: int) -> bool:
+    spread = np.linalg.svd(points - points.mean(0), compute_uv=False)
+    return len(points) > dims and bool(spread[dims - 1] > 1e-6 * spread[0])
+
+
+def _off(points: np.ndarray, flat: np.ndarray) -> np.ndarray:
+    """Return the distances of points from the plane or line in which some of them lie."""
+    middle = flat.mean(0)
+    _, spread, axes = np.linalg.svd(flat - middle, full_matrices=False)
+    axes = axes[spread > 1e-6 * spread[0]]
+    d = points - middle
+    return np.linalg.norm(d - d @ axes.T @ axes, axis=1)
+
+
+def _depth(equations: np.ndarray, points: np.ndarray, faces: np.ndarray) -> float:
+    """Return how far the middle of the deepest face is inside of a hull."""
+    chunks = (faces[k : k + 4096] for k in range(0, len(faces), 4096))
+    return max(float(-_beyond(equations, points[f].mean(1)).min()) for f in chunks)

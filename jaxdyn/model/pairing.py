@@ -1,0 +1,127 @@
+"""Which shapes collide, and the `Collision` of the shapes that a `ModelSpec` describes."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from ..tree.topology import WORLD, Topology
+from .arrays import check_sizes, floats_of, transforms
+from .collision import Collision, Scene, ShapeInfo, ordered
+from .constraints import Constraint
+from .described import Body, Collider
+from .pairs import Cylinder, Hinge, Point, Slider, Weld
+
+#: constraints that are joints: what they tie are neighbours
+JOINTS = (Weld, Hinge, Slider, Cylinder, Point)
+
+
+class Rules(NamedTuple):
+    """What a `ModelSpec` says of pairs: `excluded` pairs of bodies, and pairs of shapes `told` by name with their
+    friction (None: that of the shapes)."""
+
+    excluded: set[frozenset[str]]
+    told: dict[frozenset[str], float | None]
+    self_collisions: bool
+
+
+def collision_of(
+    call: str,
+    topology: Topology,
+    rows: Sequence[Body],
+    colliders: Sequence[Collider],
+    places: Mapping[str, tuple[str, np.ndarray, np.ndarray]],
+    rules: Rules,
+    constraints: Sequence[Constraint],
+    left_out: Sequence[str],
+) -> Collision:
+    """Return the shapes of a model, without arrays if there are none. `places` are the moving bodies of all bodies and
+    frames, and the placements in them."""
+    if not colliders:
+        return Collision(scene=Scene(left_out=tuple(left_out)))
+    index = {"world": WORLD} | {name: k for k, name in enumerate(topology.body_names)}
+    infos, placed, vertices, grids = [], [], [], []
+    for c in colliders:
+        host, r, p = places[c.body]
+        data = {"mesh": vertices, "heights": grids}.get(c.shape.kind)
+        infos.append(ShapeInfo(c.name, c.shape.kind, index[host], -1 if data is None else len(data)))
+        placed.append((r @ c.rotation, p + r @ c.translation))
+        if data is not None:
+            data.append(floats_of(c.shape.data))
+    check_sizes(call, "placement of shape", [c.name for c in colliders], [p for _, p in placed])
+    pairs, off = _pairs(topology, rows, colliders, infos, rules, constraints)
+    number = {c.name: k for k, c in enumerate(colliders)}
+    own = {}
+    for names, friction in rules.told.items():
+        if friction is not None:
+            own[ordered(infos, *(number[n] for n in names))] = friction
+    sizes = [(*c.shape.numbers, 0.0, 0.0, 0.0)[:3] for c in colliders]
+    column = lambda what: floats_of([getattr(c, what) for c in colliders])  # noqa: E731
+    return Collision(
+        size=floats_of(sizes),
+        placement=transforms(placed),
+        **{what: column(what) for what in ("friction", "torsion", "restitution", "stiffness", "damping")},
+        pair_friction=floats_of(list(own.values())) if own else None,
+        vertices=tuple(vertices),
+        grids=tuple(grids),
+        scene=Scene(tuple(infos), pairs, tuple(own), off, tuple(left_out)),
+    )
+
+
+def _pairs(
+    topology: Topology,
+    rows: Sequence[Body],
+    colliders: Sequence[Collider],
+    infos: Sequence[ShapeInfo],
+    rules: Rules,
+    constraints: Sequence[Constraint],
+) -> tuple[tuple[tuple[int, int], ...], int]:
+    """Return the pairs that collide, and how many within a tree were left out."""
+    shapes = {c.name: k for k, c in enumerate(colliders)}
+    body = np.array([s.body for s in infos])
+    # a tree is known by its root; the world is none
+    tree = np.array([WORLD if b == WORLD else topology.roots[b] for b in body])
+    owners = {name: k for k, name in enumerate(dict.fromkeys(c.owner for c in colliders))}
+    owner = np.array([owners[c.owner] for c in colliders])
+    masks = [np.array([getattr(c, m) for c in colliders], np.int64) for m in ("collides", "collides_with")]
+    near = _partners(_neighbours(topology, rows, infos, constraints))
+    apart = _partners({frozenset(owners.get(n, -1) for n in pair) for pair in rules.excluded})
+    told = {frozenset(shapes[n] for n in pair) for pair in rules.told}
+    partners = _partners(told)
+    found, off = {tuple(sorted(pair)) for pair in told}, 0
+    for i in range(len(infos)):
+        rest = slice(i + 1, None)
+        may = (masks[0][i] & masks[1][rest] | masks[1][i] & masks[0][rest]) != 0
+        may &= (body[rest] != body[i]) & ~np.isin(body[rest], near.get(body[i], ()))
+        may &= ~np.isin(owner[rest], apart.get(owner[i], ()))
+        may &= ~np.isin(np.arange(i + 1, len(infos)), partners.get(i, ()))
+        if not rules.self_collisions:
+            same = may & (tree[rest] == tree[i]) & (tree[i] != WORLD)
+            off += int(same.sum())
+            may &= ~same
+        found.update((i, i + 1 + int(j)) for j in np.flatnonzero(may))
+    return tuple(ordered(infos, *pair) for pair in sorted(found)), off
+
+
+def _partners(pairs: Iterable[frozenset[int]]) -> dict[int, list[int]]:
+    """Return the partners of each number in pairs."""
+    out: dict[int, list[int]] = {}
+    for pair in pairs:
+        for one in pair:
+            out.setdefault(one, []).extend(pair - {one} or {one})
+    return out
+
+
+def _neighbours(
+    topology: Topology, rows: Sequence[Body], infos: Sequence[ShapeInfo], constraints: Sequence[Constraint]
+) -> set[frozenset[int]]:
+    """Return the pairs of bodies that a joint connects, in the tree or as a constraint. Bodies without mass and shapes
+    are parts of joints. The world is nobody's neighbour."""
+    shaped = {s.body for s in infos}
+    above = topology.nearest_above([b.mass > 0 or k in shaped for k, b in enumerate(rows)])
+    found = {frozenset(pair) for pair in enumerate(above)}
+    for c in constraints:
+        ends = c.layout(topology).bodies if isinstance(c, JOINTS) else ()
+        if len(ends) == 2:
+            found.add(frozenset(ends))
+    return {pair for pair in found if WORLD not in pair}

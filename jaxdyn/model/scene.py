@@ -1,0 +1,186 @@
+"""The part of a `ModelSpec` that collects shapes, and which of them collide."""
+
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..spatial.instances import check_instance
+from ..spatial.numbers import at_most_one, constants, not_negative, positive
+from ..spatial.transform import Transform
+from ..tree.topology import Topology, unknown
+from .collision import Collision
+from .constraints import Constraint
+from .described import Body, Collider
+from .pairing import Rules, collision_of
+from .shapes import UNBOUNDED, Plane, Shape
+from .values import ModelWarning, checked_rotation
+
+#: a mask that meets every other one
+ALL = 2**31 - 1
+
+
+class SceneSpec:
+    """Collects shapes, pairs and what is excluded."""
+
+    bodies: dict[str, Body]
+    frames: dict[str, tuple[str, np.ndarray, np.ndarray]]
+
+    def __init__(self):
+        self.shapes: dict[str, Collider] = {}
+        #: shapes of a file that were not read, by name
+        self.left_out: list[str] = []
+        #: whether bodies of one tree collide with each other
+        self.self_collisions = False
+        self._excluded: set[frozenset[str]] = set()
+        self._told: dict[frozenset[str], float | None] = {}
+
+    def _check_host(self, call: str, host: str, hint: str = "") -> None:
+        """Raise `ValueError` if `host` is no body or frame, nor the world."""
+        if host != "world" and host not in self.bodies and host not in self.frames:
+            known = ("world", *self.bodies, *self.frames)
+            raise ValueError(call + unknown("body or frame", host, known) + hint)
+
+    def _owner(self, host: str) -> str:
+        """Return the body in which a frame is fixed."""
+        while host in self.frames:
+            host = self.frames[host][0]
+        return host
+
+    def add_shape(
+        self,
+        body: str,
+        shape: Shape,
+        *,
+        name: str | None = None,
+        placement: Transform | None = None,
+        friction: Any = 1.0,
+        torsion: Any = 0.0,
+        restitution: Any = 0.0,
+        stiffness: Any = None,
+        damping: Any = None,
+        collides: int = 1,
+        collides_with: int = 1,
+    ) -> "SceneSpec":
+        """Add a shape of `body` (a body, a frame or ``"world"``) that collides.
+
+        Two shapes collide where ``collides`` of one and ``collides_with`` of the other have a bit in common, unless
+        they are of one body, of neighbours, or (without `self_collisions`) of one tree.
+
+        **Arguments:** `shape`, such as ``jd.shapes.Sphere(0.1)``; `name` (default: the body's, numbered if taken);
+        `placement`, the shape's frame in the body's (default: the same); `friction`, a coefficient; `torsion`, m: the
+        torque of friction about the normal is at most this times the normal force; `restitution`, 0 to 1; `stiffness`
+        N/m and `damping` N s/m of its surface (default: rigid); the two bit masks.
+
+        **Raises** `ValueError` for an unknown body, a taken name, numbers out of range, and planes and height fields on
+        what moves; what is odd about a mesh is a `ModelWarning`.
+        """
+        call = f"`ModelSpec.add_shape({body!r})`"
+        check_instance(call, "shape", shape, Shape, " Use one such as `jd.shapes.Sphere(0.1)`.")
+        placement = Transform.identity() if placement is None else placement
+        check_instance(call, "placement", placement, Transform)
+        surface = Collider(
+            name or "",
+            body,
+            shape,
+            placement.rotation,
+            placement.translation,
+            friction,
+            torsion,
+            restitution,
+            np.inf if stiffness is None else constants(call, "stiffness", stiffness, (), positive),
+            np.inf if damping is None and stiffness is None else 0.0 if damping is None else damping,
+            collides,
+            collides_with,
+        )
+        if damping is not None and stiffness is None:
+            raise ValueError(f"{call}: a rigid surface has no damping; give `stiffness` too.")
+        return self.collide(surface)
+
+    def collide(self, c: Collider, judged: bool = False) -> "SceneSpec":
+        """Add a shape that is described in NumPy. Arguments and errors as in `add_shape`; with `judged`, the caller has
+        told what is odd about it."""
+        call = f"`ModelSpec.add_shape({c.body!r})`"
+        self._check_host(f"{call}: ", c.body)
+        c.name = self._shape_name(call, c)
+        c.owner = self._owner(c.body)
+        c.rotation = checked_rotation(call, "placement.rotation", c.rotation)
+        c.translation = constants(call, "placement.translation", c.translation, (3,))
+        for what, rules in (("friction", ()), ("torsion", ()), ("restitution", (at_most_one,))):
+            setattr(c, what, float(constants(call, what, getattr(c, what), (), not_negative, *rules)))
+        c.stiffness = float(c.stiffness)
+        if np.isfinite(c.stiffness):
+            c.damping = float(constants(call, "damping", c.damping, (), not_negative))
+        for what in ("collides", "collides_with"):
+            mask = getattr(c, what)
+            if isinstance(mask, bool) or not isinstance(mask, int | np.integer) or not 0 <= mask < 2**32:
+                raise ValueError(
+                    f"{call}: `{what}` is {mask!r:.40}, not a bit mask: a whole number from 0 to 2**32 - 1."
+                )
+        for text in () if judged else c.shape.told:
+            warnings.warn(f"{call}: shape {c.name!r}: {text}.", ModelWarning, stacklevel=3)
+        self.shapes[c.name] = c
+        return self
+
+    def _shape_name(self, call: str, c: Collider) -> str:
+        if not isinstance(c.name, str):
+            raise ValueError(f"{call}: a name is a non-empty string, not {c.name!r}.")
+        if c.name in self.shapes:
+            raise ValueError(f"{call}: the name {c.name!r} is already taken by a shape.")
+        return c.name or self.free_name(c.body)
+
+    def free_name(self, wanted: str) -> str:
+        """Return a name that no shape has: this one, or with a number."""
+        name, k = wanted, 1
+        while name in self.shapes or name in self.left_out:
+            name, k = f"{wanted}_{k}", k + 1
+        return name
+
+    def add_ground(self, friction: Any = 1.0, height: Any = 0.0, *, name: str = "ground", **options) -> "SceneSpec":
+        """Add a plane of the world at z = `height` that all shapes collide with. `options` as in `add_shape`."""
+        z = float(constants("`ModelSpec.add_ground`", "height", height, ()))
+        options = {"collides": ALL, "collides_with": ALL} | options
+        placement = Transform(np.eye(3), (0.0, 0.0, z))
+        return self.add_shape("world", Plane(), name=name, placement=placement, friction=friction, **options)
+
+    def add_pair(self, shape_a: str, shape_b: str, *, friction: Any = None) -> "SceneSpec":
+        """Let two shapes collide whatever their masks say, of one tree too; `friction` is that of this pair (default:
+        the larger one of the two shapes)."""
+        call = "`ModelSpec.add_pair`"
+        for name in (shape_a, shape_b):
+            if name not in self.shapes:
+                raise ValueError(f"{call}: {unknown('shape', name, self.shapes)}")
+        if friction is not None:
+            friction = float(constants(call, "friction", friction, (), not_negative))
+        self._told[frozenset((shape_a, shape_b))] = friction
+        return self
+
+    def exclude(self, body_a: str, body_b: str) -> "SceneSpec":
+        """Let the shapes of two bodies pass through each other."""
+        for body in (body_a, body_b):
+            self._check_host("`ModelSpec.exclude`: ", body)
+        self._excluded.add(frozenset((self._owner(body_a), self._owner(body_b))))
+        return self
+
+    def _collision(
+        self,
+        call: str,
+        topology: Topology,
+        rows: Sequence[Body],
+        places: Mapping[str, tuple[str, np.ndarray, np.ndarray]],
+        constraints: Sequence[Constraint],
+    ) -> Collision:
+        """Return the shapes of the model that is built."""
+        colliders = list(self.shapes.values())
+        for c in colliders:
+            if c.shape.kind in UNBOUNDED and places[c.body][0] != "world":
+                what = type(c.shape).__name__
+                raise ValueError(f"{call}: shape {c.name!r} is a `{what}`, which stands on the world, not on a body.")
+        rules = Rules(self._excluded, self._told, self.self_collisions)
+        for names in self._told:
+            hosts = {places[self.shapes[n].body][0] for n in names}
+            if len(hosts) == 1:
+                told = " and ".join(map(repr, sorted(names)))
+                raise ValueError(f"{call}: the shapes {told} of a pair do not move against each other.")
+        return collision_of(call, topology, rows, colliders, places, rules, constraints, self.left_out)
