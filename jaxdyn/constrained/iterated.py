@@ -28,7 +28,7 @@ def _tolerance(problem: Problem, tol: float | None) -> float:
     return 1e-12 if problem.q.dtype == jnp.float64 else 1e-6
 
 
-def _check_number(name: str, what: str, value, allowed: Callable[[float], bool], which: str) -> None:
+def check_number(name: str, what: str, value, allowed: Callable[[float], bool], which: str) -> None:
     if value is None:
         return
     ok = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value)) and allowed(value)
@@ -63,8 +63,8 @@ class Proximal(Unrollable):
 
     def __check_init__(self):
         name = type(self).__name__
-        _check_number(name, "mu", self.mu, lambda x: x > 0, "a positive number")
-        _check_number(name, "tol", self.tol, lambda x: x >= 0, "a number from 0 on")
+        check_number(name, "mu", self.mu, lambda x: x > 0, "a positive number")
+        check_number(name, "tol", self.tol, lambda x: x >= 0, "a number from 0 on")
         check_positive_integer(self, "max_steps")
 
     @abc.abstractmethod

@@ -49,6 +49,10 @@ class Result(eqx.Enumeration):
         "The independent joints of an embedded loop do not determine its other joints in this pose. Choose others with "
         "`embed(..., independent=...)`, or leave the loop cut."
     )
+    contact_not_converged = (
+        "The law of contact holds only to more than 1e-3 of the largest speed at a contact: take more sweeps or steps, or "
+        "`jd.contact.ADMM()`."
+    )
     open_loop = "The configuration does not close an embedded loop: start from `neutral`, `random_state` or `assemble`."
 
 
@@ -73,6 +77,7 @@ MEMBERS = (
     "inaccurate",
     "singular_loop",
     "open_loop",
+    "contact_not_converged",
 )
 #: errors that are not worth a word, relative to the accelerations, to those without constraints, or to 1
 GOOD = {4: 1e-3, 8: 1e-6}

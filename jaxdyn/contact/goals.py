@@ -49,7 +49,7 @@ def _normal(law: Law, pairs: Sequence[Pair], gap: Array, speed: Array, dt: Array
         surfaces(pairs, name).astype(gap.dtype) for name in ("restitution", "stiffness", "damping")
     )
     soft = jnp.isfinite(stiffness)
-    k, d = jnp.where(soft, stiffness, 1), jnp.where(soft, damping, 0)
+    k, d = jnp.where(soft, stiffness, 1), jnp.where(soft & jnp.isfinite(damping), damping, 0)
     rigid = _rigid(law, gap, dt)
     hits = (gap + dt * speed < 0) & (speed < -law.bounce_speed)
     rigid = jnp.where(hits, jnp.maximum(rigid, -restitution * speed), rigid)

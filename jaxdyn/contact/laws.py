@@ -8,13 +8,27 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..constrained.iterated import check_positive_integer
+from ..constrained.iterated import check_number, check_positive_integer
 from ..spatial.small import summed
 from .cones import Cones, within
 
 
 class Law(eqx.Module):
-    """Base class: static, hashable, without arrays."""
+    """Base class: static, hashable, without arrays.
+
+    **Arguments** of all laws: `recovery`, the share of an overlap that one step takes away, at most at the speed
+    `recovery_speed` (m/s); `bounce_speed` (m/s), below which impacts do not bounce.
+    """
+
+    recovery: float = eqx.field(static=True, default=0.2, kw_only=True)
+    recovery_speed: float = eqx.field(static=True, default=1.0, kw_only=True)
+    bounce_speed: float = eqx.field(static=True, default=0.05, kw_only=True)
+
+    def __check_init__(self):
+        name = type(self).__name__
+        check_number(name, "recovery", self.recovery, lambda x: 0 <= x <= 1, "a number from 0 to 1")
+        for what in ("recovery_speed", "bounce_speed"):
+            check_number(name, what, getattr(self, what), lambda x: x >= 0, "a number from 0 on")
 
     @abc.abstractmethod
     def solve(self, G: Array, g: Array, cones: Cones, f: Array) -> Array:

@@ -86,12 +86,21 @@ def tangents(n: Array) -> tuple[Array, Array]:
 def pairs_of(model: Model) -> tuple[Pair, ...]:
     """The pairs of shapes of a model (its arrays with a last axis of lanes) that collide, as far as they can."""
     shapes = model.collision
-    found = []
-    for i, j in shapes.pairs:
-        one, other = shapes.shapes[i], shapes.shapes[j]
-        count = slots(one.kind, other.kind, tuple(_size(shapes, k) for k in (i, j)))
+    if not shapes.pairs:
+        return ()
+    values, found = shapes.of_pairs(), []
+    for k, (i, j) in enumerate(shapes.pairs):
+        count = slots(shapes.shapes[i].kind, shapes.shapes[j].kind)
         if count:
-            found.append(_pair(shapes, i, j, count))
+            found.append(_pair(shapes, i, j, count, Surface(*(x[k] for x in values))))
+    return tuple(found)
+
+
+def slots_of(model: Model) -> tuple[tuple[str, str], ...]:
+    """The names of the two shapes of every slot."""
+    infos, found = model.collision.shapes, []
+    for i, j in model.collision.pairs:
+        found += [(infos[i].name, infos[j].name)] * slots(infos[i].kind, infos[j].kind)
     return tuple(found)
 
 
@@ -102,10 +111,8 @@ def _size(shapes, k: int):
     return (shapes.grids[info.data], shapes.size[k]) if info.kind == "heights" else shapes.size[k]
 
 
-def _pair(shapes, i: int, j: int, count: int) -> Pair:
+def _pair(shapes, i: int, j: int, count: int, surface: Surface) -> Pair:
     infos = shapes.shapes[i], shapes.shapes[j]
-    larger = lambda x: jnp.maximum(x[i], x[j])  # noqa: E731
-    series = lambda x: jnp.minimum(x[i], x[j])  # noqa: E731
     none = jnp.zeros((3 * count, 1), shapes.friction.dtype)
     return Pair(
         kinds=(infos[0].kind, infos[1].kind),
@@ -114,13 +121,7 @@ def _pair(shapes, i: int, j: int, count: int) -> Pair:
         slots=count,
         placements=tuple((shapes.placement.rotation[k], shapes.placement.translation[k]) for k in (i, j)),
         sizes=(_size(shapes, i), _size(shapes, j)),
-        surface=Surface(
-            larger(shapes.friction),
-            larger(shapes.torsion),
-            larger(shapes.restitution),
-            series(shapes.stiffness),
-            series(shapes.damping),
-        ),
+        surface=surface,
         target=none,
         stabilization=jax.tree.unflatten(UNSTABILISED, [none[0], none[0]]),
     )

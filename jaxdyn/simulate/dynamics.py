@@ -9,6 +9,8 @@ from ..constrained.base import Solver
 from ..constrained.forward_dynamics import Solution, forward_dynamics
 from ..constrained.leap import Leap, leap
 from ..constrained.result import Result
+from ..contact.laws import Law
+from ..contact.solution import Contacts, Touched, contact_dynamics
 from ..kinematics.embed import independent_forces
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -17,15 +19,18 @@ from ..tree.topology import refuse_clusters
 
 
 class Told(eqx.Module):
-    """What a step tells besides the state. **Fields:** `multipliers` (m,); `result`, a `Result`."""
+    """What a step tells besides the state. **Fields:** `multipliers` (m,); `result`, a `Result`; `contacts`, if it has
+    any; `warm`, what the next step may start from."""
 
     multipliers: Float[Array, " m"]
     result: Result
+    contacts: Contacts | None = None
+    warm: Array | None = None
 
 
 class Dynamics(eqx.Module):
     """Accelerations (nv,) of states, under the generalised forces `tau` (nv,) and wrenches `external` (nb, 6); solves
-    start from the multipliers `warm` (m,), if there are any. After a step it is `projected` on the loops, or not."""
+    start from the multipliers `warm` (m,), if there are any. Contact follows the `law`. After a step it is `projected` on the loops, or not."""
 
     model: Model
     tau: Float[Array, " nv"]
@@ -33,19 +38,23 @@ class Dynamics(eqx.Module):
     solver: Solver
     external: Float[Array, "nb 6"] | None = None
     warm: Float[Array, " m"] | None = None
+    law: Law | None = eqx.field(static=True, default=None)
     projected: bool = eqx.field(static=True, default=False)
 
     def __call__(self, state: State, inertia=None, force=None) -> Float[Array, " nv"]:
         """Return the accelerations at a state, with an inertia (nv,) and a force (nv,) added to the joints."""
         return self.solution(state, inertia, force).acceleration
 
-    def solution(self, state: State, inertia=None, force=None) -> Solution:
-        """Return the whole solution that the accelerations are of."""
+    def solution(self, state: State, inertia=None, force=None, dt=None) -> Solution | Touched:
+        """Return the whole solution that the accelerations are of; with contact, over the next dt seconds."""
         model, tau = self.model, self.tau
         if inertia is not None:
             model = model.replace({"joints.armature": model.joints.armature + inertia})
         if force is not None:
             tau = independent_forces(model, state.q, tau) + force
+        if self.law is not None:
+            given = state.q, state.v, tau, self.external, dt
+            return contact_dynamics(model, self.constraints, *given, self.law, self.warm)
         options = {"constraints": self.constraints, "solver": self.solver, "warm_start": self.warm}
         return forward_dynamics(model, state, tau, external=self.external, **options)
 

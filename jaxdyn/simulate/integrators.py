@@ -1,12 +1,14 @@
 """Time integrators on the configuration manifold. An integrator makes a step from a function of accelerations."""
 
 import abc
+from typing import ClassVar
 
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..contact.solution import Touched
 from ..kinematics.embed import gained
 from ..kinematics.manifold import integrate, settling
 from ..model.model import Model
@@ -22,6 +24,9 @@ class Integrator(eqx.Module):
     joints.
     """
 
+    #: whether it takes contact
+    touches: ClassVar[bool] = False
+
     @abc.abstractmethod
     def step(self, model: Model, acceleration: Dynamics, state: State, dt) -> State:
         """Return the state after dt seconds; `acceleration` maps a state, an added inertia (nv,) and an added force
@@ -34,6 +39,8 @@ class Integrator(eqx.Module):
 
 
 def _told(found) -> Told:
+    if isinstance(found, Touched):
+        return Told(found.multipliers, found.result, found.contacts, found.forces)
     return Told(found.multipliers, found.result)
 
 
@@ -58,12 +65,14 @@ class Leapfrog(Integrator):
 
 
 class SemiImplicitEuler(Integrator):
-    """First order, one solve a step, the default: v ← v + dt a, then q moves with the new v. Motions that nothing damps
+    """First order, one solve a step, the default, and the one that takes contact: v ← v + dt a, then q moves with the new v. Motions that nothing damps
     gain energy from it, in proportion to dt, until they explode: `Leapfrog` is for those.
 
     The step takes joint springs and dampers at its end,
     (M + dt D + dt² K) a = τ − h + passive(q, v) − dt K v, so that no spring or damper of a joint is too stiff for dt.
     """
+
+    touches: ClassVar[bool] = True
 
     def step(self, model, acceleration, state, dt):
         return self.told(model, acceleration, state, dt)[0]
@@ -71,7 +80,7 @@ class SemiImplicitEuler(Integrator):
     def told(self, model, acceleration, state, dt):
         stiffness, damping = model.joints.stiffness, model.joints.damping
         now = acceleration.solution(
-            state, dt * damping + dt * dt * stiffness, gained(model, state.q, -dt * stiffness, state.v)
+            state, dt * damping + dt * dt * stiffness, gained(model, state.q, -dt * stiffness, state.v), dt
         )
         v = state.v + dt * now.acceleration
         return State(integrate(model, state.q, v, dt), v), _told(now)

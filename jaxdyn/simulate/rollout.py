@@ -10,6 +10,9 @@ from jaxtyping import Array, ArrayLike, Float
 from ..constrained.auto import Auto
 from ..constrained.base import Solver
 from ..constrained.result import Result
+from ..contact.laws import Law
+from ..contact.pairs import slots_of
+from ..contact.solution import Contacts
 from ..kinematics.embed import independent_forces
 from ..model.checks import rows_of
 from ..model.constraints import Constraint
@@ -18,18 +21,20 @@ from ..model.state import State
 from ..spatial.numbers import floats
 from .dynamics import Dynamics
 from .integrators import Integrator, SemiImplicitEuler
-from .step import _prepared, advance, checked_time_step
+from .step import _prepared, advance, check_contacts, checked_time_step
 
 
 class Trajectory(eqx.Module):
     """The states of T steps. **Fields:** `q` (T + 1, nq) and `v` (T + 1, nv), from the start on; `tau` (T, nv),
-    `multipliers` (T, m) and `result` (T,) of the steps."""
+    `multipliers` (T, m) and `result` (T,) of the steps; `contacts`, those of the steps (`impulses` (T, slots, 3),
+    `gaps` (T, slots), ...), None without."""
 
     q: Float[Array, "T+1 nq"]
     v: Float[Array, "T+1 nv"]
     tau: Float[Array, "T nv"]
     multipliers: Float[Array, "T m"]
     result: Result
+    contacts: Contacts | None = None
 
     def __getitem__(self, index) -> State:
         """Return the state, or states, at a time index."""
@@ -48,19 +53,23 @@ def simulate(
     solver: Solver = Auto(),  # noqa: B008 - static
     project: bool = False,
     external: ArrayLike | None = None,
-    warm_start: bool = False,
+    warm_start: bool | None = None,
+    contacts: Law | None = None,
 ) -> Trajectory:
     """Return the `Trajectory` of many steps under generalised forces `tau` (T, nv) or a policy (state, time) -> (nv,);
     with embedded loops they may also be given at all joints of the tree.
 
     **Arguments:** `steps`, their number, which a policy needs; `warm_start`: start each solve from the multipliers of
-    the step before (worth it when multipliers are read anyway); `dt` (), `external` (nb, 6) and the others as in
+    the step before (by default with contact; without, it is worth it when multipliers are read anyway); `contacts`, the
+    law of contact, as in `step`; `dt` (), `external` (nb, 6) and the others as in
     `step`.
 
     **Raises** `ValueError` for wrong shapes and for a policy without `steps`.
     """
     name = "simulate"
     model, state, _, constraints, external = _prepared(name, model, state, None, constraints, external, integrator)
+    check_contacts(name, model, contacts, integrator, solver, project)
+    warm_start = contacts is not None if warm_start is None else warm_start
     dtype = state.q.dtype
     dt = checked_time_step(name, dt, dtype)
     policy = tau if callable(tau) else None
@@ -84,13 +93,17 @@ def simulate(
             if force.shape not in ((model.nv,), (model.topology.nv,)):
                 raise ValueError(f"`{name}`: the policy returns shape {force.shape}, not ({model.nv},).")
         guess = warm if warm_start else None
-        dynamics = Dynamics(model, force, constraints, solver, external, guess, project)
+        dynamics = Dynamics(model, force, constraints, solver, external, guess, contacts, project)
         after, now = advance(model, dynamics, state, dt, integrator)
-        kept = jax.lax.stop_gradient(now.multipliers) if warm_start else warm
-        return (after, kept), (after, independent_forces(model, state.q, force), now.multipliers, now.result)
+        kept = warm
+        if warm_start:
+            kept = jax.lax.stop_gradient(now.multipliers if now.warm is None else now.warm)
+        force = independent_forces(model, state.q, force)
+        return (after, kept), (after, force, now.multipliers, now.result, now.contacts)
 
-    warm = jnp.zeros(rows_of(model, constraints) if warm_start else 0, dtype)
+    rows = rows_of(model, constraints) + (0 if contacts is None else 3 * len(slots_of(model)))
+    warm = jnp.zeros(rows if warm_start else 0, dtype)
     times = jnp.arange(steps, dtype=dtype)
-    _, (states, forces, lam, result) = jax.lax.scan(body, (state, warm), (times, taus))
+    _, (states, forces, lam, result, touched) = jax.lax.scan(body, (state, warm), (times, taus))
     q, v = (jnp.concatenate([a[None], b]) for a, b in ((state.q, states.q), (state.v, states.v)))
-    return Trajectory(q, v, forces, lam, result)
+    return Trajectory(q, v, forces, lam, result, touched)

@@ -9,6 +9,9 @@ from jaxtyping import ArrayLike
 from ..constrained.auto import Auto
 from ..constrained.base import Solver
 from ..constrained.impulse import least, rates
+from ..constrained.lcaba import LCABA
+from ..contact.laws import Law
+from ..contact.pairs import slots_of
 from ..engine.lanes import laned
 from ..kinematics.assemble import residual
 from ..kinematics.embed import checked_forces
@@ -65,16 +68,40 @@ def step(
     solver: Solver = Auto(),  # noqa: B008 - static
     project: bool = False,
     external: ArrayLike | None = None,
+    contacts: Law | None = None,
 ) -> State:
     """Return the state after `dt` () seconds under constant generalised forces `tau` (nv,).
 
     **Arguments:** `integrator`, one of `jaxdyn.integrators`; `project`: after the step,
     close the loops to rounding, and project the velocity so that they stay closed; `external` (nb, 6) and
-    the others as in `forward_dynamics`.
+    the others as in `forward_dynamics`; `contacts`, the law of contact between the model's shapes, such as
+    ``jd.contact.PGS()``. None: shapes do not collide.
     """
     model, state, tau, constraints, external = _prepared("step", model, state, tau, constraints, external, integrator)
+    check_contacts("step", model, contacts, integrator, solver, project)
     dt = checked_time_step("step", dt, state.q.dtype)
-    return advance(model, Dynamics(model, tau, constraints, solver, external, None, project), state, dt, integrator)[0]
+    dynamics = Dynamics(model, tau, constraints, solver, external, None, contacts, project)
+    return advance(model, dynamics, state, dt, integrator)[0]
+
+
+def check_contacts(call: str, model: Model, law, integrator: Integrator, solver: Solver, project: bool) -> None:
+    """Raise unless the law of contact goes with the other arguments."""
+    if law is None:
+        return
+    check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
+    if not slots_of(model):
+        raise ValueError(
+            f"`{call}`: `contacts` is given, but no shapes of {model.name!r} can collide. Give it shapes: "
+            "`jd.load(..., ground=True)`, or `ModelSpec.add_shape` and `add_ground`."
+        )
+    if not integrator.touches:
+        raise ValueError(
+            f"`{call}`: `{type(integrator).__name__}` takes no `contacts`. Use `jd.integrators.SemiImplicitEuler()`."
+        )
+    if not isinstance(solver, Auto | LCABA):
+        raise ValueError(f"`{call}`: with `contacts`, loops are solved as by `LCABA`: leave `solver` out.")
+    if project:
+        raise ValueError(f"`{call}`: with `contacts`, leave `project` out.")
 
 
 def _prepared(name, model, state, tau, constraints, external, integrator):

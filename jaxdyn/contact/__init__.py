@@ -1,0 +1,5 @@
+"""Contact between the shapes of a model: `step` and `simulate` take a law of contact as `contacts=`."""
+
+from .laws import PGS, Law
+
+__all__ = ["PGS", "Law"]

@@ -1,0 +1,51 @@
+"""What a step with contact finds."""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..constrained.result import Result, result_of
+from ..engine.lanes import call
+from ..kinematics.embed import independent_forces
+from ..model.constraints import Constraint
+from ..model.model import Model
+from .dynamics import ContactDynamics
+from .laws import Law
+from .pairs import slots_of
+
+
+class Contacts(eqx.Module):
+    """What happens at the places where shapes may touch. **Fields:** `impulses` (slots, 3), N s: along the normal and
+    two tangents, over the step; `gaps` (slots,), m, at its start, negative where shapes overlap; `pairs`, the names of
+    the two shapes of every slot; `residual` (), m/s, what is left of the law of contact."""
+
+    impulses: Float[Array, "slots 3"]
+    gaps: Float[Array, " slots"]
+    residual: Float[Array, ""]
+    pairs: tuple[tuple[str, str], ...] = eqx.field(static=True)
+
+
+class Touched(eqx.Module):
+    """**Fields:** `acceleration` (nv,), over the step; `multipliers` (m,) of the constraints; `result`; `contacts`;
+    `forces` (rows,) of contact, to start from."""
+
+    acceleration: Float[Array, " nv"]
+    multipliers: Float[Array, " m"]
+    result: Result
+    contacts: Contacts
+    forces: Float[Array, " rows"]
+
+
+def contact_dynamics(
+    model: Model, constraints: Sequence[Constraint], q, v, tau, external, dt, law: Law, warm: Array | None = None
+) -> Touched:
+    """What a step of dt seconds finds, differentiable in everything, from the multipliers and forces `warm` on."""
+    args = model, tuple(constraints), q, v, independent_forces(model, q, tau), external, dt, warm
+    found = call(lambda tree, known, c: ContactDynamics(law, tree, known, c), *args)
+    a, nu, f, _, gaps, code, left = found
+    n = len(gaps)
+    contacts = Contacts(dt * f[: 3 * n].reshape(n, 3), gaps, jax.lax.stop_gradient(left), slots_of(model))
+    return Touched(a, nu, result_of(code), contacts, jnp.concatenate([nu, f]))
