@@ -27,6 +27,7 @@ from ..systems.problem import left_over
 from .cones import natural, scales
 from .laws import Law
 from .linear import ContactSolve
+from .pairs import slots_of
 from .problem import Step, Touching, begun, gaps, residuals, touching
 
 #: relative change of the accelerations at which passes end, and how many there are at most
@@ -123,10 +124,13 @@ class ContactDynamics(Core):
         lost = (code == 0) & ~(off <= LAWFUL * size + jnp.finfo(f.dtype).tiny)
         return nu, jnp.where(lost, MEMBERS.index("contact_not_converged"), code).astype(jnp.int32)
 
+    def _slots(self, primals) -> int:
+        model = jax.tree.unflatten(self.tree, [*primals, *[None] * (self.tree.num_leaves - len(primals))])[0]
+        return len(slots_of(model))
+
     def instead(self, outs, used):
         a, nu, f, w, *_ = outs
-        none = a[0]
-        return [a, nu, f, w, *[none] * 3]
+        return [a, nu, f, w, a, a, a]
 
     def tangents(self, primals, tangents, outs, used):
         a, nu, f, w, gap, *_ = outs
@@ -144,11 +148,12 @@ class ContactDynamics(Core):
 
         residual, _ = core(residuals, *given, -1, -1, -1, -1)
         dr = tangent_of(residual, [*primals, w, a, nu, f], [*tangents, *[None] * 4])
-        solve = ContactSolve(self.law, residual.tree, (*residual.known, None, None, None), self.compiler)
+        solve = ContactSolve((self.law,), residual.tree, (*residual.known, None, None, None), self.compiler)
         x, y, z = bind(solve, *primals, w, a, nu, f, *dr)
-        dgap = None
+        none = jnp.zeros(x.shape[-1:], x.dtype)
+        dgap = jnp.zeros((self._slots(primals), *none.shape), x.dtype)
         if used is None or used[4]:
             model, constraints, q, *_ = given
             apart, leaves = core(gaps, model, constraints, q)
             dgap = tangent_of(apart, [primals[k] for k in leaves], [tangents[k] for k in leaves])[0]
-        return [x, y, z, None, dgap, None, None]
+        return [x, y, z, jnp.zeros_like(z), dgap, none, none]
