@@ -1,0 +1,1 @@
+"""Contact between shapes: where they touch, how far apart they are, and along which normal."""

@@ -1,0 +1,71 @@
+"""A shape where it is, a point at which two may touch, and the vectors between them.
+
+Arrays are component-first as in `spatial/small.py`: trailing axes are lanes and broadcast.
+"""
+
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array, Float
+
+from ..spatial.small import dot, scaled
+
+#: points nearer to each other than this, in m, are one point, without a direction between them
+COINCIDENT = 1e-12
+
+
+class Placed(NamedTuple):
+    """A shape in the world. **Fields:** `R` (3, 3, ...) and `p` (3, ...), its pose; `size`, its numbers in SI units:
+    (3, ...), or the vertices (n, 3, ...) of a mesh, or heights (rows, cols, ...) and half extents (2, ...) of a height
+    field."""
+
+    R: Float[Array, "3 3 ..."]
+    p: Float[Array, "3 ..."]
+    size: Any
+
+
+class Touch(NamedTuple):
+    """A place where two shapes a and b may touch.
+
+    **Fields:** `gap` (...), in m, negative where they overlap; `point` (3, ...) in the world, midway between the two
+    points that it is the distance of; `normal` (3, ...), a unit vector from b towards a. As bodies move, the gap's
+    rate is `normal` · (velocity of a at `point` − velocity of b at `point`).
+    """
+
+    gap: Float[Array, "..."]
+    point: Float[Array, "3 ..."]
+    normal: Float[Array, "3 ..."]
+
+
+def reversed_touch(touch: Touch) -> Touch:
+    """Return the same place with a and b exchanged."""
+    return Touch(touch.gap, touch.point, -touch.normal)
+
+
+def between(x: Array, y: Array, radius_x, radius_y, otherwise: Array) -> Touch:
+    """Return how balls of two radii around the points x, of shape a, and y, of shape b, touch. Where x and y coincide
+    the normal is `otherwise`, a unit vector."""
+    distance, normal = away(x - y, otherwise)
+    reach = 0.5 * (distance + radius_y - radius_x)
+    return Touch(distance - radius_x - radius_y, y + scaled(reach, normal), normal)
+
+
+def away(v: Array, otherwise: Array) -> tuple[Array, Array]:
+    """Return the length and the direction of v (3, ...). Where v is zero the direction is `otherwise`, and the length
+    the component along it, so that derivatives are finite and belong to that direction."""
+    square = dot(v, v)
+    nothing = square < COINCIDENT**2
+    length = jnp.sqrt(jnp.where(nothing, 1, square))
+    direction = jnp.where(nothing[None], otherwise, v / length[None])
+    return jnp.where(nothing, dot(v, otherwise), length), direction
+
+
+def upwards(like: Array) -> Array:
+    """Return the world's z axis (3, 1, ...), with as many lane axes as `like` (3, ...) has."""
+    return jnp.array([0, 0, 1], like.dtype).reshape((3,) + (1,) * (like.ndim - 1))
+
+
+def sign(x: Array) -> Array:
+    """Return −1 where x is negative, else 1."""
+    one = jnp.ones((), x.dtype)
+    return jnp.where(x < 0, -one, one)

@@ -1,0 +1,107 @@
+"""Shapes against a plane: z = 0 of its placement, with what is above it outside.
+
+A slot is a point of the shape, or a ball about one, and its gap is the height of its lowest point: exact, with the
+least gap of a pair's slots the distance of the shape. Points of one slot keep their place on the body as far as can be:
+which of them bears a load is remembered from step to step.
+"""
+
+import jax.numpy as jnp
+from jax import Array
+
+from ..spatial.small import cross, dot, mtv, mv, scaled
+from .placed import Placed, Touch, sign
+
+#: a cylinder that leans less than this, in rad, stands on its disc: which way it leans is noise
+STANDS = 1e-5
+
+
+def height(x: Array, plane: Placed) -> Array:
+    """Return how far points x (3, ...) are above the plane."""
+    return dot(plane.R[:, 2], x - plane.p)
+
+
+def ball(center: Array, radius, plane: Placed) -> Touch:
+    """Return where a ball touches the plane."""
+    normal = plane.R[:, 2]
+    above = height(center, plane)
+    return Touch(above - radius, center - scaled(0.5 * (above + radius), normal), normal)
+
+
+def _lowest(a: Placed, arms: list[Array], plane: Placed) -> list[Touch]:
+    """Return, for each arm (3, ...), the lower of the two points center ± arm.
+
+    The four diagonals of a box are such arms. Their lower ends are the lowest four of its eight vertices, whichever
+    way it lies, and a face that lies flat has one vertex of each: a slot stays at its vertex while the box rocks.
+    """
+    normal = plane.R[:, 2]
+    center = height(a.p, plane)
+    found = []
+    for arm in arms:
+        rise = dot(normal, arm)
+        down = -sign(rise)
+        gap = center + down * rise
+        found.append(Touch(gap, a.p + scaled(down, arm) - scaled(0.5 * gap, normal), normal))
+    return found
+
+
+def sphere(a: Placed, b: Placed) -> list[Touch]:
+    """Return the lowest point."""
+    return [ball(a.p, a.size[0], b)]
+
+
+def capsule(a: Placed, b: Placed) -> list[Touch]:
+    """Return the lowest points of the balls at both ends."""
+    arm = scaled(a.size[1], a.R[:, 2])
+    return [ball(a.p + arm, a.size[0], b), ball(a.p - arm, a.size[0], b)]
+
+
+def box(a: Placed, b: Placed) -> list[Touch]:
+    """Return the lowest four vertices."""
+    x, y, z = (scaled(a.size[k], a.R[:, k]) for k in range(3))
+    top, edge = x + y, x - y
+    return _lowest(a, [top + z, edge + z, edge - z, top - z], b)
+
+
+def cylinder(a: Placed, b: Placed) -> list[Touch]:
+    """Return the lowest points of both discs, the highest of the lower disc, and those midway on the lower disc.
+
+    These are the lowest vertices of the box of square section inside the cylinder that is turned so that its edge has
+    the cylinder's lowest point. A cylinder that stands on a disc rests on four points that turn no more with it.
+    """
+    axis, out = a.R[:, 2], a.R[:, 0]
+    down = mtv(a.R, b.R[:, 2])
+    lean = down[0] * down[0] + down[1] * down[1]
+    stands = lean < STANDS**2
+    scale = a.size[0] / jnp.sqrt(jnp.where(stands, 1, lean))
+    x = jnp.where(stands, a.size[0], -down[0] * scale)
+    y = jnp.where(stands, 0, -down[1] * scale)
+    u = scaled(x, out) + scaled(y, a.R[:, 1])
+    w, z = cross(axis, u), scaled(a.size[1], axis)
+    return _lowest(a, [z + u, z - u, z + w, z - w], b)
+
+
+def ellipsoid(a: Placed, b: Placed) -> list[Touch]:
+    """Return the lowest point."""
+    normal = b.R[:, 2]
+    stretched = a.size * mtv(a.R, normal)
+    length = jnp.sqrt(dot(stretched, stretched))
+    gap = height(a.p, b) - length
+    lowest = a.p - mv(a.R, a.size * stretched / length[None])
+    return [Touch(gap, lowest - scaled(0.5 * gap, normal), normal)]
+
+
+def mesh(a: Placed, b: Placed) -> list[Touch]:
+    """Return the lowest vertex of each of four groups: of the vertices 0, 4, 8, ..., of 1, 5, 9, ..., and so on."""
+    normal = b.R[:, 2]
+    center, tilt = height(a.p, b), mtv(a.R, normal)
+    found = []
+    for group in range(4):
+        vertex = a.size[group]
+        lowest = dot(tilt, vertex)
+        for v in a.size[group + 4 :: 4]:
+            rise = dot(tilt, v)
+            lower = rise < lowest
+            lowest, vertex = jnp.where(lower, rise, lowest), jnp.where(lower[None], v, vertex)
+        gap = center + lowest
+        found.append(Touch(gap, a.p + mv(a.R, vertex) - scaled(0.5 * gap, normal), normal))
+    return found
