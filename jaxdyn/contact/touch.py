@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from . import boxes, planes, segments
+from . import box_pairs, boxes, planes, segments
 from .placed import Placed, Touch, reversed_touch
 
 __all__ = ["KINDS", "Placed", "Touch", "slots", "touches"]
@@ -23,6 +23,7 @@ PAIRS: dict[tuple[str, str], tuple[int, Callable[[Placed, Placed], list[Touch]]]
     ("capsule", "capsule"): (2, segments.capsule_capsule),
     ("sphere", "box"): (1, boxes.sphere),
     ("capsule", "box"): (2, boxes.capsule),
+    ("box", "box"): (4, box_pairs.box),
 }
 #: axes before the lanes of the arrays of `Placed.size`, by kind
 KINDS: dict[str, int | tuple[int, ...]] = {
