@@ -1,8 +1,50 @@
 """Spheres and capsules against each other: balls around the nearest points of two segments."""
 
+<<<<<<< HEAD
 from .placed import Placed, Touch, between, upwards
+=======
+import jax.numpy as jnp
+from jax import Array
+
+from ..spatial.small import cross, dot, scaled
+from .placed import PARALLEL, Placed, Touch, away, between, upwards
+>>>>>>> gap
 
 
 def sphere_sphere(a: Placed, b: Placed) -> list[Touch]:
     """Return the points between the centers; where those coincide, the normal is the world's z axis."""
     return [between(a.p, b.p, a.size[0], b.size[0], upwards(a.p))]
+<<<<<<< HEAD
+=======
+
+
+def sphere_capsule(a: Placed, b: Placed) -> list[Touch]:
+    """Return the nearest points. Where the center is on the axis, the normal is the capsule's x axis."""
+    axis = b.R[:, 2]
+    along = jnp.clip(dot(axis, a.p - b.p), -b.size[1], b.size[1])
+    return [between(a.p, b.p + scaled(along, axis), a.size[0], b.size[0], b.R[:, 0])]
+
+
+def capsule_capsule(a: Placed, b: Placed) -> list[Touch]:
+    """Return, for the upper and the lower half of a, the points nearest to b.
+
+    The lesser gap is the distance. Of axes that are parallel the slots are the ends of what lies side by side. Where
+    the axes cross, the normal is perpendicular to both.
+    """
+    u, w, r = a.R[:, 2], b.R[:, 2], a.p - b.p
+    half_a, half_b = a.size[1], b.size[1]
+    both, on_a, on_b = dot(u, w), dot(u, r), dot(w, r)
+    normal = cross(u, w)
+    square = dot(normal, normal)
+    side = square < PARALLEL**2
+    _, normal = away(normal, a.R[:, 0])
+    nearest = (both * on_b - on_a) / jnp.where(side, 1, square)
+
+    def half(low: Array, high: Array, end: Array) -> Touch:
+        s = jnp.clip(jnp.where(side, end, nearest), low, high)
+        t = jnp.clip(on_b + both * s, -half_b, half_b)
+        s = jnp.clip(both * t - on_a, low, high)
+        return between(a.p + scaled(s, u), b.p + scaled(t, w), a.size[0], b.size[0], normal)
+
+    return [half(jnp.where(side, -half_a, 0), half_a, half_a), half(-half_a, jnp.where(side, half_a, 0), -half_a)]
+>>>>>>> gap

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from . import planes, segments
+from . import box_pairs, boxes, planes, segments
 from .placed import Placed, Touch, reversed_touch
 
 __all__ = ["KINDS", "Placed", "Touch", "slots", "touches"]
@@ -19,6 +19,11 @@ PAIRS: dict[tuple[str, str], tuple[int, Callable[[Placed, Placed], list[Touch]]]
     ("ellipsoid", "plane"): (1, planes.ellipsoid),
     ("mesh", "plane"): (4, planes.mesh),
     ("sphere", "sphere"): (1, segments.sphere_sphere),
+    ("sphere", "capsule"): (1, segments.sphere_capsule),
+    ("capsule", "capsule"): (2, segments.capsule_capsule),
+    ("sphere", "box"): (1, boxes.sphere),
+    ("capsule", "box"): (2, boxes.capsule),
+    ("box", "box"): (4, box_pairs.box),
 }
 #: axes before the lanes of the arrays of `Placed.size`, by kind
 KINDS: dict[str, int | tuple[int, ...]] = {

@@ -1,0 +1,73 @@
+"""Two boxes: up to four points where faces meet, or one where two edges cross."""
+
+import jax.numpy as jnp
+from jax import Array
+
+from ..spatial.small import dot, mtm, mtv, mv
+from .overlap import Corner, common, facing, largest, rolled
+from .placed import Placed, Touch, sign
+from .separation import Boxes, chosen, edge_point, edges, faces
+
+#: two edges whose normal is as near to the face's as this cosine are treated as the face
+ALIKE = 0.9999
+
+
+def box(a: Placed, b: Placed) -> list[Touch]:
+    """Return four places: corners of what two faces have in common, or one point between two edges.
+
+    The first gap is the greatest separation along the fifteen axes: at most the distance, equal to it where boxes
+    touch, and the least translation that parts them where they overlap. Its rate is the one along the normal. The
+    others are heights of further corners over the same face; their rate is the one along the normal as far as both
+    faces are parallel, as they are where several corners bear. Where there are fewer places than slots, gaps of the
+    rest are larger by the size of both boxes.
+    """
+    boxes = Boxes(mtm(a.R, b.R), mtv(a.R, b.p - a.p), a.size, b.size)
+    turned = boxes.exchanged()
+    of_a, of_b = faces(boxes), faces(turned)
+    tie = 0.25 * float(jnp.finfo(a.p.dtype).eps) ** 0.5 * boxes.scale()
+    best_a, best_b = jnp.max(of_a, 0), jnp.max(of_b, 0)
+    on_b = best_b > best_a + tie
+    which = largest(chosen(on_b, of_b, of_a))
+    upright, R = _upright(chosen(on_b, turned, boxes), chosen(on_b, b.R, a.R), which)
+    normal, face_gap = R[:, 2], jnp.where(on_b, best_b, best_a)
+
+    pair = edges(boxes)
+    point, across = edge_point(boxes, pair)
+    point, across = a.p + mv(a.R, point), mv(a.R, across)
+    crossed = pair.score > face_gap + tie
+    alike = abs(dot(across, normal)) > ALIKE
+    by_edges = crossed & ~alike
+    face_gap = jnp.where(crossed & alike, pair.separation, face_gap)
+
+    towards_a = jnp.where(on_b[None], normal, -normal)
+    places = _over_face(upright, face_gap, tie)
+    origin = chosen(on_b, b.p, a.p)
+    touches = []
+    for corner in places:
+        middle = jnp.stack([corner.x, corner.y, upright.first[2] + 0.5 * corner.z])
+        touches.append(Touch(corner.z, origin + mv(R, middle), towards_a))
+    edge = Touch(pair.separation, point, across)
+    none = Touch(pair.separation + boxes.scale(), point, across)
+    return [chosen(by_edges, edge if k == 0 else none, touch) for k, touch in enumerate(touches)]
+
+
+def _upright(boxes: Boxes, R: Array, which) -> tuple[Boxes, Array]:
+    """Return boxes seen from axes whose z is the normal of the first one's face towards the second, and these axes in
+    the world (3, 3, ...)."""
+    axes, offset, size = rolled(boxes.axes, *which), rolled(boxes.offset, *which), rolled(boxes.first, *which)
+    columns = rolled(jnp.swapaxes(R, 0, 1), *which)
+    up = sign(offset[2])
+    turn = lambda x: jnp.stack([x[0], x[1], x[2] * (up if x.ndim == up.ndim + 1 else up[None])])  # noqa: E731
+    return Boxes(turn(axes), turn(offset), size, boxes.second), jnp.swapaxes(turn(columns), 0, 1)
+
+
+def _over_face(boxes: Boxes, face_gap: Array, tie: Array) -> list[Corner]:
+    """Return four corners over the first box's face. If the lowest corner of the other face is not over it, which is
+    so only of boxes that are apart, that corner is the first, because the gap must not be more than the distance."""
+    face = facing(boxes)
+    found = common(boxes, face)
+    lowest = face.lowest()
+    beside = ~found.exists | (found.first.z > face_gap + 2e-4 * abs(face_gap) + 2 * tie)
+    first = chosen(beside, lowest, found.first)
+    none = first._replace(z=first.z + boxes.scale())
+    return [first, *(chosen(found.exists, c, none) for c in (found.second, found.third, found.fourth))]

@@ -1,0 +1,149 @@
+"""What lies over what where two faces of boxes face each other: four corners of the common polygon.
+
+A face of the first box, the *base*, is the rectangle |x| ≤ l0, |y| ≤ l1 at z = l2. The face of the second box that
+faces it is projected on it. Corners of the common polygon are corners of the base under the other face, and ends of the
+other face's edges cut off at the base's.
+"""
+
+from typing import NamedTuple
+
+import jax.numpy as jnp
+from jax import Array
+
+from .placed import sign
+from .separation import Boxes, chosen
+
+#: a corner of one face is over the other if it is inside by this share of the size, or less than that outside
+INSIDE = 1e-5
+#: a corner is taken for the lowest although it is higher, if by less than 1/STEEP of what it is further out
+STEEP = 1e5
+#: slopes below this cut no edge
+FLAT = 1e-9
+
+
+class Corner(NamedTuple):
+    """A point of the second box's face. **Fields:** `x`, `y` (...), where it is over the base; `z` (...), its height
+    above the base, negative where the boxes overlap."""
+
+    x: Array
+    y: Array
+    z: Array
+
+
+class Face(NamedTuple):
+    """The second box's face that faces the base. **Fields:** `center`, a `Corner`; `axes` (3, 2, ...), the directions
+    of its edges; `half` (2, ...), the half lengths of these."""
+
+    center: Corner
+    axes: Array
+    half: Array
+
+    def at(self, s: Array, t: Array) -> Corner:
+        """Return the point of which the coordinates in the face, in m, are s and t."""
+        c, A = self.center, self.axes
+        return Corner(*(c[k] + s * A[k, 0] + t * A[k, 1] for k in range(3)))
+
+    def lowest(self) -> Corner:
+        """Return the lowest corner."""
+        return self.at(-sign(self.axes[2, 0]) * self.half[0], -sign(self.axes[2, 1]) * self.half[1])
+
+
+class Common(NamedTuple):
+    """Corners of the common polygon. **Fields:** `first` to `fourth`, a `Corner` each, of which the first is the
+    lowest; `exists` (...), whether there is a polygon."""
+
+    first: Corner
+    second: Corner
+    third: Corner
+    fourth: Corner
+    exists: Array
+
+
+def rolled(x: Array, is_first: Array, is_second: Array) -> Array:
+    """Return x (3, ...) with its entries moved in a circle, such that the one that is told is the last."""
+    return chosen(is_first, jnp.roll(x, -1, 0), chosen(is_second, jnp.roll(x, -2, 0), x))
+
+
+def largest(x: Array) -> tuple[Array, Array]:
+    """Return whether the first of three numbers (3, ...) is the largest, and whether the second is."""
+    first = (x[0] >= x[1]) & (x[0] >= x[2])
+    return first, ~first & (x[1] >= x[2])
+
+
+def facing(boxes: Boxes) -> Face:
+    """Return the face of the second box that faces the base, which looks along z."""
+    which = largest(abs(boxes.axes[2]))
+    axes = jnp.swapaxes(rolled(jnp.swapaxes(boxes.axes, 0, 1), *which), 0, 1)
+    half = rolled(boxes.second, *which)
+    center = boxes.offset - axes[:, 2] * (sign(axes[2, 2]) * half[2])[None]
+    return Face(Corner(center[0], center[1], center[2] - boxes.first[2]), axes[:, :2], half[:2])
+
+
+def _corners_of_base(base: Array, face: Face) -> list[tuple[Corner, Array]]:
+    """Return the points over the base's corners, and whether they are in the face."""
+    A, (m0, m1) = face.axes, face.half
+    inverse = 1 / (A[0, 0] * A[1, 1] - A[0, 1] * A[1, 0])
+    found = []
+    for side_x, side_y in ((1, 1), (1, -1), (-1, 1), (-1, -1)):
+        x, y = side_x * base[0] - face.center.x, side_y * base[1] - face.center.y
+        s, t = (A[1, 1] * x - A[0, 1] * y) * inverse, (A[0, 0] * y - A[1, 0] * x) * inverse
+        inside = (abs(s) <= (1 + INSIDE) * m0) & (abs(t) <= (1 + INSIDE) * m1)
+        found.append((face.at(s, t), inside))
+    return found
+
+
+def _ends_of_edges(base: Array, face: Face) -> list[tuple[Corner, Array]]:
+    """Return the ends of the face's edges, cut off where they leave the base, and whether anything is left."""
+    found = []
+    for f, g in ((0, 1), (1, 0)):
+        slope = face.axes[:2, f]
+        inverse = 1 / jnp.where(abs(slope) < FLAT, FLAT, slope)
+        reach = base[:2] * abs(inverse)
+        half = face.half[f]
+        for side in (-1, 1):
+            other = side * face.half[g]
+            c, A = face.center, face.axes
+            middle = -jnp.stack([c.x + other * A[0, g], c.y + other * A[1, g]]) * inverse
+            low = jnp.maximum(-half, jnp.maximum(middle[0] - reach[0], middle[1] - reach[1]))
+            high = jnp.minimum(half, jnp.minimum(middle[0] + reach[0], middle[1] + reach[1]))
+            left = low <= high
+            for end in (low, high):
+                end = jnp.clip(end, -half, half)
+                found.append((face.at(end, other) if f == 0 else face.at(other, end), left))
+    return found
+
+
+def _best(corners: list[tuple[Corner, Array]], score) -> Corner:
+    """Return the corner of the highest score among those that exist."""
+    found, best = None, None
+    for corner, exists in corners:
+        value = jnp.where(exists, score(corner), -1e9)
+        if found is None:
+            found, best = corner, value
+        else:
+            better = value > best
+            found, best = chosen(better, corner, found), jnp.where(better, value, best)
+    return found
+
+
+def common(boxes: Boxes, face: Face) -> Common:
+    """Return four corners of the common polygon of the base and a face: the lowest, the one that is furthest from it,
+    and those furthest to both sides of the line between these.
+
+    Of a face that lies flat all corners are the lowest. Then the first is the one that is furthest along a diagonal of
+    the smaller face, so that it stays the same while a box rocks or slides.
+    """
+    base = boxes.first
+    corners = _corners_of_base(base, face) + _ends_of_edges(base, face)
+    exists = corners[0][1]
+    for _, other in corners[1:]:
+        exists = exists | other
+    smaller = base[0] * base[1] <= face.half[0] * face.half[1]
+    x = jnp.where(smaller, 1, face.axes[0, 0] + face.axes[0, 1])
+    y = jnp.where(smaller, 1, face.axes[1, 0] + face.axes[1, 1])
+    floor = face.lowest().z
+    first = _best(corners, lambda c: x * c.x + y * c.y - STEEP * (c.z - floor))
+    second = _best(corners, lambda c: (c.x - first.x) ** 2 + (c.y - first.y) ** 2)
+    u, v = second.x - first.x, second.y - first.y
+    left = lambda c: u * (c.y - first.y) - v * (c.x - first.x)  # noqa: E731
+    return Common(first, second, _best(corners, left), _best(corners, lambda c: -left(c)), exists)
