@@ -12,11 +12,8 @@ from ..spatial.small import dot, scaled
 
 #: points nearer to each other than this, in m, are one point, without a direction between them
 COINCIDENT = 1e-12
-<<<<<<< HEAD
-=======
 #: directions that differ by less than this, in rad, are parallel: which way they differ is noise
 PARALLEL = 3e-5
->>>>>>> gap
 
 
 class Placed(NamedTuple):

@@ -9,14 +9,7 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..spatial.small import cross, dot, mtv, mv, scaled
-<<<<<<< HEAD
-from .placed import Placed, Touch, sign
-
-#: a cylinder that leans less than this, in rad, stands on its disc: which way it leans is noise
-STANDS = 1e-5
-=======
 from .placed import PARALLEL, Placed, Touch, sign
->>>>>>> gap
 
 
 def height(x: Array, plane: Placed) -> Array:
@@ -75,11 +68,7 @@ def cylinder(a: Placed, b: Placed) -> list[Touch]:
     axis, out = a.R[:, 2], a.R[:, 0]
     down = mtv(a.R, b.R[:, 2])
     lean = down[0] * down[0] + down[1] * down[1]
-<<<<<<< HEAD
-    stands = lean < STANDS**2
-=======
     stands = lean < PARALLEL**2
->>>>>>> gap
     scale = a.size[0] / jnp.sqrt(jnp.where(stands, 1, lean))
     x = jnp.where(stands, a.size[0], -down[0] * scale)
     y = jnp.where(stands, 0, -down[1] * scale)

@@ -1,21 +1,15 @@
 """Spheres and capsules against each other: balls around the nearest points of two segments."""
 
-<<<<<<< HEAD
-from .placed import Placed, Touch, between, upwards
-=======
 import jax.numpy as jnp
 from jax import Array
 
 from ..spatial.small import cross, dot, scaled
 from .placed import PARALLEL, Placed, Touch, away, between, upwards
->>>>>>> gap
 
 
 def sphere_sphere(a: Placed, b: Placed) -> list[Touch]:
     """Return the points between the centers; where those coincide, the normal is the world's z axis."""
     return [between(a.p, b.p, a.size[0], b.size[0], upwards(a.p))]
-<<<<<<< HEAD
-=======
 
 
 def sphere_capsule(a: Placed, b: Placed) -> list[Touch]:
@@ -47,4 +41,3 @@ def capsule_capsule(a: Placed, b: Placed) -> list[Touch]:
         return between(a.p + scaled(s, u), b.p + scaled(t, w), a.size[0], b.size[0], normal)
 
     return [half(jnp.where(side, -half_a, 0), half_a, half_a), half(-half_a, jnp.where(side, half_a, 0), -half_a)]
->>>>>>> gap
