@@ -1,4 +1,4 @@
-"""Dynamics with contact: the accelerations of a step, by proximal iterations for the loops around the law, with
+"""One step with contact: its accelerations, by proximal iterations for the loops around the law, with
 implicit derivatives.
 
 In every pass the law is solved anew in the whole forces f, from what the passes before have left: with loops that
@@ -28,7 +28,7 @@ from .cones import natural, scales
 from .laws import Law
 from .linear import ContactSolve
 from .pairs import slots_of
-from .problem import Step, Touching, begun, gaps, residuals, touching
+from .problem import Step, Touching, begun, end_of, gaps, residuals, touching
 
 #: relative change of the accelerations at which passes end, and how many there are at most
 PASSES = {4: Stop(1e-6, 10, plain=True), 8: Stop(1e-12, 30, plain=True)}
@@ -67,17 +67,17 @@ def product(G: Array, f: Array) -> Array:
 
 
 @dataclasses.dataclass(frozen=True)
-class ContactDynamics(Core):
+class ContactStep(Core):
     """(model, constraints, q, v, tau, external, dt, warm) to a (nv,), ν of the constraints, forces f of contact, the
-    weights of the natural map, gaps, how it ended, and what is left of the law (m/s). `tree` is the structure of all
-    operands; `warm` are multipliers (ν, f)."""
+    weights of the natural map, gaps, how it ended, what is left of the law (m/s), and q and v after the step. `tree` is
+    the structure of all operands; `warm` are multipliers (ν, f)."""
 
     law: Law
     tree: Any
     known: tuple[bytes | None, ...]
     compiler: str = "auto"
 
-    implicit: ClassVar[int] = 7
+    implicit: ClassVar[int] = 9
 
     def run(self, args, used):
         lanes = max(x.shape[-1] for x in args)
@@ -94,13 +94,13 @@ class ContactDynamics(Core):
         end = loop(lambda s: s.active, passes.step, passes.begun(), stop)
         at = passes.finished(end)
         a, nu, f = at.rates, at.lam[:first], at.lam[first:]
-        reads = (True,) * 7 if used is None else used
+        reads = (True,) * 9 if used is None else used
         w, s = scales(step.cones.counts, system.G), -end.r2[first:]
         off = jnp.abs(natural(step.cones, w, f, s) / w).max(0)
         code = jnp.zeros(lanes, jnp.int32)
         if reads[5] or (reads[1] and loops):
             nu, code = self._told(step, system, end, at, off, reads, (q, v, tau, external, dt))
-        return [a, nu, f, widen(w, lanes), step.problem.rows.residual[first::3], code, dt * off]
+        return [a, nu, f, widen(w, lanes), step.problem.rows.residual[first::3], code, dt * off, *end_of(model, q, v, dt, a)]
 
     def _told(self, step, system, end, at, off, reads, inputs):
         """ν of minimum norm, and how it ended."""
@@ -124,36 +124,37 @@ class ContactDynamics(Core):
         lost = (code == 0) & ~(off <= LAWFUL * size + jnp.finfo(f.dtype).tiny)
         return nu, jnp.where(lost, MEMBERS.index("contact_not_converged"), code).astype(jnp.int32)
 
-    def _slots(self, primals) -> int:
-        model = jax.tree.unflatten(self.tree, [*primals, *[None] * (self.tree.num_leaves - len(primals))])[0]
-        return len(slots_of(model))
-
     def instead(self, outs, used):
         a, nu, f, w, *_ = outs
-        return [a, nu, f, w, a, a, a]
+        return [a, nu, f, w, *[a] * 5]
 
     def tangents(self, primals, tangents, outs, used):
-        a, nu, f, w, gap, *_ = outs
+        a, nu, f, w, *_ = outs
         *_, warm = jax.tree.unflatten(self.tree, list(range(len(primals))))
-        n = len(primals) - (warm is not None)
+        n = len(primals) - (warm is not None)  # where passes start does not matter
         primals, tangents, known = list(primals[:n]), list(tangents[:n]), self.known[:n]
         given = jax.tree.unflatten(self.tree, [*range(n), *([-1] * (warm is not None))])[:-1]
+        model, constraints, q, v, _, _, dt = given
 
-        def core(fn, *operands):
-            tree = jax.tree.structure(operands)
-            leaves = jax.tree.leaves(operands)
-            return Function(
-                fn, (self.law,), tree, tuple(known[k] if k >= 0 else None for k in leaves), self.compiler
-            ), leaves
+        def core(fn, static, *operands):
+            leaves, tree = jax.tree.flatten(operands)
+            kept = tuple(known[k] if k >= 0 else None for k in leaves)
+            return Function(fn, static, tree, kept, self.compiler), leaves
 
-        residual, _ = core(residuals, *given, -1, -1, -1, -1)
+        def along(fn, static, *operands):
+            """The tangent of a function of operands, -1 being a."""
+            made, leaves = core(fn, static, *operands)
+            at, moved = ([x if k < 0 else xs[k] for k in leaves] for x, xs in ((a, primals), (x_, tangents)))
+            return tangent_of(made, at, moved)
+
+        residual, _ = core(residuals, (self.law,), *given, -1, -1, -1, -1)
         dr = tangent_of(residual, [*primals, w, a, nu, f], [*tangents, *[None] * 4])
         solve = ContactSolve((self.law,), residual.tree, (*residual.known, None, None, None), self.compiler)
-        x, y, z = bind(solve, *primals, w, a, nu, f, *dr)
-        none = jnp.zeros(x.shape[-1:], x.dtype)
-        dgap = jnp.zeros((self._slots(primals), *none.shape), x.dtype)
-        if used is None or used[4]:
-            model, constraints, q, *_ = given
-            apart, leaves = core(gaps, model, constraints, q)
-            dgap = tangent_of(apart, [primals[k] for k in leaves], [tangents[k] for k in leaves])[0]
-        return [x, y, z, jnp.zeros_like(z), dgap, none, none]
+        x_, y, z = bind(solve, *primals, w, a, nu, f, *dr)
+        none = jnp.zeros(x_.shape[-1:], x_.dtype)
+        reads = (True,) * 9 if used is None else used
+        slots = len(slots_of(jax.tree.unflatten(self.tree, [*primals, *[None] * (self.tree.num_leaves - n)])[0]))
+        dgap = along(gaps, (), model, q)[0] if reads[4] else jnp.zeros((slots, *none.shape), x_.dtype)
+        dq, dv = along(end_of, (), model, q, v, dt, -1) if reads[7] or reads[8] else (None, None)
+        dq = jnp.zeros((primals[jax.tree.leaves(q)[0]].shape[0], *none.shape), x_.dtype) if dq is None else dq
+        return [x_, y, z, jnp.zeros_like(z), dgap, none, none, dq, x_ if dv is None else dv]

@@ -7,11 +7,15 @@ with the accelerations.
 
 from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..engine.core import joined, widen
+from ..kinematics.embedding import reflected
+from ..kinematics.forward import accelerations
 from ..kinematics.rows import Rows
+from ..kinematics.straight import apparent, moved
 from ..systems.base import System
 from ..systems.body_factor import body_factor, tying
 from ..systems.problem import Problem, Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
@@ -58,19 +62,28 @@ class Step(NamedTuple):
 
 
 def begun(law: Law, model, constraints, q, v, tau, external, dt, recursive: bool = False) -> Step:
-    """The step of a model (lanes-last) under constraints and contact; if `recursive`, its rotors may be gyrostats."""
+    """The step of a model (lanes-last) under constraints and contact; if `recursive`, its rotors may be gyrostats.
+    Springs and dampers of joints act at its end."""
     pairs = pairs_of(model)
     if recursive:
         model = with_gyrostats(model, (*constraints, *pairs), external)
+    joints = model.joints
+    stiffness = dt * joints.stiffness
+    model = eqx.tree_at(lambda m: m.joints.armature, model, joints.armature + dt * (joints.damping + stiffness))
     counts = Counts(sum(pair.slots for pair in pairs))
     problem = problem_of(model, (*constraints, *pairs), q, v)
+    motion = problem.motion
     start = start_of(problem, tau, external)
-    rates = problem.rows.times(problem.motion.velocity)
+    start = start._replace(tau=start.tau - reflected(motion, stiffness, v))
+    rates = problem.rows.times(motion.velocity)
     first = problem.plan.starts[len(constraints)]
     c, compliance = goals(law, pairs, counts, problem.rows.residual[first:], rates[first:], dt)
     none = jnp.zeros((0, 1), q.dtype)
     cones = Cones(counts, surfaces(pairs, "friction"), none, none)
-    start = start._replace(rows=joined([start.rows[:first], -c]))
+    # rows are taken where they are: what they gain by moving on is not theirs
+    turning = accelerations(motion, apparent(model.topology, motion.rates))
+    gained = problem.rows.times(tuple(x - y for x, y in zip(start.acceleration, turning, strict=True)))
+    start = start._replace(rows=joined([start.rows[:first], gained[first:] - c]))
     return Step(problem, start, len(constraints), cones, compliance)
 
 
@@ -133,8 +146,16 @@ def residuals(law: Law, model, constraints, q, v, tau, external, dt, w, a, nu, f
     return r1, r[: step.first], natural(step.cones, w, f, s)
 
 
-def gaps(law: Law, model, constraints, q) -> Array:
+def end_of(model, q, v, dt, a):
+    """q and v after the step."""
+    topology = model.topology
+    w = v + dt * a
+    if not topology.clusters:
+        return moved(model, q, w + dt * apparent(topology, v), dt)
+    turning = apparent(topology, jnp.zeros((topology.nv, v.shape[-1]), v.dtype).at[jnp.asarray(topology.independent)].set(v))
+    return moved(model, q, w + dt * turning[jnp.asarray(topology.independent)], dt)
+
+
+def gaps(model, q) -> Array:
     """The gaps of all contacts (contacts, lanes)."""
-    pairs = pairs_of(model)
-    problem = problem_of(model, pairs, q)
-    return problem.rows.residual[::3]
+    return problem_of(model, pairs_of(model), q).rows.residual[::3]

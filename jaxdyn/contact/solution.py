@@ -12,7 +12,8 @@ from ..engine.lanes import call
 from ..kinematics.embed import independent_forces
 from ..model.constraints import Constraint
 from ..model.model import Model
-from .dynamics import ContactDynamics
+from ..model.state import State
+from .dynamics import ContactStep
 from .laws import Law
 from .pairs import slots_of
 
@@ -29,23 +30,24 @@ class Contacts(eqx.Module):
 
 
 class Touched(eqx.Module):
-    """**Fields:** `acceleration` (nv,), over the step; `multipliers` (m,) of the constraints; `result`; `contacts`;
-    `forces` (rows,) of contact, to start from."""
+    """**Fields:** `state`, after the step; `acceleration` (nv,), over it; `multipliers` (m,) of the constraints;
+    `result`; `contacts`; `warm` (rows,), the forces of constraints and contact, to start from."""
 
+    state: State
     acceleration: Float[Array, " nv"]
     multipliers: Float[Array, " m"]
     result: Result
     contacts: Contacts
-    forces: Float[Array, " rows"]
+    warm: Float[Array, " rows"]
 
 
-def contact_dynamics(
+def contact_step(
     model: Model, constraints: Sequence[Constraint], q, v, tau, external, dt, law: Law, warm: Array | None = None
 ) -> Touched:
     """What a step of dt seconds finds, differentiable in everything, from the multipliers and forces `warm` on."""
     args = model, tuple(constraints), q, v, independent_forces(model, q, tau), external, dt, warm
-    found = call(lambda tree, known, c: ContactDynamics(law, tree, known, c), *args)
-    a, nu, f, _, gaps, code, left = found
+    found = call(lambda tree, known, c: ContactStep(law, tree, known, c), *args)
+    a, nu, f, _, gaps, code, left, end, after = found
     n = len(gaps)
     contacts = Contacts(dt * f[: 3 * n].reshape(n, 3), gaps, jax.lax.stop_gradient(left), slots_of(model))
-    return Touched(a, nu, result_of(code), contacts, jnp.concatenate([nu, f]))
+    return Touched(State(end, after), a, nu, result_of(code), contacts, jnp.concatenate([nu, f]))

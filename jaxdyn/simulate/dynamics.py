@@ -10,7 +10,7 @@ from ..constrained.forward_dynamics import Solution, forward_dynamics
 from ..constrained.leap import Leap, leap
 from ..constrained.result import Result
 from ..contact.laws import Law
-from ..contact.solution import Contacts, Touched, contact_dynamics
+from ..contact.solution import Contacts, Touched, contact_step
 from ..kinematics.embed import independent_forces
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -45,18 +45,20 @@ class Dynamics(eqx.Module):
         """Return the accelerations at a state, with an inertia (nv,) and a force (nv,) added to the joints."""
         return self.solution(state, inertia, force).acceleration
 
-    def solution(self, state: State, inertia=None, force=None, dt=None) -> Solution | Touched:
-        """Return the whole solution that the accelerations are of; with contact, over the next dt seconds."""
+    def solution(self, state: State, inertia=None, force=None) -> Solution:
+        """Return the whole solution that the accelerations are of."""
         model, tau = self.model, self.tau
         if inertia is not None:
             model = model.replace({"joints.armature": model.joints.armature + inertia})
         if force is not None:
             tau = independent_forces(model, state.q, tau) + force
-        if self.law is not None:
-            given = state.q, state.v, tau, self.external, dt
-            return contact_dynamics(model, self.constraints, *given, self.law, self.warm)
         options = {"constraints": self.constraints, "solver": self.solver, "warm_start": self.warm}
         return forward_dynamics(model, state, tau, external=self.external, **options)
+
+    def touch(self, state: State, dt) -> Touched:
+        """Return what one step with contact finds."""
+        given = state.q, state.v, self.tau, self.external, dt
+        return contact_step(self.model, self.constraints, *given, self.law, self.warm)
 
     def leap(self, state: State, dt) -> Leap:
         """Return what one step of the leapfrog finds."""

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..contact.solution import Touched
 from ..kinematics.embed import gained
 from ..kinematics.manifold import integrate, settling
 from ..model.model import Model
@@ -39,8 +38,6 @@ class Integrator(eqx.Module):
 
 
 def _told(found) -> Told:
-    if isinstance(found, Touched):
-        return Told(found.multipliers, found.result, found.contacts, found.forces)
     return Told(found.multipliers, found.result)
 
 
@@ -78,9 +75,12 @@ class SemiImplicitEuler(Integrator):
         return self.told(model, acceleration, state, dt)[0]
 
     def told(self, model, acceleration, state, dt):
+        if acceleration.law is not None:
+            found = acceleration.touch(state, dt)
+            return found.state, Told(found.multipliers, found.result, found.contacts, found.warm)
         stiffness, damping = model.joints.stiffness, model.joints.damping
         now = acceleration.solution(
-            state, dt * damping + dt * dt * stiffness, gained(model, state.q, -dt * stiffness, state.v), dt
+            state, dt * damping + dt * dt * stiffness, gained(model, state.q, -dt * stiffness, state.v)
         )
         v = state.v + dt * now.acceleration
         return State(integrate(model, state.q, v, dt), v), _told(now)

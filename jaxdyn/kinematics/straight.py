@@ -1,0 +1,69 @@
+"""Steps in time in axes that do not turn.
+
+The velocity of a free joint is given in the body's axes. A step v + dt q̈ in these would let bodies that turn and
+travel gain speed, (1 + ω² dt²)^½ a step. In the axes of the step's start a body without forces keeps its velocity:
+w = v + dt (q̈ + ω × l) there, the origin moves by dt w, and the axes turn w back with them.
+"""
+
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..engine.kept import tables
+from ..engine.steps import Row, Step, Table
+from ..engine.sweeps import swept
+from ..model.joints import Kind
+from ..model.model import Model
+from ..tree.sweep import v_of
+from ..tree.topology import Topology
+from .manifold import advanced, normalized
+
+
+def _turning(kind, v):
+    return kind.turning(v)
+
+
+def _straight(kind, w):
+    return kind.straight(w)
+
+
+def _turned(kind, v, w):
+    return kind.turned(v, w)
+
+
+def _free(topology: Topology) -> list[int]:
+    """Bodies on joints whose axes turn."""
+    return [b for b, k in enumerate(topology.kinds) if type(k).turned is not Kind.turned and b not in topology.cluster_of]
+
+
+@tables
+def _table(topology: Topology, fn, reads: tuple[str, ...]) -> Table:
+    of = lambda name, b: v_of(topology, b, name)  # noqa: E731
+    row = lambda b: Row(Step(fn, (topology.kinds[b],)), tuple(of(r, b) for r in reads), of("out", b))  # noqa: E731
+    return Table([row(b) for b in _free(topology)], {"out": topology.nv})
+
+
+def _swept(topology: Topology, fn, otherwise: Array, **given: Array) -> Array:
+    """What a function of such joints gives, `otherwise` at all others."""
+    if not (free := _free(topology)):
+        return otherwise
+    at = np.array([v for b in free for v in range(topology.v_starts[b], topology.v_starts[b] + topology.kinds[b].nv)])
+    return swept(_table(topology, fn, tuple(given)), given | {"out": otherwise.at[at].set(0)})["out"]
+
+
+def apparent(topology: Topology, v: Array) -> Array:
+    """Return what accelerations lack in axes that do not turn, ω × l of free joints: (velocities of the tree, lanes)."""
+    return _swept(topology, _turning, jnp.zeros_like(v), v=v)
+
+
+def moved(model: Model, q: Array, w: Array, dt: Array) -> tuple[Array, Array]:
+    """Return q and v after a step of dt at velocities w (nv, lanes) in the axes of its start."""
+    topology = model.topology
+    if topology.clusters:
+        every = jnp.zeros((topology.nv, w.shape[-1]), w.dtype).at[jnp.asarray(topology.independent)].set(w)
+        straight = _swept(topology, _straight, dt * every, w=dt * every)[jnp.asarray(topology.independent)]
+        after = _swept(topology, _turned, every, v=every, w=dt * every)[jnp.asarray(topology.independent)]
+    else:
+        straight = _swept(topology, _straight, dt * w, w=dt * w)
+        after = _swept(topology, _turned, w, v=w, w=dt * w)
+    return normalized(topology, advanced(model, q, straight)), after
