@@ -34,12 +34,12 @@ def _kinematics(given: Given):
 
 
 def _riding(names: tuple[str, ...], given: Given):
-    parts = riding._parts(0, given)[0]
+    parts = riding._parts(0, False, given)[1]
     return [parts["U"][2] if name == "1/D" else parts[name] for name in names]
 
 
 def _fast(places: tuple[int, ...], given: Given):
-    return [riding._open(given)[k] for k in places]
+    return [riding._open(0, given)[k] for k in places]
 
 
 def _ridden(names: tuple[str, ...], given: Given):
@@ -88,7 +88,7 @@ def _by_formula(method: str, given: Given) -> dict[str, int]:
     bases = 6 * len(topology.floating_bases)
     if method == "PVFast" and bases:
         # of every set of rows that are coupled, F and F⁻¹ K; then H + Zᵀ Z
-        sizes = [len(rows) for rows in riding._coupled(topology, plan)]
+        sizes = [len(rows) for rows in riding._coupled(topology, plan, 0)]
         factors = sum(_cholesky(m) + bases * m**2 for m in sizes)
         return {"Cholesky": factors + plan.rows * bases * (bases + 1) + _cholesky(bases)}
     dense = {"Cholesky": _cholesky(plan.rows)}

@@ -29,13 +29,13 @@ from tqdm import tqdm
 import jaxdyn as jd
 from jaxdyn.commands import peers
 from jaxdyn.commands.bench import one_core
-from jaxdyn.constrained.prox_bbo import riders_of
 from jaxdyn.constrained.unified import riding_of
 from jaxdyn.engine.lanes import laned
 from jaxdyn.kinematics.rows import plan_of
 from jaxdyn.systems.joint_factor import saddle_factor
 from jaxdyn.systems.problem import problem_of
 from jaxdyn.systems.weights import uniform
+from jaxdyn.tree.plan import riders_of
 
 LCABA = ("hand_cube", "two_hands_cube", "humanoid_hands_cube", "humanoid_hands_cube_feet", "digit", "digit_cube")
 PV = ("iiwa_point", "iiwa_weld", "go1_1", "go1_2", "go1_4", "atlas_1", "atlas_2", "atlas_3", "atlas_4")

@@ -20,7 +20,6 @@ from jaxtyping import Array, Float
 
 from .constrained.base import Solver
 from .constrained.iterated import Direct, Proximal, Soft
-from .constrained.prox_bbo import riders_of
 from .dynamics.crba import mass_matrix_at
 from .engine.core import widen
 from .kinematics.embedding import jacobian_at
@@ -42,7 +41,7 @@ from .systems.base import System
 from .systems.body_factor import body_factor
 from .systems.joint_factor import penalised_factor, saddle_factor
 from .systems.problem import Problem, Start, right_sides
-from .tree.plan import elimination
+from .tree.plan import elimination, riders_of
 from .tree.rows import Plan
 
 __all__ = [

@@ -4,12 +4,13 @@ from ..engine.kept import tables
 from ..kinematics.rows import plan_of
 from ..systems import cost
 from ..systems.joint_factor import saddle_fronts, supports
+from ..tree.plan import riders_of
 from ..tree.rows import Plan
 from ..tree.topology import Topology
 from .base import Solver, Unrollable
 from .lcaba import ABA, LCABA
 from .ltl import ProxLTL
-from .prox_bbo import ProxBBO, riders_of
+from .prox_bbo import ProxBBO
 from .unified import Unified, mixture, riding_of
 
 

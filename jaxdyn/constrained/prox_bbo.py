@@ -17,27 +17,18 @@ Its multipliers go at a floating base, before the six columns of which no limb i
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import equinox as eqx
 
 from ..systems.body_factor import body_factor, every_constraint
-from ..tree.plan import Order, Rider, elimination
+from ..tree import panels
+from ..tree.plan import Order, Rider, elimination, riders_of
 from ..tree.rows import Plan
-from ..tree.topology import WORLD, Topology
+from ..tree.topology import Topology
 from .base import Solver
 from .iterated import Direct, Proximal
-
-
-def riders_of(topology: Topology, plan: Plan) -> tuple[Rider, ...]:
-    """Every constraint as one that rides to the common ancestor of its bodies."""
-    riders = []
-    for c, layout in enumerate(plan.layouts):
-        grounded = len(layout.bodies) == 1 or any(b == WORLD for b, _ in layout.attachments)
-        root = WORLD if grounded else topology.common_ancestor(layout.bodies)
-        riders.append(Rider(c, tuple(plan.span(c)), tuple(layout.bodies), root, ties=not layout.velocities))
-    return tuple(riders)
 
 
 def _at_the_base(topology: Topology, riders: Sequence[Rider]) -> tuple[Rider, ...]:
@@ -61,10 +52,10 @@ def _order(self, topology: Topology, plan: Plan) -> Order:
     return elimination(topology, frozenset(), riders_of(topology, plan))
 
 
-def _riding(solver: Solver, problem, weights, hard: bool = False):
+def _riding(solver: Solver, problem, weights, rule: Callable = panels.damped):
     """The factor in which all rows ride, in the solver's order."""
     order = solver.order(problem.model.topology, problem.plan)
-    return body_factor(problem, order, weights, every_constraint(problem), hard)
+    return body_factor(problem, order, weights, every_constraint(problem), rule)
 
 
 class ProxBBO(Proximal):
@@ -120,4 +111,4 @@ class PV(Direct):
         return elimination(topology, frozenset(), _at_the_base(topology, riders) if self.limbs_first else riders)
 
     def system(self, problem, weights):
-        return _riding(self, problem, weights, hard=True)
+        return _riding(self, problem, weights, panels.hard)

@@ -11,11 +11,10 @@ from typing import ClassVar
 from ..engine.kept import parts, tables
 from ..systems import cost
 from ..systems.body_factor import body_factor
-from ..tree.plan import Order, Rider, elimination
+from ..tree.plan import Order, Rider, elimination, riders_of
 from ..tree.rows import Plan
 from ..tree.topology import Topology
 from .iterated import Proximal
-from .prox_bbo import riders_of
 
 #: more constraints than this, and only all or none ride: every mixture that is tried is an order of its own
 MOST = 32

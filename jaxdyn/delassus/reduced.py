@@ -67,7 +67,7 @@ def _relayed(topology: Topology, plan: Plan) -> Relayed:
 @tables
 def _tables(topology: Topology, plan: Plan) -> Elimination:
     made = _relayed(topology, plan)
-    return elimination_of(topology, made.plan, made.order, (), False)
+    return elimination_of(topology, made.plan, made.order, ())
 
 
 def _factor(given: Given):
@@ -145,7 +145,7 @@ class ConstrainedABA(PVReduced):
         topology, plan = given.model.topology, plan_of(given.model.topology, given.asked)
         every = tuple(c for c in range(len(plan)) if not plan.layouts[c].velocities)
         L = laned(_penalised)(given, R.diagonal)
-        blocks = elimination_of(topology, plan, _riding(topology, plan), every, False).blocks
+        blocks = elimination_of(topology, plan, _riding(topology, plan), every).blocks
         soft = entries(L, plan.placed(blocks, L.shape[0]))
         return soft / R.diagonal[:, None] / R.diagonal[None]
 

@@ -172,7 +172,7 @@ def refined(stop: Stop, given: Given, made: Prepared, factor: Factored, tau, for
     rows, n = problem.rows, len(given.held)
     order = _order(given.model.topology, problem.plan, n)
     made_tables = elimination_of(
-        given.model.topology, problem.plan, order, tying(problem.plan, range(len(problem.plan))), False
+        given.model.topology, problem.plan, order, tying(problem.plan, range(len(problem.plan)))
     )
     swept = Factor(made_tables, problem.motion.driven, factor.parts)
     if rows is None:

@@ -3,6 +3,9 @@
 In the elimination of `jaxdyn.tree.elimination`, rows that ride leave L_cd + R_c R_dᵀ / D of every column of a joint. At
 the world, that is G = J M⁻¹ Jᵀ (popov_vereshchagin, section VII and Alg. 2). The paper has constraints to the ground;
 rows on several bodies ride from each of them, and where two ways meet their coefficients add up.
+
+Rows that hold are eliminated where the ways from their bodies have met, as in `jaxdyn.constrained.prox_bbo`: with
+l_c = L_cr / L_rr, L_cd − l_c L_rd is G of a robot that row r holds. Redundant rows are left out.
 """
 
 from typing import NamedTuple
@@ -16,80 +19,69 @@ from jaxtyping import Array
 from ..engine.kept import tables
 from ..engine.lanes import laned
 from ..kinematics.rows import plan_of
-from ..systems.body_factor import body_factor, tying
+from ..systems.body_factor import body_factor
 from ..systems.problem import problem_of
 from ..systems.weights import automatic_weights
 from ..tree import columns as co
 from ..tree import panels
 from ..tree.elimination import Elimination, elimination_of
-from ..tree.plan import Joint, Order, elimination, kept_riders
+from ..tree.plan import Joint, Order, beyond_a_base, elimination, kept_riders, riders_of
 from ..tree.rows import Plan
 from ..tree.topology import Topology
-from .base import Given, Method, refuse_held
+from .base import Given, Method
 from .explicit import Explicit, entries
-
-#: eigenvalues of μ J_h M_μ⁻¹ J_hᵀ, which are 1 for rows that hold and 0 for redundant ones, that count as zero
-REDUNDANT = 1e-2
+from .refined import REDUNDANT
 
 
 @tables
 def _order(topology: Topology, plan: Plan, held: int, open_base: bool) -> Order:
-    """All rows ride; the first `held` constraints are penalties as well. An open base is not eliminated."""
-    cliques = frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, range(held)))
-    order = elimination(topology, cliques, kept_riders(plan, range(len(plan))))
+    """The first `held` constraints are eliminated at the common ancestor of their bodies, the others are kept. An open
+    base is not eliminated."""
+    riders = *riders_of(topology, plan)[:held], *kept_riders(plan, range(held, len(plan)))
+    order = elimination(topology, frozenset(), riders)
     bases = set(topology.floating_bases) if open_base else set()
     return tuple(x for x in order if not (isinstance(x, Joint) and x.body in bases))
 
 
-def _parts(held: int, given: Given):
-    """The parts of the factor in which all rows are kept, and μ."""
+@tables
+def _tables(topology: Topology, plan: Plan, held: int, open_base: bool) -> Elimination:
+    return elimination_of(topology, plan, _order(topology, plan, held, open_base), (), panels.if_independent)
+
+
+def _parts(held: int, open_base: bool, given: Given):
+    """The problem, and the parts of the factor. Rows that hold are left out where they are redundant, as `refined.py`
+    has it: 1 / least is the weight whose share in S is `REDUNDANT`."""
     problem = problem_of(given.model, given.constraints, given.q)
-    order = _order(given.model.topology, problem.plan, held, False)
-    mu = jax.lax.stop_gradient(automatic_weights(problem)[:1])  # what it is does not matter
-    weights = jnp.broadcast_to(mu, (problem.plan.rows, mu.shape[-1]))
+    order, share = _order(given.model.topology, problem.plan, held, open_base), REDUNDANT[given.q.dtype.itemsize]
+    weights = jax.lax.stop_gradient(automatic_weights(problem)) * (1 - share) / share
     rides = frozenset(range(len(problem.plan)))
-    factor = body_factor(problem, order, weights, rides, penalised=tuple(range(held))).factor
-    return factor.parts, mu
+    factor = body_factor(problem, order, weights, rides, panels.if_independent, penalised=()).factor
+    return problem, factor.parts
 
 
 def _factor(held: int, given: Given):
-    """The cells of L, and μ."""
-    parts, mu = _parts(held, given)
-    return parts.get("L", jnp.zeros((0, 1), given.q.dtype)), mu
-
-
-@tables
-def _tables(topology: Topology, plan: Plan, held: int, open_base: bool) -> Elimination:
-    return elimination_of(topology, plan, _order(topology, plan, held, open_base), tying(plan, range(held)), False)
+    """The cells of L."""
+    return _parts(held, False, given)[1].get("L", jnp.zeros((0, 1), given.q.dtype))
 
 
 @tables
 def _places(topology: Topology, plan: Plan, held: int, open_base: bool) -> np.ndarray:
     """The cell of L of every entry of G, one beyond the last where there is none: (m, m)."""
-    made = _tables(topology, plan, held, open_base)
-    return plan.placed(made.blocks, made.cells["L"].size)
+    made, first = _tables(topology, plan, held, open_base), plan.starts[held]
+    return plan.placed(made.blocks, made.cells["L"].size)[first:, first:]
 
 
 class PV(Explicit):
     """PV-OSIM: all rows ride to the world, O(n + m² d) (popov_vereshchagin, Alg. 2): any constraints.
 
-    Constraints that hold enter as penalties μ, and ride as well: a small dense system of their rows takes away what the
-    compliance 1/μ has left.
-    """
+    Rows that hold ride no further than the common ancestor of their bodies and are eliminated there, which leaves G of
+    the robot that they hold."""
 
     def matrix(self, given):
         held = len(given.held)
-        cells, mu = laned(_factor, held)(given)
+        cells = laned(_factor, held)(given)
         plan = plan_of(given.model.topology, given.constraints)
-        G = entries(cells, _places(given.model.topology, plan, held, False))
-        n = G.shape[0] - given.rows
-        if not n:
-            return G
-        S = mu[0] * (G[:n, :n] + G[:n, :n].T) / 2
-        inverse = jnp.linalg.pinv(jax.lax.stop_gradient(S), rtol=REDUNDANT, hermitian=True)
-        solve = lambda _, r: inverse @ r  # noqa: E731
-        forces = jax.lax.custom_linear_solve(lambda x: S @ x, G[:n, n:], solve, symmetric=True)
-        return G[n:, n:] - mu[0] * G[n:, :n] @ forces
+        return entries(cells, _places(given.model.topology, plan, held, False))
 
 
 class Branches(NamedTuple):
@@ -110,23 +102,22 @@ class DampedBranches(NamedTuple):
     C: Array
 
 
-def _open(given: Given):
+def _open(held: int, given: Given):
     """The cells of L where bases are left; by base H (6, 6, lanes); K and Y (m, 6 bases, lanes)."""
-    problem = problem_of(given.model, given.constraints, given.q)
+    problem, parts = _parts(held, True, given)
     topology, plan = given.model.topology, problem.plan
-    order, weights = _order(topology, plan, 0, True), jnp.ones((plan.rows, 1), given.q.dtype)
-    parts = body_factor(problem, order, weights, frozenset(range(len(plan))), penalised=()).factor.parts
-    ridden, at = parts.get("K", problem.rows.K), _tables(topology, plan, 0, True).cells["K"].at
-    none = jnp.zeros((plan.rows, 0, 1), given.q.dtype)
+    ridden, at = parts.get("K", problem.rows.K), _tables(topology, plan, held, True).cells["K"].at
+    asked = range(held, len(plan))
+    none = jnp.zeros((given.rows, 0, 1), given.q.dtype)
     inertias, K, Y = [], [none], [none]
     for b in topology.floating_bases:
         par = jax.tree.map(lambda x, b=b: x[b], problem.motion.joints["joint"])
         columns = topology.kinds[b].columns(par, given.q[topology.q_starts[b] : topology.q_starts[b + 1]])
-        arrived = [jnp.zeros((len(plan.span(c)), 6, 1), given.q.dtype) for c in range(len(plan))]
-        for c, rows in enumerate(arrived):
+        arrived = [jnp.zeros((len(plan.span(c)), 6, 1), given.q.dtype) for c in asked]
+        for k, c in enumerate(asked):
             if (c, b) in at:
-                own = tuple(jnp.swapaxes(x[at[c, b] : at[c, b] + len(rows)], 0, 1) for x in ridden)
-                arrived[c] = jnp.stack([co.product(s, *own) for s in columns], 1)
+                own = tuple(jnp.swapaxes(x[at[c, b] : at[c, b] + len(arrived[k])], 0, 1) for x in ridden)
+                arrived[k] = jnp.stack([co.product(s, *own) for s in columns], 1)
         inertias.append(_base_inertia(given, problem.motion, parts, b, columns))
         K.append(_joined(arrived))
         Y.append(_whitened(inertias[-1], K[-1]))
@@ -160,48 +151,59 @@ def _joined(parts, axis: int = 0) -> Array:
 
 
 @tables
-def _coupled(topology: Topology, plan: Plan) -> tuple[tuple[int, ...], ...]:
-    """The sets of rows that are coupled where bases are left."""
-    sets = [{c} for c in range(len(plan))]
-    for c, d in _tables(topology, plan, 0, True).blocks:
+def _coupled(topology: Topology, plan: Plan, held: int) -> tuple[tuple[int, ...], ...]:
+    """The sets of rows of the operator that are coupled where bases are left."""
+    sets, first = [{c} for c in range(held, len(plan))], plan.starts[held]
+    for c, d in _tables(topology, plan, held, True).blocks:
+        if c < held:
+            continue
         one, other = (next(s for s in sets if x in s) for x in (c, d))
         if one is not other:
             sets = [s for s in sets if s is not one and s is not other] + [one | other]
-    return tuple(tuple(r for c in sorted(s) for r in plan.span(c)) for s in sorted(sets, key=min))
+    return tuple(tuple(r - first for c in sorted(s) for r in plan.span(c)) for s in sorted(sets, key=min))
+
+
+def _sets(given: Given) -> tuple[tuple[int, ...], ...]:
+    """See `_coupled`."""
+    topology = given.model.topology
+    return _coupled(topology, plan_of(topology, given.constraints), len(given.held))
 
 
 class PVFast(Method):
     """PV-OSIM-fast: rows are kept before floating bases are eliminated, where limbs are not coupled yet. G is never
-    formed: the bases come in by the matrix inversion lemma (popov_vereshchagin, section VII-B). Any constraints; none
-    that hold. Without a floating base it is `PV`."""
+    formed: the bases come in by the matrix inversion lemma (popov_vereshchagin, section VII-B). Any constraints; of
+    those that hold, all but ties of a floating base to others or to the world. Without a floating base it is `PV`."""
 
     def check(self, call, topology, held, asked):
-        refuse_held(self, call, held)
+        for rider in riders_of(topology, plan_of(topology, held)):
+            if beyond_a_base(topology, rider):
+                name = type(held[rider.constraint]).__name__
+                raise ValueError(
+                    f"{call}: `PVFast` cannot hold `within[{rider.constraint}]`, a `{name}` between a floating base "
+                    "and others, or the world. Use `jd.osim.MatrixFree()` or `jd.osim.PV()`."
+                )
 
     def prepare(self, given):
-        cells, H, K, Y = laned(_open)(given)
-        topology, plan = given.model.topology, plan_of(given.model.topology, given.constraints)
-        places = _places(topology, plan, 0, True)
-        return Branches(tuple(entries(cells, places[np.ix_(s, s)]) for s in _coupled(topology, plan)), H, K, Y)
+        cells, H, K, Y = laned(_open, len(given.held))(given)
+        plan = plan_of(given.model.topology, given.constraints)
+        places = _places(given.model.topology, plan, len(given.held), True)
+        return Branches(tuple(entries(cells, places[np.ix_(s, s)]) for s in _sets(given)), H, K, Y)
 
     def times(self, given, made, x):
-        plan = plan_of(given.model.topology, given.constraints)
         y = made.Y @ (made.Y.T @ x)
-        for rows, L in zip(_coupled(given.model.topology, plan), made.L, strict=True):
+        for rows, L in zip(_sets(given), made.L, strict=True):
             y = y.at[np.asarray(rows)].add(L @ x[np.asarray(rows)])
         return y
 
     def damp(self, given, made, R):
-        made = jax.lax.stop_gradient(made)
-        plan = plan_of(given.model.topology, given.constraints)
-        sets = _coupled(given.model.topology, plan)
+        made, sets = jax.lax.stop_gradient(made), _sets(given)
         R = R.matrix()  # a constraint's block is within one set
         L = tuple(jnp.linalg.cholesky(x + R[np.ix_(rows, rows)]) for rows, x in zip(sets, made.L, strict=True))
         Z = _branchwise(sets, L, made.K)
         return DampedBranches(L, Z, jnp.linalg.cholesky(block_diag(*made.H) + Z.T @ Z) if made.H else Z)
 
     def solve(self, given, made, damped, R, b):
-        sets = _coupled(given.model.topology, plan_of(given.model.topology, given.constraints))
+        sets = _sets(given)
         y = _branchwise(sets, damped.L, b)
         if made.H:
             y = y - damped.Z @ cho_solve((damped.C, True), damped.Z.T @ y)

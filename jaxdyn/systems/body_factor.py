@@ -1,7 +1,7 @@
 """The factor of a damped system in bodies: multipliers of a constraint are eliminated first, which leaves M + Jᵀ μ J,
 or ride up the tree with its rows; see `jaxdyn.tree.elimination`."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..tree import panels
 from ..tree.early import EarlyFactor
 from ..tree.elimination import elimination_of
 from ..tree.factor import Factor, factorise
@@ -63,20 +64,21 @@ def body_factor(
     order: Order,
     weights: Array,
     riding: frozenset[int],
-    hard: bool = False,
+    rule: Callable = panels.damped,
     penalised: tuple[int, ...] | None = None,
 ) -> BodyFactor:
-    """The factor of [M Jᵀ; J −1/μ] in the given order; `hard` leaves 1/μ of the riding rows out. `penalised` are the
-    constraints that enter as penalties: by default those that do not ride."""
+    """The factor of [M Jᵀ; J −1/μ] in the given order. `rule` (`panels.py`) gives 1 / D of riding rows from 1/μ, or, if
+    it is `panels.hard`, from what rounding leaves of a row that moves nothing. `penalised` are the constraints that
+    enter as penalties: by default those that do not ride."""
     model, rows, motion = problem.model, problem.rows, problem.motion
     plan = problem.plan
     if penalised is None:
         penalised = tuple(c for c in range(len(plan)) if c not in riding)
     armature = model.joints.armature + _stiffened(plan, penalised, weights, model.topology.nv)
-    tables = elimination_of(model.topology, plan, order, tying(plan, penalised), hard)
+    tables = elimination_of(model.topology, plan, order, tying(plan, penalised), rule)
     compliance = None
     if riding:
-        compliance = vanishing(problem) if hard else 1 / weights
+        compliance = vanishing(problem) if rule is panels.hard else 1 / weights
     K = None if rows is None else rows.K
     factor = factorise(tables, motion.inertia, armature, motion.driven, K, weights, compliance)
     return BodyFactor(problem, factor, weights, riding)

@@ -22,7 +22,7 @@ Penalties μ KᵀK instead of riding rows (LCABA) are the same with the multipli
 """
 
 import dataclasses
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from typing import Any
 
 import jax
@@ -63,12 +63,12 @@ def _penalty(K, weights):
 class Elimination:
     """Tables of the elimination of a tree in an order: of the factor, and of both sweeps of a solve.
 
-    `penalised` are the constraints that tie bodies by penalties; `hard` leaves the compliance of riding rows out.
+    `penalised` are the constraints that tie bodies by penalties; `rule` (`panels.py`) gives 1 / D of riding rows.
     """
 
-    def __init__(self, topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], hard: bool):
+    def __init__(self, topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], rule: Callable):
         clusters = tuple(len(c.independent) for c in topology.clusters)
-        self.topology, self.plan, self.hard = topology, dataclasses.replace(plan, clusters=clusters), hard
+        self.topology, self.plan, self.rule = topology, dataclasses.replace(plan, clusters=clusters), rule
         plan = self.plan
         gone = {c for x in order if isinstance(x, Multipliers) for c in x.riders}
         self.riding = {c for x in order if isinstance(x, Joint) for c in x.riders}
@@ -251,7 +251,7 @@ class Elimination:
             tuple(self.L(c, d) for k, c in enumerate(x.others) for d in x.others[k:]),
             tuple(self.plan.row("whole", c) for c in x.others),
         )
-        rule = panels.exact if x.riders[0] < 0 else panels.hard if self.hard else panels.damped
+        rule = panels.exact if x.riders[0] < 0 else self.rule
         static = rule, self.counts(x.riders), self.counts(x.others), tuple(blocks), turned
         return self.wrote(Row(Step(multipliers.eliminate, static), reads, writes))
 
@@ -325,6 +325,8 @@ class Elimination:
 
 
 @tables
-def elimination_of(topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], hard: bool) -> Elimination:
+def elimination_of(
+    topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], rule: Callable = panels.damped
+) -> Elimination:
     """The tables of an elimination; equal ones are one object."""
-    return Elimination(topology, plan, order, penalised, hard)
+    return Elimination(topology, plan, order, penalised, rule)

@@ -19,6 +19,11 @@ def damped(pivot, error, R):
     return 1 / (jnp.maximum(pivot, 0) + jnp.maximum(R, _rounding(error)))
 
 
+def if_independent(pivot, error, least):
+    """1 / D of a row of which more is left than `least` and than rounding; else zero: the row is left out."""
+    return independent(pivot, jnp.maximum(least, _rounding(error)))
+
+
 def exact(pivot, error, R):
     """1 / D of a variable that has nothing else."""
     return 1 / pivot

@@ -75,8 +75,24 @@ class Rider:
 Order = tuple[Joint | Multipliers, ...]
 
 
+def riders_of(topology: Topology, plan: Plan) -> tuple[Rider, ...]:
+    """Every constraint as one that rides to the common ancestor of its bodies."""
+    riders = []
+    for c, layout in enumerate(plan.layouts):
+        grounded = len(layout.bodies) == 1 or any(b == WORLD for b, _ in layout.attachments)
+        root = WORLD if grounded else topology.common_ancestor(layout.bodies)
+        riders.append(Rider(c, tuple(plan.span(c)), tuple(layout.bodies), root, ties=not layout.velocities))
+    return tuple(riders)
+
+
+def beyond_a_base(topology: Topology, rider: Rider) -> bool:
+    """Whether its rows ride through a floating base to the world."""
+    moved = {a for b in rider.bodies for a in topology.ancestors(b)}
+    return rider.root == WORLD and not moved.isdisjoint(topology.floating_bases)
+
+
 def kept_riders(plan: Plan, constraints: Iterable[int]) -> tuple[Rider, ...]:
-    """Constraints of a plan, by number, as riders that ride to the world and are kept."""
+    """Constraints of a plan as riders that ride to the world and are kept."""
     return tuple(Rider(c, tuple(plan.span(c)), tuple(plan.bodies(c)), kept=True) for c in constraints)
 
 
