@@ -30,6 +30,8 @@ CLOSED = 1e-6
 #: relative difference of accelerations at which two solvers disagree
 AGREE = 1e-6
 STATES = 4
+#: pairs of shapes that are listed
+MOST = 40
 
 
 def _span(s: slice) -> str:
@@ -90,9 +92,37 @@ def describe(model: Model) -> str:
             driven = [j for j in topology.joint_names if B[model.v_slice(j), k].any()]
             rows.append((name, ", ".join(driven), _numbers(B[B[:, k] != 0, k])))
         out += ["", "actuators", _table(rows)]
+    out += _shapes(model)
     if model.frame_names:
         out += ["", "frames: " + ", ".join(model.frame_names)]
     return "\n".join(out)
+
+
+def _shapes(model: Model) -> list[str]:
+    """Return the shapes of a model and the pairs of them that collide, as parts of a text."""
+    found, names = model.collision, (*model.body_names, "world")
+    out: list[str] = []
+    if found.shapes:
+        rows = [("shape", "kind", "body", "friction", "restitution", "stiffness")]
+        for k, shape in enumerate(found.shapes):
+            values = (found.friction[k], found.restitution[k], found.stiffness[k])
+            soft = ["" if not np.isfinite(x) or (n and not x) else _numbers(x) for n, x in enumerate(values)]
+            rows.append((shape.name, shape.kind, names[shape.body], *soft))
+        out += ["", "shapes", _table(rows)]
+        rows = [("pairs that collide", "friction")]
+        friction = np.asarray(found.of_pairs().friction)
+        for (i, j), mu in zip(found.pairs[:MOST], friction, strict=False):
+            rows.append((f"{found.names[i]}, {found.names[j]}", _numbers(mu)))
+        out += ["", _table(rows) if found.pairs else "no pair of shapes collides"]
+        if len(found.pairs) > MOST:
+            out.append(f"  and {len(found.pairs) - MOST} more pairs")
+        if found.scene.off:
+            out.append(f"self-collisions are off (`load(self_collisions=True)`): pairs left out: {found.scene.off}")
+    if found.scene.left_out:
+        lost = found.scene.left_out
+        more = f" and {len(lost) - MOST} more" if len(lost) > MOST else ""
+        out += ["", f'shapes not read (`load(collision="all")`): {", ".join(lost[:MOST])}{more}']
+    return out
 
 
 def clusters(model: Model) -> str:

@@ -78,10 +78,9 @@ def load_spec(
     """Return the `ModelSpec` from which `load` builds the model, to change it first. Arguments as in `load`."""
     if not isinstance(self_collisions, bool):
         raise TypeError(f"`load`: `self_collisions` is {brief(self_collisions)}, neither True nor False.")
-    if collision not in (None, *get_args(Wanted)):
-        raise ValueError(
-            f"`load`: `collision` is {brief(collision)}, none of {', '.join(map(repr, get_args(Wanted)))}."
-        )
+    known = get_args(Wanted)
+    if collision is not None and (not isinstance(collision, str) or collision not in known):
+        raise ValueError(f"`load`: `collision` is {brief(collision)}, none of {', '.join(map(repr, known))}.")
     grounded = ground is not False and ground is not None
     if collision is None:
         collision = "all" if grounded or self_collisions else "primitives"

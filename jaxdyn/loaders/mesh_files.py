@@ -39,9 +39,8 @@ def triangles(path: Path) -> tuple[np.ndarray, np.ndarray]:
     except ImportError as error:
         raise ImportError(f"{error}; `pip install 'jaxdyn[meshes]'`") from None
     except Exception as error:  # whatever a broken file makes of a reader
-        raise ValueError(
-            f"it cannot be read: {cut(' '.join(str(error).split()), 200) or type(error).__name__}"
-        ) from None
+        told = " ".join(str(error).split()) or type(error).__name__
+        raise ValueError(f"it cannot be read: {cut(told, 200)}") from None
     if not len(vertices):
         raise ValueError("it holds no vertices")
     return vertices, faces

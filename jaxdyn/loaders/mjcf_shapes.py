@@ -50,7 +50,7 @@ def add_shapes(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: 
         if name is not None:
             names[g] = name
             _note(notes, root, m, g, name)
-    _add_pairs(spec, notes, root, m, names)
+    _add_pairs(spec, notes, root, m, names, shapes.moves)
     for signature in m.exclude_signature:
         spec.exclude(*(tree.bodies[b] for b in (int(signature) >> 16, int(signature) & 0xFFFF)))
 
@@ -101,13 +101,16 @@ def _note(notes: Notes, root: Any, m: Any, g: int, name: str) -> None:
         notes.add(root, "rolling friction of geoms, which is not modelled: {}.", repr(name))
 
 
-def _add_pairs(spec: ModelSpec, notes: Notes, root: Any, m: Any, names: dict[int, str]) -> None:
+def _add_pairs(spec: ModelSpec, notes: Notes, root: Any, m: Any, names: dict[int, str], moves: dict[str, str]) -> None:
     """Add every `<pair>` with its friction."""
     for k in range(m.npair):
         ends = [int(m.pair_geom1[k]), int(m.pair_geom2[k])]
         if not all(g in names for g in ends):
             continue
         one, other = (names[g] for g in ends)
+        if len({moves[spec.shapes[n].body] for n in (one, other)}) == 1:
+            notes.add(root, "pairs of shapes that do not move against each other: {}.", f"{one} and {other}")
+            continue
         friction = m.pair_friction[k]
         if friction[0] != friction[1]:
             notes.add(

@@ -37,7 +37,7 @@ from .pose import Pose
 from .sdf_parts import Part, Robot, flatten
 from .sdf_shapes import add_shapes
 from .shapes import Wanted
-from .skeleton import hang
+from .skeleton import hang, rigid
 from .spanning import Routes, spanning_tree
 from .xml import Document, Notes, fail, located
 
@@ -74,7 +74,7 @@ def load(
         for part in robot.joints:
             touching.setdefault(part.parent, []).append(part)
             touching.setdefault(part.child, []).append(part)
-        graph = Graph(routes, touching, _rigid(spec))
+        graph = Graph(routes, touching, rigid(spec))
         for part in span.cut:
             _cut(spec, notes, part, frames, driven, graph)
         follow = _couple(spec, robot, span.tree)
@@ -161,14 +161,6 @@ def _cut(
         notes.add(part.element, text, repr(part.name))
     if part.name in driven:
         notes.add(part.element, "joints that close loops and cannot be driven: {}.", repr(part.name))
-
-
-def _rigid(spec: ModelSpec) -> dict[str, str]:
-    """Return, by link, the link that moves it: links on fixed joints move with what they hang on."""
-    host = {"world": "world"}
-    for name, body in spec.bodies.items():
-        host[name] = host[body.parent] if isinstance(body.joint, Fixed) else name
-    return host
 
 
 def _couple(spec: ModelSpec, robot: Robot, tree: list[tuple[Part, bool]]) -> set[str]:

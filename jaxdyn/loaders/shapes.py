@@ -9,11 +9,12 @@ from typing import Any, Literal
 import numpy as np
 
 from ..model.described import Collider
-from ..model.shapes import Mesh, Shape
+from ..model.shapes import UNBOUNDED, Mesh, Shape
 from ..model.spec import ModelSpec
 from .mesh_files import triangles
 from .meshes import found
 from .pose import Pose
+from .skeleton import rigid
 from .xml import Document, Element, Notes, brief, cut
 
 #: which shapes are read
@@ -28,6 +29,7 @@ class Shapes:
     def __init__(self, spec: ModelSpec, notes: Notes, document: Document, wanted: Wanted, names: Iterable[str] = ()):
         self.spec, self.notes, self.wanted = spec, notes, wanted
         self.folder = None if document.folder is None else document.folder.resolve()
+        self.moves = rigid(spec)
         self._names = Counter(names)
         self._meshes: dict[tuple, Mesh] = {}
 
@@ -48,6 +50,8 @@ class Shapes:
             return None
         try:
             at, made = pose(), shape()
+            if made.kind in UNBOUNDED and self.moves[body] != "world":
+                raise ValueError(f"a {made.kind} stands on the world, and {body!r} moves")
             collider = Collider(called, body, made, at.R, at.p, **surface())
             self.spec.collide(collider, judged=True)
         except (ValueError, ImportError) as error:

@@ -91,6 +91,8 @@ def _off(points: np.ndarray, flat: np.ndarray) -> np.ndarray:
 
 
 def _depth(equations: np.ndarray, points: np.ndarray, faces: np.ndarray) -> float:
-    """Return how far the middle of the deepest face is inside of a hull."""
-    chunks = (faces[k : k + 4096] for k in range(0, len(faces), 4096))
-    return max(float(-_beyond(equations, points[f].mean(1)).min()) for f in chunks)
+    """Return how far the deepest face, by its corners and its middle, is inside of a hull."""
+    corners = points[np.unique(faces)]
+    chunks = [corners[k : k + 4096] for k in range(0, len(corners), 4096)]
+    chunks += [points[faces[k : k + 4096]].mean(1) for k in range(0, len(faces), 4096)]
+    return max(float(-_beyond(equations, x).min()) for x in chunks)

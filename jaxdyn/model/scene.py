@@ -156,6 +156,8 @@ class SceneSpec:
         for name in (shape_a, shape_b):
             if name not in self.shapes:
                 raise ValueError(f"{call}: {unknown('shape', name, self.shapes)}")
+        if shape_a == shape_b:
+            raise ValueError(f"{call}: shape {shape_a!r} does not move against itself.")
         if friction is not None:
             friction = float(constants(call, "friction", friction, (), not_negative))
         self._told[frozenset((shape_a, shape_b))] = friction
