@@ -46,9 +46,8 @@ def hull_of(call: str, vertices: np.ndarray, faces: np.ndarray | None = None) ->
     if len(outer) > MOST:
         some, left = _fewest(ConvexHull, flat[outer])
         kept = outer[some]
-        told.append(
-            f"{len(kept)} of the {len(outer)} vertices of its hull are kept, others stand out {left * size:.1g} m"
-        )
+        kind = f"{len(kept)} of its hull's {len(outer)} vertices are kept"
+        told.append(f"{kind}, others stand out by up to {left * size:.1g} m")
     if faces is not None and len(faces) and rank == 3:
         depth = _depth(ConvexHull(flat[kept]).equations, flat, faces)
         if depth > CONVEX:
