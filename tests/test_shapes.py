@@ -179,6 +179,26 @@ def test_embedding_keeps_shapes():
     assert closed.collision.scene == model.collision.scene and pairs(closed) == {("coupler", "ground")}
 
 
+def test_info_lists_shapes_and_pairs():
+    from jaxdyn.commands.report import describe
+
+    spec = chain()
+    spec.add_shape("block", jd.shapes.Ellipsoid((1, 2, 3)), name="egg")
+    spec.add_ground(0.6)
+    spec.left_out.append("helmet")
+    words = " ".join(describe(spec.build()).split())
+    for told in (
+        "b0 sphere b0 1",
+        "ground plane world 0.6",
+        "block, ground 1 4",
+        "pairs whose kinds cannot collide: b0, egg; b1, egg; b2, egg",
+        "contact points in all: 11",
+        "pairs left out: 1",
+        'shapes not read (`load(collision="all")`): helmet',
+    ):
+        assert told in words, told
+
+
 WRONG = {
     "radius": (lambda: jd.shapes.Sphere(0.0), "`Sphere`: `radius` is not positive"),
     "a number that is none": (lambda: jd.shapes.Capsule(float("nan"), 1), "`Capsule`: `radius` is not finite"),
