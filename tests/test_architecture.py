@@ -55,7 +55,7 @@ LONG = {
     "objects._join": 64,
 }
 #: what only some functions need is imported inside them
-OPTIONAL = {"mujoco", "pinocchio", "matplotlib", "example_robot_data", "optax", "scipy"}
+OPTIONAL = {"mujoco", "pinocchio", "matplotlib", "example_robot_data", "optax", "scipy", "trimesh"}
 
 
 def name_of(path: Path) -> str:

@@ -11,6 +11,7 @@ from tqdm import tqdm
 from ..constrained.dense import Dense
 from ..constrained.forward_dynamics import Result, forward_dynamics
 from ..constrained.lcaba import ABA, LCABA
+from ..contact.touch import slots
 from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual, constraint_slices
 from ..dynamics.energy import center_of_mass
 from ..dynamics.inverse import inverse_dynamics, mass_matrix
@@ -30,6 +31,8 @@ CLOSED = 1e-6
 #: relative difference of accelerations at which two solvers disagree
 AGREE = 1e-6
 STATES = 4
+#: pairs of shapes that are listed
+MOST = 40
 
 
 def _span(s: slice) -> str:
@@ -90,9 +93,49 @@ def describe(model: Model) -> str:
             driven = [j for j in topology.joint_names if B[model.v_slice(j), k].any()]
             rows.append((name, ", ".join(driven), _numbers(B[B[:, k] != 0, k])))
         out += ["", "actuators", _table(rows)]
+    out += _shapes(model)
     if model.frame_names:
         out += ["", "frames: " + ", ".join(model.frame_names)]
     return "\n".join(out)
+
+
+def _shapes(model: Model) -> list[str]:
+    """Return the shapes of a model and the pairs of them that collide, as parts of a text."""
+    found, names = model.collision, (*model.body_names, "world")
+    out: list[str] = []
+    if found.shapes:
+        rows = [("shape", "kind", "body", "friction", "restitution", "stiffness")]
+        for k, shape in enumerate(found.shapes):
+            values = (found.friction[k], found.restitution[k], found.stiffness[k])
+            soft = ["" if not np.isfinite(x) or (n and not x) else _numbers(x) for n, x in enumerate(values)]
+            rows.append((shape.name, shape.kind, names[shape.body], *soft))
+        out += ["", "shapes", _table(rows)]
+        out += _pairs(model)
+        if found.scene.off:
+            out.append(f"self-collisions are off (`load(self_collisions=True)`): pairs left out: {found.scene.off}")
+    if found.scene.left_out:
+        lost = found.scene.left_out
+        more = f" and {len(lost) - MOST} more" if len(lost) > MOST else ""
+        out += ["", f'shapes not read (`load(collision="all")`): {", ".join(lost[:MOST])}{more}']
+    return out
+
+
+def _pairs(model: Model) -> list[str]:
+    """Return the pairs of shapes that collide, with their numbers of contact points, and those whose kinds cannot."""
+    found = model.collision
+    friction = np.asarray(found.of_pairs().friction)
+    told = lambda pair: ", ".join(found.names[k] for k in pair)  # noqa: E731
+    points = [slots(*(found.shapes[k].kind for k in pair)) for pair in found.pairs]
+    rows = [("pairs that collide", "friction", "contact points")]
+    rows += [(told(p), _numbers(mu), str(n)) for p, mu, n in zip(found.pairs, friction, points, strict=True) if n]
+    idle = [told(p) for p, n in zip(found.pairs, points, strict=True) if not n]
+    out = ["", _table(rows[: MOST + 1]) if rows[1:] else "no pair of shapes collides"]
+    if len(rows) > MOST + 1:
+        out.append(f"  and {len(rows) - MOST - 1} more pairs")
+    if idle:
+        more = f" and {len(idle) - MOST} more" if len(idle) > MOST else ""
+        out.append(f"pairs whose kinds cannot collide: {'; '.join(idle[:MOST])}{more}")
+    return [*out, f"contact points in all: {sum(points)}"]
 
 
 def clusters(model: Model) -> str:

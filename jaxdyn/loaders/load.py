@@ -1,14 +1,18 @@
 """`load` reads a model from a file or text. The root element decides which format it is."""
 
 import os
+import warnings
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from ..model.model import Model
 from ..model.spec import ModelSpec
+from ..model.values import ModelWarning
 from ..robots.shipped import SHIPPED, missing
+from ..spatial.numbers import constants, not_negative
 from . import mjcf, robot_yaml, sdf, urdf
 from .files import is_there
+from .shapes import Wanted
 from .xml import Document, brief, cut, fail, parse, read
 
 FORMATS = {"robot": urdf.load, "sdf": sdf.load, "mujoco": mjcf.load}
@@ -20,6 +24,9 @@ def load(
     floating: bool | None = None,
     name: str | None = None,
     compiler: Literal["auto", "kernel", "xla"] = "auto",
+    ground: bool | float = False,
+    self_collisions: bool = False,
+    collision: Wanted | None = None,
 ) -> Model:
     """Return a model from URDF, URDF+, SDF or MJCF, from a `robot.yaml` beside a URDF, or of a shipped robot.
 
@@ -33,6 +40,11 @@ def load(
       ties it to the world, and the joints of an MJCF model decide.
     - `name`: the model's name (default: the file's).
     - `compiler`: the compiler of the robot's programs, see `Model.with_compiler`.
+    - `ground`: True adds the plane z = 0, the shape ``"ground"``, which all shapes collide with; a number is its
+      coefficient of friction, 1 by default.
+    - `self_collisions`: whether bodies of one tree collide with each other.
+    - `collision`: which shapes of the file are read: "all", those without mesh files ("primitives"), or "none". By
+      default all if there is a `ground` or `self_collisions`, else primitives.
 
     Links on fixed joints become frames of their names. Loops, gears and mimics become the model's `constraints`, motors
     its `actuation`. For anything else in the file that would act on the motion, `load` raises an error or gives a
@@ -45,7 +57,8 @@ def load(
     model = jd.load("cassie.sdf")
     ```
     """
-    spec = load_spec(source, floating=floating, name=name)
+    options = {"ground": ground, "self_collisions": self_collisions, "collision": collision}
+    spec = load_spec(source, floating=floating, name=name, **options)  # type: ignore
     try:
         return spec.build().with_compiler(compiler)
     except ValueError as error:
@@ -53,14 +66,50 @@ def load(
         raise ValueError(f"`load`: {origin}: {cut(str(error))}") from error
 
 
-def load_spec(source: str | os.PathLike, *, floating: bool | None = None, name: str | None = None) -> ModelSpec:
+def load_spec(
+    source: str | os.PathLike,
+    *,
+    floating: bool | None = None,
+    name: str | None = None,
+    ground: bool | float = False,
+    self_collisions: bool = False,
+    collision: Wanted | None = None,
+) -> ModelSpec:
     """Return the `ModelSpec` from which `load` builds the model, to change it first. Arguments as in `load`."""
+    if not isinstance(self_collisions, bool):
+        raise TypeError(f"`load`: `self_collisions` is {brief(self_collisions)}, neither True nor False.")
+    known = get_args(Wanted)
+    if collision is not None and (not isinstance(collision, str) or collision not in known):
+        raise ValueError(f"`load`: `collision` is {brief(collision)}, none of {', '.join(map(repr, known))}.")
+    grounded = ground is not False and ground is not None
+    if collision is None:
+        collision = "all" if grounded or self_collisions else "primitives"
+    spec = _spec(source, floating, name, collision)
+    spec.self_collisions = self_collisions
+    if grounded:
+        _ground(spec, ground)
+    return spec
+
+
+def _ground(spec: ModelSpec, ground: bool | float) -> None:
+    """Add the ground."""
+    if "ground" in spec.shapes:
+        raise ValueError("`load`: `ground`: the file has a shape 'ground' already; leave `ground` out, or rename it.")
+    planes = [c.name for c in spec.shapes.values() if c.shape.kind == "plane"]
+    if planes:
+        text = f"`load`: `ground`: the file has a plane already, {brief(planes[0])}; now there are two."
+        warnings.warn(text, ModelWarning, stacklevel=3)
+    spec.add_ground(1.0 if ground is True else constants("`load`", "ground", ground, (), not_negative))
+
+
+def _spec(source: str | os.PathLike, floating: bool | None, name: str | None, collision: Wanted) -> ModelSpec:
+    """Return the `ModelSpec` of a file without the ground."""
     if floating is not None and not isinstance(floating, bool):
         raise TypeError(f"`load`: `floating` is {brief(floating)}, not True, False or None.")
     if name is not None and (not isinstance(name, str) or not name):
         raise TypeError(f"`load`: `name` is {brief(name)}, not a name.")
     if isinstance(source, str) and "<" in source:
-        return load_document(parse(source), floating, name)
+        return load_document(parse(source), floating, name, collision)
     if not isinstance(source, str | os.PathLike):
         raise TypeError(f"`load`: `source` is {type(source).__name__}, not a path or an XML text.")
     path = Path(source)
@@ -76,8 +125,8 @@ def load_spec(source: str | os.PathLike, *, floating: bool | None = None, name: 
         if not path.is_file():
             raise FileNotFoundError(f"`load`: the folder {path.parent.name!r} holds no robot.yaml; name a file in it.")
     if path.suffix in (".yaml", ".yml"):
-        return robot_yaml.load(path, floating, name)
-    return load_document(read(path), floating, name)
+        return robot_yaml.load(path, floating, name, collision)
+    return load_document(read(path), floating, name, collision)
 
 
 def _built(spec: ModelSpec, floating: bool | None, name: str | None) -> ModelSpec:
@@ -88,12 +137,14 @@ def _built(spec: ModelSpec, floating: bool | None, name: str | None) -> ModelSpe
     return spec
 
 
-def load_document(document: Document, floating: bool | None, name: str | None) -> ModelSpec:
+def load_document(
+    document: Document, floating: bool | None, name: str | None, collision: Wanted = "primitives"
+) -> ModelSpec:
     """Return the `ModelSpec` of an XML document, whose root element decides the format."""
     root = document.root
     if root.tag not in FORMATS:
         fail(root, "it is the root of no robot format; known are <robot> (URDF), <sdf> and <mujoco>.")
     try:
-        return FORMATS[root.tag](document, floating, name)
+        return FORMATS[root.tag](document, floating, name, collision=collision)
     except RecursionError:
         fail(root, "its parts refer to each other over too many steps.")

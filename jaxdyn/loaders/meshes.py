@@ -17,25 +17,30 @@ def references(document: Document) -> Iterator[tuple[str, int]]:
             yield name.strip(), mesh.sourceline
 
 
-def exists(name: str, folder: Path) -> bool:
-    """Return whether a mesh exists: a path, ``file://``, or ``package://`` and ``model://`` in a folder above."""
+def found(name: str, folder: Path) -> Path | None:
+    """Return the file of a mesh, None if it is missing: a path, ``file://``, or ``package://`` and ``model://`` in a
+    folder above."""
     scheme, rest = name.split("://", 1) if "://" in name else ("", name)
     try:
         if scheme in ("package", "model"):
             parts, place = rest.lstrip("/").split("/"), folder
             while True:
-                if place.joinpath(*parts).is_file() or (
-                    place.name == parts[0] and place.joinpath(*parts[1:]).is_file()
-                ):
-                    return True
+                near = [place.joinpath(*parts), *([place.joinpath(*parts[1:])] if place.name == parts[0] else [])]
+                if path := next((p for p in near if p.is_file()), None):
+                    return path
                 if place == place.parent:
-                    return False
+                    return None
                 place = place.parent
-        if scheme == "file":
-            return Path(unquote(urlparse(name).path)).is_file()
-        return bool(scheme) or (folder / rest).is_file()
+        path = Path(unquote(urlparse(name).path)) if scheme == "file" else folder / rest
+        return path if scheme in ("", "file") and path.is_file() else None
     except (OSError, ValueError):
-        return False
+        return None
+
+
+def exists(name: str, folder: Path) -> bool:
+    """Return whether a mesh exists; one of another scheme is taken to."""
+    scheme = name.split("://", 1)[0] if "://" in name else ""
+    return scheme not in ("", "package", "model", "file") or found(name, folder) is not None
 
 
 def warn_of_missing(document: Document) -> None:
@@ -51,7 +56,7 @@ def warn_of_missing(document: Document) -> None:
         first, line = next(iter(missing.items()))
         text = f"{len(missing)} meshes are" if len(missing) > 1 else "a mesh is"
         warnings.warn(
-            f"`load`: {document.origin}, line {line}: {text} missing, first {first!r}; the dynamics need none.",
+            f"`load`: {document.origin}, line {line}: {text} missing, first {first!r}; only contacts need them.",
             ModelWarning,
             stacklevel=2,
         )

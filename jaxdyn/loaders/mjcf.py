@@ -9,9 +9,10 @@
 | `<equality>` joint, tendon (fixed), of first degree | a `Coupling` |
 | `<actuator>` | an actuator whose command is the actuator's force; its `forcerange` bounds the joint's `effort` |
 | `<site>` | a frame |
+| `<geom>` that collides, `<pair>`, `<exclude>` | shapes and pairs, see `jaxdyn.loaders.mjcf_shapes` |
 
-A free joint without a name is ``root_joint``. Equalities hold exactly here, and softly in MuJoCo. Contacts, geometry
-and sensors are not read. For anything else that acts on the motion there is an error or a warning.
+A free joint without a name is ``root_joint``. Equalities hold exactly here, and softly in MuJoCo. Sensors are not
+read. For anything else that acts on the motion there is an error or a warning.
 """
 
 from pathlib import Path
@@ -24,21 +25,25 @@ from ..model.spec import ModelSpec
 from .mjcf_checks import check
 from .mjcf_forces import add_actuators, keep_force_ranges, note_forces
 from .mjcf_rows import add_equalities
+from .mjcf_shapes import add_shapes
 from .mjcf_tree import Tree, is_off
 from .pose import Mass, Pose, about, from_quaternion
+from .shapes import Wanted
 from .skeleton import hang
 from .xml import Document, Notes, cut, fail, located
 
 FREE, BALL, SLIDE, HINGE = range(4)
 
 
-def load(document: Document, floating: bool | None = None, name: str | None = None) -> ModelSpec:
+def load(
+    document: Document, floating: bool | None = None, name: str | None = None, collision: Wanted = "primitives"
+) -> ModelSpec:
     """Return the `ModelSpec` of an MJCF file.
 
     **Raises** `ImportError` without MuJoCo, `ValueError` with MuJoCo's words for what its compiler refuses.
     """
     with Notes() as notes:
-        m = compiled(document, notes)
+        m, lost = compiled(document, notes)
         gravity = np.zeros(3) if is_off(m, "GRAVITY") else np.array(m.opt.gravity)
         called = name or document.root.get("model") or document.origin.removesuffix(".xml")
         spec = located(document.root, ModelSpec, called, gravity)
@@ -50,6 +55,8 @@ def load(document: Document, floating: bool | None = None, name: str | None = No
         for body in range(1, m.nbody):
             _add(spec, notes, document, m, tree, body, floating, base)
         _name_frames(spec, notes, document, m, tree)
+        add_shapes(spec, notes, document, m, tree, collision)
+        spec.left_out += lost if collision != "none" else []
         off = [flag for flag in ("EQUALITY", "CONSTRAINT") if is_off(m, flag)]
         if off and m.neq:
             notes.add(document.root, f"equalities that <flag {off[0].lower()}> disables: {{}}.", f"all {m.neq}")
@@ -65,8 +72,9 @@ def load(document: Document, floating: bool | None = None, name: str | None = No
     return spec
 
 
-def compiled(document: Document, notes: Notes) -> Any:
-    """Return the `MjModel` of a document, without missing meshes and textures from which no inertia comes."""
+def compiled(document: Document, notes: Notes) -> tuple[Any, list[str]]:
+    """Return the `MjModel` of a document, without missing meshes and textures from which no inertia comes; and the
+    names of shapes that were left out for that."""
     try:
         import mujoco
     except ImportError:
@@ -77,25 +85,26 @@ def compiled(document: Document, notes: Notes) -> Any:
     path = None if document.path is None else str(document.path)
     try:
         if path is None:
-            return mujoco.MjModel.from_xml_string(document.data.decode())
-        return mujoco.MjModel.from_xml_path(path)
+            return mujoco.MjModel.from_xml_string(document.data.decode()), []
+        return mujoco.MjModel.from_xml_path(path), []
     except ValueError as error:
         refusal = error
     if "file" in str(refusal):
         try:
             text = document.data.decode()
             spec = mujoco.MjSpec.from_string(text) if path is None else mujoco.MjSpec.from_file(path)
-            _leave_out_missing(spec, document, notes)
-            return spec.compile()
+            lost = _leave_out_missing(spec, document, notes)
+            return spec.compile(), lost
         except (ValueError, TypeError, AttributeError):  # still refused, or a MuJoCo whose specs cannot be edited
             notes.kinds.clear()
     told = " ".join(str(refusal).split())
     raise ValueError(f"`load`: {document.origin}: MuJoCo refuses the file: {cut(told)}") from refusal
 
 
-def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> None:
-    """Delete the assets whose files are missing, and the shapes that use them."""
-    folder = document.folder or Path()
+def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> list[str]:
+    """Delete the assets whose files are missing, and the shapes that use them. Return the names of those that would
+    collide."""
+    folder, lost = document.folder or Path(), []
 
     def gone(asset: Any, directory: str) -> bool:
         return bool(asset.file) and not (folder / (directory or "") / asset.file).is_file()
@@ -110,11 +119,13 @@ def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> None:
             body = geom.parent
             if geom.meshname and not body.explicitinertial and body.name != "world":
                 continue  # the mesh gives the body its inertia: let the compiler name the file
+            if geom.contype or geom.conaffinity:
+                lost.append(geom.name or body.name)
             delete(geom)
     used = {g.meshname for g in spec.geoms}
     for asset in [*spec.meshes, *spec.hfields]:
         if asset.name in (meshes | fields) - used:
-            notes.add(document.root, "missing files of shapes, which the dynamics do not need: {}.", repr(asset.file))
+            notes.add(document.root, "missing files of shapes, which are left out: {}.", repr(asset.file))
             delete(asset)
     if any(gone(x, spec.texturedir) for x in spec.textures):
         for geom in spec.geoms:
@@ -124,6 +135,7 @@ def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> None:
         for item in [*spec.materials, *spec.textures]:
             delete(item)
         notes.add(document.root, "missing files of {}.", "textures; all are left out")
+    return lost
 
 
 def _base(document: Document, m: Any, tree: Tree, floating: bool | None) -> int | None:

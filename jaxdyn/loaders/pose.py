@@ -70,6 +70,19 @@ def about(axis, angle: float) -> np.ndarray:
     return np.eye(3) + np.sin(angle) * k + (1 - np.cos(angle)) * (k @ k)
 
 
+def rotation_to(normal) -> np.ndarray:
+    """Return a rotation that turns z into the direction of a vector. Raise `ValueError` if that is zero."""
+    length = float(np.linalg.norm(normal))
+    if not length > 0:
+        raise ValueError("the normal is zero")
+    x, y, z = np.asarray(normal, float) / length
+    if z < -1 + 1e-12:
+        return np.diag([1.0, -1.0, -1.0])
+    return np.array(
+        [[1 - x * x / (1 + z), -x * y / (1 + z), x], [-x * y / (1 + z), 1 - y * y / (1 + z), y], [-x, -y, z]]
+    )
+
+
 def moments(ixx, iyy, izz, ixy=0.0, ixz=0.0, iyz=0.0) -> np.ndarray:
     """Return the rotational inertia (3, 3) from its six numbers."""
     return np.array([[ixx, ixy, ixz], [ixy, iyy, iyz], [ixz, iyz, izz]])

@@ -25,6 +25,7 @@ from ..model.spec import ModelSpec
 from ..tree.topology import unknown
 from . import urdf
 from .files import check_regular, read_bytes
+from .shapes import Wanted
 from .skeleton import Connection
 from .xml import brief, cut, nearest, read, warn
 
@@ -141,7 +142,9 @@ def urdf_beside(path: Path, data: dict) -> Path:
     return found[0]
 
 
-def load(path: Path, floating: bool | None = None, name: str | None = None) -> ModelSpec:
+def load(
+    path: Path, floating: bool | None = None, name: str | None = None, collision: Wanted = "primitives"
+) -> ModelSpec:
     """Return the `ModelSpec` of a `robot.yaml` and the URDF beside it.
 
     **Raises** `ValueError` naming the key and the frame, joint or type that is wrong.
@@ -158,7 +161,7 @@ def load(path: Path, floating: bool | None = None, name: str | None = None) -> M
                 raise ValueError(f"`load`: {path.name}: `joint_name`: " + unknown("joint", joint, connections))
             retyped(path, connections[joint], kind)
 
-    spec = urdf.load(document, floating, name, retype, drive="name_mot" not in data)
+    spec = urdf.load(document, floating, name, retype, drive="name_mot" not in data, collision=collision)
     moving = {b.joint.name: b.joint for b in spec.bodies.values() if b.joint.kind.nv}
     for motor in strings(path, data, "name_mot"):
         if motor not in moving:

@@ -5,6 +5,7 @@
 | `<link>` | a body, its frame the joint's; ``<link>_origin`` is the link's own frame where that differs |
 | `<joint>` kept in the tree | a joint of its name, with `<limit>`, damping, friction and spring |
 | `<joint>` cut | a constraint of its name: ball `Point`, revolute `Hinge`, prismatic `Slider`, fixed `Weld` |
+| `<collision>` | a shape of its name, see `jaxdyn.loaders.sdf_shapes` |
 | `<joint type="gearbox">`, `<mimic>` | a `Coupling` of the joint's name, ``<joint>_mimic`` |
 | no joint to the world, not static | a `Free` joint named ``root_joint``; its q is the link's pose in the world |
 
@@ -34,14 +35,18 @@ from .mobility import hinge_nearly_locks
 from .names import note_names
 from .pose import Pose
 from .sdf_parts import Part, Robot, flatten
-from .skeleton import hang
+from .sdf_shapes import add_shapes
+from .shapes import Wanted
+from .skeleton import hang, rigid
 from .spanning import Routes, spanning_tree
 from .xml import Document, Notes, fail, located
 
 CUTS = {"ball": Point, "revolute": Hinge, "continuous": Hinge, "prismatic": Slider, "fixed": Weld}
 
 
-def load(document: Document, floating: bool | None = None, name: str | None = None) -> ModelSpec:
+def load(
+    document: Document, floating: bool | None = None, name: str | None = None, collision: Wanted = "primitives"
+) -> ModelSpec:
     """Return the `ModelSpec` of an SDF."""
     with Notes() as notes:
         robot = flatten(document, notes)
@@ -63,12 +68,13 @@ def load(document: Document, floating: bool | None = None, name: str | None = No
         for part, reverse in span.tree:
             _grow(spec, notes, robot, part, reverse, frames)
         _name_frames(spec, robot, frames)
+        add_shapes(spec, notes, document, robot.links, frames, collision)
         routes = Routes((p.parent, p.child, p) if reverse else (p.child, p.parent, p) for p, reverse in span.tree)
         touching: dict[str, list[Part]] = {}
         for part in robot.joints:
             touching.setdefault(part.parent, []).append(part)
             touching.setdefault(part.child, []).append(part)
-        graph = Graph(routes, touching, _rigid(spec))
+        graph = Graph(routes, touching, rigid(spec))
         for part in span.cut:
             _cut(spec, notes, part, frames, driven, graph)
         follow = _couple(spec, robot, span.tree)
@@ -155,14 +161,6 @@ def _cut(
         notes.add(part.element, text, repr(part.name))
     if part.name in driven:
         notes.add(part.element, "joints that close loops and cannot be driven: {}.", repr(part.name))
-
-
-def _rigid(spec: ModelSpec) -> dict[str, str]:
-    """Return, by link, the link that moves it: links on fixed joints move with what they hang on."""
-    host = {"world": "world"}
-    for name, body in spec.bodies.items():
-        host[name] = host[body.parent] if isinstance(body.joint, Fixed) else name
-    return host
 
 
 def _couple(spec: ModelSpec, robot: Robot, tree: list[tuple[Part, bool]]) -> set[str]:

@@ -40,6 +40,7 @@ class Body:
     pose: Pose
     mass: Mass
     static: bool
+    scope: Scope
 
 
 @dataclass
@@ -193,7 +194,7 @@ def fill(robot: Robot, notes: Notes, scope: Scope, version: tuple[int, ...], sta
         element = frame.element
         if element.tag == "link":
             robot.links[scope.prefix + name] = Body(
-                element, scope.place(element, name), mass_of(element, notes), static
+                element, scope.place(element, name), mass_of(element, notes), static, scope
             )
         elif element.tag == "frame":
             link = scope.link(element, name)

@@ -147,6 +147,14 @@ def hang(
     located(via, spec.add, body, judged=True)
 
 
+def rigid(spec: ModelSpec) -> dict[str, str]:
+    """Return, by body, the body that moves it: bodies on fixed joints move with what they hang on."""
+    host = {"world": "world"}
+    for name, body in spec.bodies.items():
+        host[name] = host[body.parent] if isinstance(body.joint, Fixed) else name
+    return host
+
+
 def grow(
     spec: ModelSpec,
     notes: Notes,

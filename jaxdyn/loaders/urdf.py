@@ -8,8 +8,9 @@
 | `<transmission>` | an actuator (see `jaxdyn.loaders.transmissions`) |
 | `<limit>`, `<dynamics>` | the joint's `limits`, `effort`, `damping`, `friction` |
 | `<gazebo reference>` with `springStiffness` | the joint's `stiffness` and `rest` |
+| `<collision>` | a shape of its name, see `jaxdyn.loaders.urdf_shapes` |
 
-Meshes are not read, because they do not act on the motion. There is one warning for all missing ones.
+There is one warning for all missing meshes.
 """
 
 from collections.abc import Callable
@@ -24,9 +25,11 @@ from .meshes import warn_of_missing
 from .names import note_names
 from .origin import direction_of, origin
 from .pose import Mass, moments
+from .shapes import Wanted
 from .skeleton import Connection, Link, collect, grow, ring_in
 from .transmissions import add_actuators
 from .urdf_plus import add_closures
+from .urdf_shapes import add_shapes
 from .xml import Document, Element, Notes, arrows, attribute, brief, fail, located, needed, number, numbers, only, warn
 
 TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
@@ -157,6 +160,7 @@ def load(
     name: str | None = None,
     retype: Callable[[dict[str, Connection]], None] | None = None,
     drive: bool = True,
+    collision: Wanted = "primitives",
 ) -> ModelSpec:
     """Return the `ModelSpec` of a URDF. `retype` may change joints first; without `drive` there are no actuators."""
     robot = document.root
@@ -170,6 +174,7 @@ def load(
         passive = add_mimics(spec, joints, notes) | add_closures(spec, robot, links, joints)
         if drive:
             add_actuators(spec, notes, robot, chain, passive)
+        add_shapes(spec, notes, document, collision)
         note_names(notes, robot, "URDF")
         warn_of_missing(document)
     return spec

@@ -15,13 +15,14 @@ from ..tree.topology import WORLD, unknown
 
 
 class ShapeInfo(NamedTuple):
-    """A shape: its `name`, its `kind`, the moving `body` it belongs to (its number, or `WORLD`), and where its `data`
-    are among the vertices or grids (-1: it has none)."""
+    """A shape: its `name`, its `kind`, the moving `body` it belongs to (its number, or `WORLD`), where its `data` are
+    among the vertices or grids (-1: it has none), and the `priority` of its friction."""
 
     name: str
     kind: str
     body: int
     data: int = -1
+    priority: int = 0
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,14 +97,20 @@ class Collision(eqx.Module):
         return tuple(s.name for s in self.scene.shapes)
 
     def of_pairs(self) -> PairValues:
-        """Return what holds between the shapes of each pair: the larger friction, torsion and restitution of the two
-        (or the friction that the pair has of its own), and their compliances in series."""
+        """Return what holds between the shapes of each pair: the friction and torsion of the one with the larger
+        priority, of equals the larger one (or the friction that the pair has of its own), the larger restitution, and
+        their compliances in series."""
         if self.friction is None:
             raise ValueError("`Collision.of_pairs`: the model has no shapes.")
         at = np.array(self.pairs, int).reshape(-1, 2)
         a, b = at[:, 0], at[:, 1]
-        larger = lambda x: jnp.maximum(x[a], x[b])  # noqa: E731
-        friction = larger(self.friction)
+        rank = np.array([s.priority for s in self.shapes])
+        first, last = rank[a] > rank[b], rank[a] < rank[b]
+
+        def chosen(x: Array) -> Array:
+            return jnp.where(first, x[a], jnp.where(last, x[b], jnp.maximum(x[a], x[b])))
+
+        friction = chosen(self.friction)
         told = {pair: k for k, pair in enumerate(self.scene.own)}
         here = np.array([k for k, pair in enumerate(self.pairs) if pair in told], int)
         if len(here):
@@ -111,8 +118,8 @@ class Collision(eqx.Module):
             friction = friction.at[here].set(own)
         return PairValues(
             friction,
-            larger(self.torsion),
-            larger(self.restitution),
+            chosen(self.torsion),
+            jnp.maximum(self.restitution[a], self.restitution[b]),
             _in_series(self.stiffness[a], self.stiffness[b]),
             _in_series(self.damping[a], self.damping[b]),
         )

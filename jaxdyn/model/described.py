@@ -50,4 +50,5 @@ class Collider:
     damping: float = np.inf
     collides: int = 1
     collides_with: int = 1
+    priority: int = 0
     owner: str = ""

@@ -46,9 +46,8 @@ def hull_of(call: str, vertices: np.ndarray, faces: np.ndarray | None = None) ->
     if len(outer) > MOST:
         some, left = _fewest(ConvexHull, flat[outer])
         kept = outer[some]
-        told.append(
-            f"{len(kept)} of the {len(outer)} vertices of its hull are kept, others stand out {left * size:.1g} m"
-        )
+        kind = f"{len(kept)} of its hull's {len(outer)} vertices are kept"
+        told.append(f"{kind}, others stand out by up to {left * size:.1g} m")
     if faces is not None and len(faces) and rank == 3:
         depth = _depth(ConvexHull(flat[kept]).equations, flat, faces)
         if depth > CONVEX:
@@ -91,6 +90,8 @@ def _off(points: np.ndarray, flat: np.ndarray) -> np.ndarray:
 
 
 def _depth(equations: np.ndarray, points: np.ndarray, faces: np.ndarray) -> float:
-    """Return how far the middle of the deepest face is inside of a hull."""
-    chunks = (faces[k : k + 4096] for k in range(0, len(faces), 4096))
-    return max(float(-_beyond(equations, points[f].mean(1)).min()) for f in chunks)
+    """Return how far the deepest face, by its corners and its middle, is inside of a hull."""
+    corners = points[np.unique(faces)]
+    chunks = [corners[k : k + 4096] for k in range(0, len(corners), 4096)]
+    chunks += [points[faces[k : k + 4096]].mean(1) for k in range(0, len(faces), 4096)]
+    return max(float(-_beyond(equations, x).min()) for x in chunks)

@@ -62,6 +62,7 @@ class SceneSpec:
         damping: Any = None,
         collides: int = 1,
         collides_with: int = 1,
+        priority: int = 0,
     ) -> "SceneSpec":
         """Add a shape of `body` (a body, a frame or ``"world"``) that collides.
 
@@ -71,7 +72,8 @@ class SceneSpec:
         **Arguments:** `shape`, such as ``jd.shapes.Sphere(0.1)``; `name` (default: the body's, numbered if taken);
         `placement`, the shape's frame in the body's (default: the same); `friction`, a coefficient; `torsion`, m: the
         torque of friction about the normal is at most this times the normal force; `restitution`, 0 to 1; `stiffness`
-        N/m and `damping` N s/m of its surface (default: rigid); the two bit masks.
+        N/m and `damping` N s/m of its surface (default: rigid); the two bit masks; `priority`: of two shapes,
+        the friction of the one with the larger one counts, and without any the larger friction.
 
         **Raises** `ValueError` for an unknown body, a taken name, numbers out of range, and planes and height fields on
         what moves; what is odd about a mesh is a `ModelWarning`.
@@ -93,6 +95,7 @@ class SceneSpec:
             np.inf if damping is None and stiffness is None else 0.0 if damping is None else damping,
             collides,
             collides_with,
+            priority,
         )
         if damping is not None and stiffness is None:
             raise ValueError(f"{call}: a rigid surface has no damping; give `stiffness` too.")
@@ -118,6 +121,8 @@ class SceneSpec:
                 raise ValueError(
                     f"{call}: `{what}` is {mask!r:.40}, not a bit mask: a whole number from 0 to 2**32 - 1."
                 )
+        if isinstance(c.priority, bool) or not isinstance(c.priority, int | np.integer):
+            raise ValueError(f"{call}: `priority` is {c.priority!r:.40}, not a whole number.")
         for text in () if judged else c.shape.told:
             warnings.warn(f"{call}: shape {c.name!r}: {text}.", ModelWarning, stacklevel=3)
         self.shapes[c.name] = c
@@ -151,6 +156,8 @@ class SceneSpec:
         for name in (shape_a, shape_b):
             if name not in self.shapes:
                 raise ValueError(f"{call}: {unknown('shape', name, self.shapes)}")
+        if shape_a == shape_b:
+            raise ValueError(f"{call}: shape {shape_a!r} does not move against itself.")
         if friction is not None:
             friction = float(constants(call, "friction", friction, (), not_negative))
         self._told[frozenset((shape_a, shape_b))] = friction

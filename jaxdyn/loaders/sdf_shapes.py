@@ -1,0 +1,103 @@
+"""The shapes of SDF: `<collision>` of links, with friction and restitution of its `<surface>`."""
+
+from typing import Any
+
+import numpy as np
+
+from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, Plane, Shape, Sphere
+from ..model.spec import ModelSpec
+from .pose import Pose, rotation_to
+from .sdf_frames import Scope, pose_of
+from .sdf_parts import Body
+from .shapes import Shapes, Wanted
+from .xml import Document, Element, Notes, fail, needed, numbers, only, text_number
+
+
+def add_shapes(
+    spec: ModelSpec,
+    notes: Notes,
+    document: Document,
+    links: dict[str, Body],
+    frames: dict[str, Pose],
+    wanted: Wanted,
+) -> None:
+    """Add the `<collision>` of all links, whose bodies' frames in the world are `frames`."""
+    if wanted == "none":
+        return
+    told = [c.get("name", "").strip() for link in links.values() for c in link.element.findall("collision")]
+    shapes = Shapes(spec, notes, document, wanted, told)
+    for name, link in links.items():
+        own = frames[name].inverse() @ link.pose
+        for c in link.element.findall("collision"):
+            geometry = c.find("geometry")
+            shapes.add(
+                c,
+                c.get("name"),
+                name,
+                lambda c=c, link=link, own=own: own @ _place(c, link) @ _tilt(c),
+                lambda c=c: shape_of(c, shapes),
+                lambda c=c: surface_of(c),
+                mesh=geometry is not None and geometry.find("mesh") is not None,
+            )
+
+
+def _place(collision: Element, link: Body) -> Pose:
+    """Return the pose of a `<collision>` in its link."""
+    pose = only(collision, "pose")
+    told = None if pose is None else pose.get("relative_to") or pose.get("frame")
+    if not told:
+        return pose_of(pose)
+    scope: Scope = link.scope
+    return link.pose.inverse() @ scope.place(pose, told) @ pose_of(pose)
+
+
+def _geometry(collision: Element) -> Element:
+    inner = [e for e in needed(collision, "geometry") if isinstance(e.tag, str)]
+    if len(inner) != 1:
+        fail(collision, f"its <geometry> holds {len(inner)} shapes, not one.")
+    return inner[0]
+
+
+def _tilt(collision: Element) -> Pose:
+    """Return the pose of a shape in its `<collision>`: a plane has its `<normal>` there."""
+    normal = _geometry(collision).find("normal")
+    return Pose() if normal is None else Pose(rotation_to(numbers(normal, normal.text, 3, "normal")))
+
+
+def shape_of(collision: Element, shapes: Shapes) -> Shape:
+    """Return the shape of a `<collision>`; errors name its line."""
+    e = _geometry(collision)
+    three = lambda tag: np.ones(3) if only(e, tag) is None else numbers(only(e, tag), only(e, tag).text, 3, tag)  # noqa: E731
+    if e.tag == "box":
+        return Box(three("size"))
+    if e.tag == "sphere":
+        return Sphere(text_number(e, "radius", 1.0))
+    if e.tag in ("cylinder", "capsule"):
+        built = Cylinder if e.tag == "cylinder" else Capsule
+        return built(text_number(e, "radius", 1.0), text_number(e, "length", 1.0))
+    if e.tag == "ellipsoid":
+        return Ellipsoid(three("radii"))
+    if e.tag == "plane":
+        return Plane()
+    if e.tag == "mesh":
+        if only(e, "submesh") is not None:
+            fail(e, "one <submesh> of a mesh is not read.")
+        return shapes.mesh((needed(e, "uri").text or "").strip(), three("scale"))
+    return fail(e, "it is no shape that is read: box, sphere, cylinder, capsule, ellipsoid, plane, mesh.")
+
+
+def surface_of(collision: Element) -> dict[str, Any]:
+    """Return the friction, torsion and restitution in a `<surface>`."""
+    out: dict[str, Any] = {}
+    mu = collision.find("surface/friction/ode/mu")
+    if mu is not None:
+        out["friction"] = float(numbers(mu, mu.text, 1, "mu")[0])
+    bounce = collision.find("surface/bounce/restitution_coefficient")
+    if bounce is not None:
+        out["restitution"] = float(numbers(bounce, bounce.text, 1, bounce.tag)[0])
+    twist = collision.find("surface/friction/torsional")
+    if twist is not None and twist.find("patch_radius") is not None:
+        # the torque of a patch of radius a under a load N is 3 pi / 16 a mu N
+        radius, mu = (text_number(twist, tag, x) for tag, x in (("patch_radius", 0.0), ("coefficient", 1.0)))
+        out["torsion"] = 3 * np.pi / 16 * radius * mu
+    return out

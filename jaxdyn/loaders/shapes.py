@@ -1,0 +1,99 @@
+"""Collects the shapes of a file for a `ModelSpec`. A shape that cannot be read is left out and told: files whose shapes
+are broken, or whose meshes are absent, load as far as their dynamics go."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+
+from ..model.described import Collider
+from ..model.shapes import UNBOUNDED, Mesh, Shape
+from ..model.spec import ModelSpec
+from .mesh_files import triangles
+from .meshes import found
+from .pose import Pose
+from .skeleton import rigid
+from .xml import Document, Element, Notes, brief, cut
+
+#: which shapes are read
+Wanted = Literal["all", "primitives", "none"]
+LOST = "shapes that cannot be read, and that collide with nothing: {}."
+ODD = "meshes of which a convex hull is taken: {}."
+
+
+class Shapes:
+    """Adds shapes to a `ModelSpec`. Of `wanted`, "primitives" are those that need no mesh."""
+
+    def __init__(self, spec: ModelSpec, notes: Notes, document: Document, wanted: Wanted, names: Iterable[str] = ()):
+        self.spec, self.notes, self.wanted = spec, notes, wanted
+        self.folder = None if document.folder is None else document.folder.resolve()
+        self.moves = rigid(spec)
+        self._names = Counter(names)
+        self._meshes: dict[tuple, Mesh] = {}
+
+    def add(
+        self,
+        element: Element,
+        name: str | None,
+        body: str,
+        pose: Callable[[], Pose],
+        shape: Callable[[], Shape],
+        surface: Callable[[], dict[str, Any]] = dict,
+        mesh: bool = False,
+    ) -> str | None:
+        """Add a shape, and return its name; None if it is left out. The functions may raise `ValueError`."""
+        called = self._called(name, body)
+        if mesh and self.wanted != "all":
+            self.spec.left_out.append(called)
+            return None
+        try:
+            at, made = pose(), shape()
+            if made.kind in UNBOUNDED and self.moves[body] != "world":
+                raise ValueError(f"a {made.kind} stands on the world, and {body!r} moves")
+            collider = Collider(called, body, made, at.R, at.p, **surface())
+            self.spec.collide(collider, judged=True)
+        except (ValueError, ImportError) as error:
+            self.lose(element, called, str(error))
+            return None
+        for text in made.told:
+            self.notes.add(element, ODD, f"{called!r} ({text})")
+        return called
+
+    def lose(self, element: Element, name: str, why: str) -> None:
+        """Note a shape that is left out."""
+        why = cut(why.split("`load`: ")[-1], 200).rstrip(".")
+        self.notes.add(element, LOST, f"{name!r} ({why})" if "line " in why else self._at(element, name, why))
+        self.spec.left_out.append(name)
+
+    def _at(self, element: Element, name: str, why: str) -> str:
+        line = "" if element.getparent() is None else f"line {element.sourceline}: "
+        return f"{name!r} ({line}{why})"
+
+    def _called(self, name: str | None, body: str) -> str:
+        """Return the name of a shape: its own if it has one that no other has, or else with its body's."""
+        name = (name or "").strip()
+        if name and self._names[name] > 1 or name in self.spec.shapes:
+            name = f"{body}_{name}"
+        return self.spec.free_name(name or body)
+
+    def mesh(self, name: str, scale: np.ndarray) -> Mesh:
+        """Return the hull of a mesh file, in metres."""
+        path = self._file(name)
+        key = path, tuple(scale)
+        if key not in self._meshes:
+            try:
+                vertices, faces = triangles(path)
+            except ValueError as error:
+                raise ValueError(f"{brief(name)}: {str(error).split('`load`: ')[-1]}") from None
+            self._meshes[key] = Mesh(vertices * scale, faces)
+        return self._meshes[key]
+
+    def _file(self, name: str) -> Path:
+        if self.folder is None:
+            raise ValueError(f"{brief(name)} is a file beside a text, which has no folder")
+        path = found(name, self.folder)
+        if path is None:
+            raise ValueError(f"the file {brief(name)} is missing")
+        return path

@@ -1,0 +1,100 @@
+"""The shapes of URDF: `<collision>` of links, and the surfaces that Gazebo and Bullet give to links."""
+
+from typing import Any
+
+import numpy as np
+
+from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, Plane, Shape, Sphere
+from ..model.spec import ModelSpec
+from .origin import origin
+from .pose import Pose, rotation_to
+from .shapes import Shapes, Wanted
+from .xml import Document, Element, Notes, attribute, fail, needed, number, numbers, only, vector
+
+#: Bullet's elements of <contact>, in jaxdyn's terms
+BULLET = {
+    "lateral_friction": "friction",
+    "spinning_friction": "torsion",
+    "restitution": "restitution",
+    "stiffness": "stiffness",
+    "damping": "damping",
+}
+
+
+def add_shapes(spec: ModelSpec, notes: Notes, document: Document, wanted: Wanted) -> None:
+    """Add the `<collision>` of all links."""
+    if wanted == "none":
+        return
+    links = document.root.findall("link")
+    told = [c for link in links for c in link.findall("collision")]
+    shapes = Shapes(spec, notes, document, wanted, (c.get("name", "").strip() for c in told))
+    blocks: dict[str, list[Element]] = {}
+    for block in document.root.findall("gazebo"):
+        blocks.setdefault((block.get("reference") or "").strip(), []).append(block)
+    for link in links:
+        name = attribute(link, "name")
+        body = "world_link" if name == "world" and "world_link" in spec.bodies else name
+        for c in link.findall("collision"):
+            geometry = c.find("geometry")
+            shapes.add(
+                c,
+                c.get("name"),
+                body,
+                lambda c=c: origin(only(c, "origin")) @ _tilt(c),
+                lambda c=c: shape_of(c, shapes),
+                lambda link=link, name=name: surface_of(link, blocks.get(name, [])),
+                mesh=geometry is not None and geometry.find("mesh") is not None,
+            )
+
+
+def _geometry(collision: Element) -> Element:
+    """Return the element of a shape in a `<collision>`."""
+    inner = [e for e in needed(collision, "geometry") if isinstance(e.tag, str) and e.tag != "verbose"]
+    if len(inner) != 1:
+        fail(collision, f"its <geometry> holds {len(inner)} shapes, not one.")
+    return inner[0]
+
+
+def _tilt(collision: Element) -> Pose:
+    """Return the pose of a shape in the frame of its `<origin>`: a plane has its `normal` there."""
+    e = _geometry(collision)
+    return Pose(rotation_to(vector(e, "normal", (0, 0, 1)))) if e.tag == "plane" else Pose()
+
+
+def shape_of(collision: Element, shapes: Shapes) -> Shape:
+    """Return the shape of a `<collision>`; errors name its line."""
+    e = _geometry(collision)
+    if e.tag == "box":
+        return Box(numbers(e, attribute(e, "size"), 3, "size"))
+    if e.tag == "sphere":
+        return Sphere(number(e, "radius"))
+    if e.tag in ("cylinder", "capsule"):
+        return (Cylinder if e.tag == "cylinder" else Capsule)(number(e, "radius"), number(e, "length"))
+    if e.tag == "ellipsoid":
+        return Ellipsoid(numbers(e, attribute(e, "radii"), 3, "radii"))
+    if e.tag == "plane":
+        return Plane()
+    if e.tag == "mesh":
+        told = (e.get("scale") or "1 1 1").split()
+        scale = numbers(e, " ".join(told * 3 if len(told) == 1 else told), 3, "scale")
+        return shapes.mesh(attribute(e, "filename"), np.array(scale))
+    return fail(e, "it is no shape that is read: box, sphere, cylinder, capsule, ellipsoid, plane, mesh.")
+
+
+def surface_of(link: Element, blocks: list[Element]) -> dict[str, Any]:
+    """Return the friction and the like of a link: of `<contact>` in it, else `<mu1>` of `<gazebo>`."""
+    out: dict[str, Any] = {}
+    for block in blocks:
+        mu = only(block, "mu1")
+        if mu is not None:
+            out["friction"] = float(numbers(mu, mu.get("value", mu.text), 1, "mu1")[0])
+    contact = only(link, "contact")
+    for tag, name in BULLET.items() if contact is not None else ():
+        e = only(contact, tag)
+        if e is not None:
+            out[name] = number(e, "value")
+    if "stiffness" in out:
+        out.setdefault("damping", 0.0)
+    else:
+        out.pop("damping", None)
+    return out
