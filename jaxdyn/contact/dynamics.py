@@ -1,8 +1,7 @@
-"""One step with contact: its accelerations, by proximal iterations for the loops around the law, with
-implicit derivatives.
+"""One step with contact, and its implicit derivatives.
 
-In every pass the law is solved anew in the whole forces f, from what the passes before have left: with loops that
-are exact, contact is exact, too. A robot without loops takes one pass.
+One pass solves the law on top of the factor. Where loops are penalties there are several: in every one the law is
+solved anew in the whole forces f, from what the passes before have left, so that with the loops contact becomes exact.
 
 Derivatives are those of the equations of `jaxdyn.contact.problem.residuals`: what the law does (break, stick, slide)
 is read from the derivative of its natural map, in one rule for all.
@@ -30,8 +29,8 @@ from .linear import ContactSolve
 from .pairs import slots_of
 from .problem import Step, Touching, begun, end_of, gaps, residuals, touching
 
-#: relative change of the accelerations at which passes end, and how many there are at most
-PASSES = {4: Stop(1e-6, 10, plain=True), 8: Stop(1e-12, 30, plain=True)}
+#: passes where loops are penalties, in single and double precision: eliminated loops are exact in one
+PASSES = {4: 3, 8: 6}
 #: what may be left of the law, relative to the largest g
 LAWFUL = 1e-3
 
@@ -86,13 +85,14 @@ class ContactStep(Core):
         step = begun(self.law, model, constraints, q, v, tau, external, dt, recursive=True)
         system = touching(step)
         first, loops = step.first, bool(constraints)
-        stop = PASSES[q.dtype.itemsize] if loops else Stop(0.0, 1)
+        passes = PASSES[q.dtype.itemsize] if system.penalised else 1
+        stop = Stop(0.0, passes, plain=True)
         m = step.cones.counts.rows
-        lam = None if warm is None or not loops else warm
+        lam = None if warm is None or passes == 1 else warm
         guess = jnp.zeros((m, 1), q.dtype) if warm is None else warm[first:]
-        passes = _Passes(self.law, step, system, lam, None if loops else guess, stop)
-        end = loop(lambda s: s.active, passes.step, passes.begun(), stop)
-        at = passes.finished(end)
+        made = _Passes(self.law, step, system, lam, guess if passes == 1 else None, stop)
+        end = loop(lambda s: s.active, made.step, made.begun(), stop)
+        at = made.finished(end)
         a, nu, f = at.rates, at.lam[:first], at.lam[first:]
         reads = (True,) * 9 if used is None else used
         w, s = scales(step.cones.counts, system.G), -end.r2[first:]

@@ -20,9 +20,11 @@ from ..systems.base import System
 from ..systems.body_factor import body_factor, tying
 from ..systems.problem import Problem, Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
 from ..systems.weights import automatic_weights
+from ..tree import panels
 from ..tree.factor import Factor, kept_of
-from ..tree.plan import elimination, kept_riders
+from ..tree.plan import elimination, kept_riders, riders_of
 from ..tree.rows import Plan
+from ..delassus.refined import REDUNDANT
 from .cones import Cones, Counts, natural
 from .goals import goals, surfaces
 from .laws import Law
@@ -88,14 +90,16 @@ def begun(law: Law, model, constraints, q, v, tau, external, dt, recursive: bool
 
 
 class Touching(System):
-    """The factor of the robot with its loops as penalties, in which rows of contact are kept. `G` is that of these,
-    with their compliances."""
+    """The factor of the robot with its loops, in which rows of contact are kept. `G` is that of these, with their
+    compliances. Loops ride to the common ancestors of their bodies and are eliminated there, or are penalties where
+    bodies may have no inertia of their own."""
 
     problem: Problem
     weights: Array
     factor: Factor
     G: Array
-    first: int
+    first: int = eqx.field(static=True)
+    penalised: bool = eqx.field(static=True)
 
     def solve(self, tau, force, r2):
         raise NotImplementedError
@@ -105,14 +109,15 @@ class Touching(System):
         contact, and the change of the forces along the rows, from b = r2 − J x where those forces do not change."""
         rows, first = self.problem.rows, self.first
         lanes = max(tau.shape[-1], r2.shape[-1])
-        none = jnp.zeros((len(r2) - first, lanes), r2.dtype)
-        if first:
-            force = rows.forces(-joined([self.weights * r2[:first], none]), force)
-        up = self.factor.up(tau, force, joined([jnp.zeros((first, lanes), r2.dtype), r2[first:]]))
+        none = jnp.zeros((first, lanes), r2.dtype)
+        if self.penalised:
+            force = rows.forces(-joined([self.weights * r2[:first], jnp.zeros_like(r2[first:])]), force)
+        up = self.factor.up(tau, force, joined([none, r2[first:]]) if self.penalised else r2)
         z, push = top(up["b"][first : len(r2)])
-        x, moved, _ = self.factor.down(kept_of(up), joined([jnp.zeros((first, lanes), r2.dtype), -push]))
+        x, moved, nu = self.factor.down(kept_of(up), joined([none, -push]))
         image = rows.times(moved)
-        return x, moved, joined([self.weights * (r2[:first] - image[:first]), z]), image
+        held = self.weights * (r2[:first] - image[:first]) if self.penalised else -nu[:first]
+        return x, moved, joined([held, z]), image
 
 
 def touching(step: Step) -> Touching:
@@ -120,20 +125,27 @@ def touching(step: Step) -> Touching:
     problem, held, first = step.problem, step.held, step.first
     plan, topology = problem.plan, problem.model.topology
     loops, kept = tuple(range(held)), range(held, len(plan))
-    cliques = frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, loops))
-    order = elimination(topology, cliques, kept_riders(plan, kept))
+    penalised = held > 0 and topology.singular
     weights = automatic_weights(step.loops())
-    ones = jnp.ones((plan.rows - first, 1), problem.q.dtype)
-    factor = body_factor(problem, order, joined([weights, ones]), frozenset(kept), penalised=loops).factor
+    cliques, riders, rides, rule = frozenset(), riders_of(topology, plan)[:held], range(len(plan)), panels.if_independent
+    if penalised:
+        cliques, riders = frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, loops)), ()
+        rides, rule = kept, panels.damped
+    elif held:
+        share = REDUNDANT[problem.q.dtype.itemsize]
+        weights = weights * (1 - share) / share
+    order = elimination(topology, cliques, (*riders, *kept_riders(plan, kept)))
+    every = joined([weights, jnp.ones((plan.rows - first, 1), problem.q.dtype)])
+    tied = loops if penalised else ()
+    factor = body_factor(problem, order, every, frozenset(rides), rule, penalised=tied).factor
     cells = factor.parts["L"]
     places = plan.placed(factor.tables.blocks, cells.shape[0])[first:, first:]
     padded = jnp.concatenate([cells, jnp.zeros((1, cells.shape[-1]), cells.dtype)])
     G = jnp.take(padded, places, axis=0, mode="clip")
-    m, R = len(places), step.compliance
-    lanes = max(G.shape[-1], R.shape[-1])
-    G = widen(G, lanes) + jnp.eye(m, dtype=G.dtype)[..., None] * R
+    R = step.compliance
+    G = widen(G, max(G.shape[-1], R.shape[-1])) + jnp.eye(len(R), dtype=G.dtype)[..., None] * R
     parts = {name: x for name, x in factor.parts.items() if name in ("U", "V", "R", "Linv", "below", "taken")}
-    return Touching(problem, weights, Factor(factor.tables, factor.joints, parts), G, first)
+    return Touching(problem, weights, Factor(factor.tables, factor.joints, parts), G, first, penalised)
 
 
 def residuals(law: Law, model, constraints, q, v, tau, external, dt, w, a, nu, f):

@@ -105,11 +105,8 @@ class Collision(eqx.Module):
         at = np.array(self.pairs, int).reshape(-1, 2)
         a, b = at[:, 0], at[:, 1]
         rank = np.array([s.priority for s in self.shapes])
-        first, last = rank[a] > rank[b], rank[a] < rank[b]
-
-        def chosen(x: Array) -> Array:
-            return jnp.where(first, x[a], jnp.where(last, x[b], jnp.maximum(x[a], x[b])))
-
+        first, last = np.where(rank[a] < rank[b], b, a), np.where(rank[a] > rank[b], a, b)
+        chosen = lambda x: jnp.maximum(x[first], x[last])  # noqa: E731
         friction = chosen(self.friction)
         told = {pair: k for k, pair in enumerate(self.scene.own)}
         here = np.array([k for k, pair in enumerate(self.pairs) if pair in told], int)
