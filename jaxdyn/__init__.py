@@ -1,12 +1,12 @@
 """jaxdyn: differentiable dynamics of robots with closed loops, gears and contacts, in JAX.
 
 Functions and what they take and return are here; what there are many of is in a namespace each: `joints`,
-`constraints`, `shapes`, `solvers`, `integrators`, `osim`.
+`constraints`, `contact`, `shapes`, `solvers`, `integrators`, `osim`.
 """
 
 from typing import TYPE_CHECKING
 
-from . import constraints, integrators, joints, osim, shapes, solvers
+from . import constraints, contact, integrators, joints, osim, shapes, solvers
 from .constrained.forward_dynamics import Result, Solution, Stats, forward_dynamics
 from .constrained.impulse import Jump, impulse
 from .delassus.operator import Delassus, delassus
@@ -60,6 +60,7 @@ __all__ = [
     "constraint_residual",
     "constraint_slices",
     "constraints",
+    "contact",
     "delassus",
     "difference",
     "embed",

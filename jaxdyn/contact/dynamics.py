@@ -100,7 +100,16 @@ class ContactStep(Core):
         code = jnp.zeros(lanes, jnp.int32)
         if reads[5] or (reads[1] and loops):
             nu, code = self._told(step, system, end, at, off, reads, (q, v, tau, external, dt))
-        return [a, nu, f, widen(w, lanes), step.problem.rows.residual[first::3], code, dt * off, *end_of(model, q, v, dt, a)]
+        return [
+            a,
+            nu,
+            f,
+            widen(w, lanes),
+            step.problem.rows.residual[first::3],
+            code,
+            dt * off,
+            *end_of(model, q, v, dt, a),
+        ]
 
     def _told(self, step, system, end, at, off, reads, inputs):
         """ν of minimum norm, and how it ended."""

@@ -59,6 +59,7 @@ class PGS(Law):
         contacts = [Block(G, cones, k) for k in range(cones.counts.contacts)]
         first, second, third = cones.counts.ends
         rows = [G[k] for k in range(len(g))]
+        inverse = {k: 1 / G[k, k] for k in range(first, len(g))}
 
         def at(k, f):
             return g[k] + summed(rows[k][j] * f[j] for j in range(len(f)))
@@ -70,7 +71,7 @@ class PGS(Law):
                 s = [at(i, f) for i in range(3 * k, 3 * k + 3)]
                 f[3 * k : 3 * k + 3] = block.updated(s, f[3 * k : 3 * k + 3])
             for i in range(first, len(f)):
-                z = f[i] - at(i, f) / rows[i][i]
+                z = f[i] - at(i, f) * inverse[i]
                 if i < second:
                     most = cones.radius[i - first] * f[3 * cones.counts.twists[i - first]]
                     f[i] = jnp.clip(z, -most, most)
@@ -106,15 +107,17 @@ class Block:
         p, q, r = a * f - c * c, b * c - a * e, a * d - b * b
         self.inverse = [[x * over for x in row] for row in (first, [first[1], p, q], [first[2], q, r])]
         half = (own[1, 1] - own[2, 2]) / 2
-        self.normal = jnp.maximum(own[0, 0], least)
-        self.tangential = (own[1, 1] + own[2, 2]) / 2 + jnp.sqrt(half * half + own[1, 2] * own[1, 2]) + least
+        largest = (own[1, 1] + own[2, 2]) / 2 + jnp.sqrt(half * half + own[1, 2] * own[1, 2])
+        self.normal, self.tangential = 1 / (own[0, 0] + least), 1 / (largest + least)
 
     def updated(self, s, f):
         """The forces of the contact that answer s, at its forces f."""
         stick = [x - summed(a * b for a, b in zip(row, s, strict=True)) for x, row in zip(f, self.inverse, strict=True)]
         sticks = (stick[0] > 0) & (stick[1] * stick[1] + stick[2] * stick[2] <= (self.mu * stick[0]) ** 2)
-        normal = jnp.maximum(f[0] - s[0] / self.normal, 0)
+        normal = jnp.maximum(f[0] - s[0] * self.normal, 0)
         change = normal - f[0]
-        z = [x - (y + self.own[0, k] * change) / self.tangential for k, (x, y) in enumerate(zip(f, s, strict=True)) if k]
+        z = [
+            x - (y + self.own[0, k] * change) * self.tangential for k, (x, y) in enumerate(zip(f, s, strict=True)) if k
+        ]
         slide = within(jnp.stack(z)[None], (self.mu * normal)[None])[0]
         return [jnp.where(sticks, x, y) for x, y in zip(stick, (normal, slide[0], slide[1]), strict=True)]

@@ -127,7 +127,12 @@ def touching(step: Step) -> Touching:
     loops, kept = tuple(range(held)), range(held, len(plan))
     penalised = held > 0 and topology.singular
     weights = automatic_weights(step.loops())
-    cliques, riders, rides, rule = frozenset(), riders_of(topology, plan)[:held], range(len(plan)), panels.if_independent
+    cliques, riders, rides, rule = (
+        frozenset(),
+        riders_of(topology, plan)[:held],
+        range(len(plan)),
+        panels.if_independent,
+    )
     if penalised:
         cliques, riders = frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, loops)), ()
         rides, rule = kept, panels.damped
@@ -164,7 +169,9 @@ def end_of(model, q, v, dt, a):
     w = v + dt * a
     if not topology.clusters:
         return moved(model, q, w + dt * apparent(topology, v), dt)
-    turning = apparent(topology, jnp.zeros((topology.nv, v.shape[-1]), v.dtype).at[jnp.asarray(topology.independent)].set(v))
+    turning = apparent(
+        topology, jnp.zeros((topology.nv, v.shape[-1]), v.dtype).at[jnp.asarray(topology.independent)].set(v)
+    )
     return moved(model, q, w + dt * turning[jnp.asarray(topology.independent)], dt)
 
 

@@ -33,7 +33,9 @@ def _turned(kind, v, w):
 
 def _free(topology: Topology) -> list[int]:
     """Bodies on joints whose axes turn."""
-    return [b for b, k in enumerate(topology.kinds) if type(k).turned is not Kind.turned and b not in topology.cluster_of]
+    return [
+        b for b, k in enumerate(topology.kinds) if type(k).turned is not Kind.turned and b not in topology.cluster_of
+    ]
 
 
 @tables
