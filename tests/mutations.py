@@ -9,9 +9,13 @@ URDF = """<robot name="r">
 <link name="base"><inertial><origin xyz="0 0 0.1" rpy="0.1 0.2 0.3"/><mass value="2"/>
   <inertia ixx="0.1" iyy="0.12" izz="0.08" ixy="0.01" ixz="0" iyz="0.002"/></inertial></link>
 <link name="a"><inertial><origin xyz="0.1 0 0"/><mass value="1"/>
-  <inertia ixx="0.01" iyy="0.012" izz="0.008" ixy="0" ixz="0" iyz="0"/></inertial><visual><geometry/></visual></link>
+  <inertia ixx="0.01" iyy="0.012" izz="0.008" ixy="0" ixz="0" iyz="0"/></inertial><visual><geometry/></visual>
+  <collision name="rod"><origin xyz="0.1 0 0" rpy="0 1 0"/><geometry><cylinder radius="0.1" length="0.3"/></geometry>
+  </collision><contact><lateral_friction value="0.7"/><restitution value="0.2"/></contact></link>
 <link name="b"><inertial><mass value="0.5"/>
-  <inertia ixx="0.02" iyy="0.012" izz="0.018" ixy="0" ixz="0" iyz="0"/></inertial></link>
+  <inertia ixx="0.02" iyy="0.012" izz="0.018" ixy="0" ixz="0" iyz="0"/></inertial>
+  <collision><geometry><box size="0.1 0.2 0.3"/></geometry></collision>
+  <collision><geometry><mesh filename="b.stl" scale="1 1 1"/></geometry></collision></link>
 <link name="c"><inertial><origin xyz="0 0.1 0"/><mass value="0.3"/>
   <inertia ixx="0.01" iyy="0.015" izz="0.008" ixy="0" ixz="0" iyz="0"/></inertial></link>
 <link name="tip"/>
@@ -24,6 +28,7 @@ URDF = """<robot name="r">
 <joint name="j4" type="fixed"><origin xyz="0 0 0.3"/><parent link="b"/><child link="tip"/></joint>
 <transmission name="t1"><type>simple</type><joint name="j1"><hardwareInterface>effort</hardwareInterface></joint>
   <actuator name="m1"><mechanicalReduction>50</mechanicalReduction></actuator></transmission>
+<gazebo reference="b"><mu1>0.8</mu1></gazebo>
 <gazebo reference="j2"><springStiffness>3</springStiffness></gazebo>
 </robot>"""
 PLUS = URDF.replace(
@@ -36,7 +41,9 @@ _SIX = "<inertia><ixx>0.1</ixx><iyy>0.2</iyy><izz>0.15</izz><ixy>0.01</ixy><ixz>
 SDF = f"""<sdf version="1.9"><world name="w"><gravity>0 0 -9.81</gravity><model name="m"><pose>0 0 1 0 0 0.2</pose>
 <link name="base"><inertial><pose>0 0 0.05 0 0 0</pose><mass>3</mass>{_SIX}</inertial></link>
 <link name="a"><pose relative_to="base">0.3 0 0 0.1 0.2 0.3</pose><inertial><mass>1</mass>{_SIX}</inertial></link>
-<link name="b"><pose relative_to="a">0.3 0 0 0 0 0</pose><inertial><mass>0.5</mass>{_SIX}</inertial></link>
+<link name="b"><pose relative_to="a">0.3 0 0 0 0 0</pose><inertial><mass>0.5</mass>{_SIX}</inertial>
+  <collision name="ball"><pose relative_to="a">0 0 0.1 0 0 0</pose><geometry><sphere><radius>0.1</radius></sphere>
+  </geometry><surface><friction><ode><mu>0.6</mu></ode></friction></surface></collision></link>
 <link name="c"><pose relative_to="base">0 0.3 0 0 0 0</pose><inertial><mass>0.6</mass>{_SIX}</inertial></link>
 <frame name="tool" attached_to="b"><pose>0.1 0 0 0 0 0</pose></frame>
 <joint name="j1" type="revolute"><parent>base</parent><child>a</child><axis><xyz>0 1 0</xyz>

@@ -79,6 +79,16 @@ def test_which_pairs_collide():
     assert friction.pop((0, 1)) == pytest.approx(0.3) and set(friction.values()) == {1.0}
 
 
+def test_too_many_pairs_are_told(monkeypatch):
+    monkeypatch.setattr("jaxdyn.model.pairing.MOST", 3)
+    spec = chain()
+    assert len(spec.build().collision.pairs) == 3
+    spec.add_ground()
+    spec.add_pair("b0", "ground")
+    with pytest.warns(jd.ModelWarning, match="6 pairs of shapes could collide.*`Model.with_pairs`"):
+        assert pairs(spec.build()) == {("b0", "ground")}
+
+
 def test_masks_decide():
     spec = chain(1)
     for k, (a, b) in enumerate([(0, 0), (2, 0), (0, 2), (1, 0), (0, 1)]):

@@ -1,5 +1,6 @@
 """Which shapes collide, and the `Collision` of the shapes that a `ModelSpec` describes."""
 
+import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,7 +12,10 @@ from .collision import Collision, Scene, ShapeInfo, ordered
 from .constraints import Constraint
 from .described import Body, Collider
 from .pairs import Cylinder, Hinge, Point, Slider, Weld
+from .values import ModelWarning
 
+#: pairs that a model keeps: all of them are in its static structure
+MOST = 100_000
 #: constraints that are joints: what they tie are neighbours
 JOINTS = (Weld, Hinge, Slider, Cylinder, Point)
 
@@ -49,7 +53,7 @@ def collision_of(
         if data is not None:
             data.append(floats_of(c.shape.data))
     check_sizes(call, "placement of shape", [c.name for c in colliders], [p for _, p in placed])
-    pairs, off = _pairs(topology, rows, colliders, infos, rules, constraints)
+    pairs, off = _pairs(call, topology, rows, colliders, infos, rules, constraints)
     number = {c.name: k for k, c in enumerate(colliders)}
     own = {}
     for names, friction in rules.told.items():
@@ -69,6 +73,7 @@ def collision_of(
 
 
 def _pairs(
+    call: str,
     topology: Topology,
     rows: Sequence[Body],
     colliders: Sequence[Collider],
@@ -88,7 +93,7 @@ def _pairs(
     apart = _partners({frozenset(owners.get(n, -1) for n in pair) for pair in rules.excluded})
     told = {frozenset(shapes[n] for n in pair) for pair in rules.told}
     partners = _partners(told)
-    found, off = {tuple(sorted(pair)) for pair in told}, 0
+    found, off, count = [tuple(sorted(pair)) for pair in told], 0, 0
     for i in range(len(infos)):
         rest = slice(i + 1, None)
         may = (masks[0][i] & masks[1][rest] | masks[1][i] & masks[0][rest]) != 0
@@ -99,7 +104,14 @@ def _pairs(
             same = may & (tree[rest] == tree[i]) & (tree[i] != WORLD)
             off += int(same.sum())
             may &= ~same
-        found.update((i, i + 1 + int(j)) for j in np.flatnonzero(may))
+        count += int(may.sum())
+        if count <= MOST:
+            found += [(i, i + 1 + j) for j in np.flatnonzero(may).tolist()]
+    if count > MOST:
+        text = f"{call}: {count} pairs of shapes could collide; beyond {MOST} none is kept but those that are told."
+        advice = "Name those that shall by `Model.with_pairs`, or let others pass by their masks."
+        warnings.warn(f"{text} {advice}", ModelWarning, stacklevel=4)
+        found = [tuple(sorted(pair)) for pair in told]
     return tuple(ordered(infos, *pair) for pair in sorted(found)), off
 
 
