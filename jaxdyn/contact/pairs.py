@@ -14,10 +14,6 @@ from ..tree.topology import WORLD, Topology
 from .touch import Placed, slots, touches
 
 
-#: rows of contact have goals of their own
-UNSTABILISED = jax.tree.structure(Baumgarte(0.0, 0.0))
-
-
 class Surface(eqx.Module):
     """Of a pair: `friction`, `torsion` (m), `restitution`, `stiffness` (N/m, infinite if rigid), `damping` (N s/m);
     (lanes,) each."""
@@ -111,6 +107,11 @@ def _size(shapes, k: int):
     return (shapes.grids[info.data], shapes.size[k]) if info.kind == "heights" else shapes.size[k]
 
 
+def _without_gains(zero: Array) -> Baumgarte:
+    """Rows of contact have goals of their own."""
+    return eqx.tree_at(lambda b: (b.stiffness, b.damping), Baumgarte(0.0, 0.0), (zero, zero))
+
+
 def _pair(shapes, i: int, j: int, count: int, surface: Surface) -> Pair:
     infos = shapes.shapes[i], shapes.shapes[j]
     none = jnp.zeros((3 * count, 1), shapes.friction.dtype)
@@ -123,5 +124,5 @@ def _pair(shapes, i: int, j: int, count: int, surface: Surface) -> Pair:
         sizes=(_size(shapes, i), _size(shapes, j)),
         surface=surface,
         target=none,
-        stabilization=jax.tree.unflatten(UNSTABILISED, [none[0], none[0]]),
+        stabilization=_without_gains(none[0]),
     )

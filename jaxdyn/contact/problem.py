@@ -11,6 +11,7 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..delassus.refined import REDUNDANT
 from ..engine.core import joined, widen
 from ..kinematics.embedding import reflected
 from ..kinematics.forward import accelerations
@@ -24,7 +25,6 @@ from ..tree import panels
 from ..tree.factor import Factor, kept_of
 from ..tree.plan import elimination, kept_riders, riders_of
 from ..tree.rows import Plan
-from ..delassus.refined import REDUNDANT
 from .cones import Cones, Counts, natural
 from .goals import goals, surfaces
 from .laws import Law

@@ -12,23 +12,29 @@ from jaxtyping import Array
 from ..engine.kept import tables
 from ..engine.steps import Row, Step, Table
 from ..engine.sweeps import swept
-from ..model.joints import Kind
 from ..model.model import Model
+from ..spatial.rotation import quaternion_conjugate, quaternion_exp, rotate
+from ..spatial.small import cross
 from ..tree.sweep import v_of
 from ..tree.topology import Topology
 from .manifold import advanced, normalized
 
 
-def _turning(kind, v):
-    return kind.turning(v)
+def _turning(v):
+    """The rate at which v changes in axes that do not turn, beyond its own."""
+    return jnp.concatenate([cross(v[3:], v[:3]), jnp.zeros_like(v[3:])])
 
 
-def _straight(kind, w):
-    return kind.straight(w)
+def _straight(w):
+    """The tangent vector that leads where w leads in axes that do not turn: the exponential of SE(3) bends the way of
+    the origin. What this leaves is of fourth order in the angle."""
+    l, r = w[:3], w[3:]
+    return jnp.concatenate([l - 0.5 * cross(r, l) + cross(r, cross(r, l)) / 12, r])
 
 
-def _turned(kind, v, w):
-    return kind.turned(v, w)
+def _turned(v, w):
+    """v as seen from the axes that have turned by the tangent vector w."""
+    return jnp.concatenate([rotate(quaternion_conjugate(quaternion_exp(w[3:])), v[:3]), v[3:]])
 
 
 def _free(topology: Topology) -> list[int]:
@@ -41,7 +47,7 @@ def _free(topology: Topology) -> list[int]:
 @tables
 def _table(topology: Topology, fn, reads: tuple[str, ...]) -> Table:
     of = lambda name, b: v_of(topology, b, name)  # noqa: E731
-    row = lambda b: Row(Step(fn, (topology.kinds[b],)), tuple(of(r, b) for r in reads), of("out", b))  # noqa: E731
+    row = lambda b: Row(Step(fn), tuple(of(r, b) for r in reads), of("out", b))  # noqa: E731
     return Table([row(b) for b in _free(topology)], {"out": topology.nv})
 
 
@@ -54,7 +60,7 @@ def _swept(topology: Topology, fn, otherwise: Array, **given: Array) -> Array:
 
 
 def apparent(topology: Topology, v: Array) -> Array:
-    """Return what accelerations lack in axes that do not turn, ω × l of free joints: (velocities of the tree, lanes)."""
+    """Return what accelerations lack in axes that do not turn, ω × l of free joints (velocities of the tree, lanes)."""
     return _swept(topology, _turning, jnp.zeros_like(v), v=v)
 
 

@@ -101,20 +101,6 @@ class Kind:
     def difference(self, q0, q1):
         return q1 - q0
 
-    # velocities v whose axes turn with the body they move
-
-    def turning(self, v):
-        """Return the rate at which v would change in axes that do not turn, beyond its own; None is zero."""
-        return None
-
-    def straight(self, w):
-        """Return the tangent vector that leads where w leads in axes that do not turn."""
-        return w
-
-    def turned(self, v, w):
-        """Return v as seen from the axes that have turned by the tangent vector w."""
-        return v
-
 
 class FreeKind(Kind):
     nq, nv, units = 7, 6, "lllaaa"
@@ -143,18 +129,6 @@ class FreeKind(Kind):
         c = jnp.where(small, 1 / 6 - angle2 / 120 + angle2**2 / 5040, (a - jnp.sin(a)) / (a2 * a))
         move = l + b * cross(w, l) + c * cross(w, cross(w, l))
         return jnp.concatenate([q[:3] + rotate(q[3:], move), quaternion_multiply(q[3:], step)])
-
-    def turning(self, v):
-        return jnp.concatenate([cross(v[3:], v[:3]), jnp.zeros_like(v[3:])])
-
-    def straight(self, w):
-        # the exponential of SE(3) bends the way of the origin; what this leaves is of fourth order in the angle
-        l, r = w[:3], w[3:]
-        return jnp.concatenate([l - 0.5 * cross(r, l) + cross(r, cross(r, l)) / 12, r])
-
-    def turned(self, v, w):
-        back = rotate(quaternion_conjugate(quaternion_exp(w[3:])), v[:3])
-        return jnp.concatenate([back, v[3:]])
 
     def difference(self, q0, q1):
         inverse = quaternion_conjugate(q0[3:])

@@ -30,7 +30,8 @@ class Told(eqx.Module):
 
 class Dynamics(eqx.Module):
     """Accelerations (nv,) of states, under the generalised forces `tau` (nv,) and wrenches `external` (nb, 6); solves
-    start from the multipliers `warm` (m,), if there are any. Contact follows the `law`. After a step it is `projected` on the loops, or not."""
+    start from the multipliers `warm` (m,), if there are any. Contact follows the `law`. After a step it is `projected`
+    on the loops, or not."""
 
     model: Model
     tau: Float[Array, " nv"]

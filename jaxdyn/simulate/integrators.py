@@ -62,8 +62,9 @@ class Leapfrog(Integrator):
 
 
 class SemiImplicitEuler(Integrator):
-    """First order, one solve a step, the default, and the one that takes contact: v ← v + dt a, then q moves with the new v. Motions that nothing damps
-    gain energy from it, in proportion to dt, until they explode: `Leapfrog` is for those.
+    """First order, one solve a step, the default, and the one that takes contact: v ← v + dt a, then q moves with the
+    new v. Motions that nothing damps gain energy from it, in proportion to dt, until they explode: `Leapfrog` is for
+    those.
 
     The step takes joint springs and dampers at its end,
     (M + dt D + dt² K) a = τ − h + passive(q, v) − dt K v, so that no spring or damper of a joint is too stiff for dt.
