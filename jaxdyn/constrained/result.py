@@ -50,8 +50,8 @@ class Result(eqx.Enumeration):
         "`embed(..., independent=...)`, or leave the loop cut."
     )
     contact_not_converged = (
-        "The law of contact holds only to more than 1e-3 of the largest speed at a contact: take more sweeps or steps, or "
-        "`jd.contact.ADMM()`."
+        "What is left of the law of contact is more than 1e-3 of the largest speed at a contact: take more sweeps or "
+        "steps, or `jd.contact.ADMM()`."
     )
     open_loop = "The configuration does not close an embedded loop: start from `neutral`, `random_state` or `assemble`."
 

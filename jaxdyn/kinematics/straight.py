@@ -39,9 +39,7 @@ def _turned(v, w):
 
 def _free(topology: Topology) -> list[int]:
     """Bodies on joints whose axes turn."""
-    return [
-        b for b, k in enumerate(topology.kinds) if type(k).turned is not Kind.turned and b not in topology.cluster_of
-    ]
+    return [b for b, k in enumerate(topology.kinds) if isinstance(k, FreeKind) and b not in topology.cluster_of]
 
 
 @tables
