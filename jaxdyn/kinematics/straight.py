@@ -12,6 +12,7 @@ from jaxtyping import Array
 from ..engine.kept import tables
 from ..engine.steps import Row, Step, Table
 from ..engine.sweeps import swept
+from ..model.joints import FreeKind
 from ..model.model import Model
 from ..spatial.rotation import quaternion_conjugate, quaternion_exp, rotate
 from ..spatial.small import cross
