@@ -59,7 +59,9 @@ def gait(t, stride, period, low=0.09, high=0.29, up=1.0):
     height = low + (high - low) * jnp.clip(t / up, 0, 1)
     phase = (t / period + jnp.array([0, 0.5, 0.5, 0])) % 1  # legs across from each other swing together
     swings = phase < 0.5
-    along = jnp.where(swings, -0.5 * jnp.cos(2 * jnp.pi * phase), 1.5 - 2 * phase)  # from behind to the front in the air, then back
+    along = jnp.where(
+        swings, -0.5 * jnp.cos(2 * jnp.pi * phase), 1.5 - 2 * phase
+    )  # from behind to the front in the air, then back
     grows = jnp.clip((t - up - 0.5) / period, 0, 1)
     lift = 0.08 * jnp.sin(2 * jnp.pi * phase) * swings
     return grows * stride * along, height - grows * lift
@@ -67,7 +69,9 @@ def gait(t, stride, period, low=0.09, high=0.29, up=1.0):
 
 def main(seconds=4.0, stride=0.1, period=0.4, dt=2e-3, verbose=True):
     robot = quadruped()
-    motors = {part: np.array([robot.v_slice(f"{leg}_{part}").start for leg in LEGS]) for part in ("side", "hip", "knee")}
+    motors = {
+        part: np.array([robot.v_slice(f"{leg}_{part}").start for leg in LEGS]) for part in ("side", "hip", "knee")
+    }
 
     def wanted(t):
         """Angles of all joints, in the places of v."""
