@@ -347,6 +347,16 @@ def test_embedded_mechanisms_agree_with_dense_algebra(kind):
     assert few < many
 
 
+@pytest.mark.parametrize("kind", ["belt", "four_bar"])
+def test_embedded_mechanisms_take_less_called_code(kind, monkeypatch):
+    """Called steps share nothing by themselves: what rows and bodies need of a cluster is swept once."""
+    monkeypatch.setenv("JAXDYN_STEPS", "called")
+    robot = embedding_cases.Robot(geared_robots.units(kind, 3))
+    few, many = (embedding_cases.counts(robot, form) for form in ("embedded", "LCABA"))
+    assert few["called"] < 0.9 * many["called"]
+    assert few["code"] < 0.9 * many["code"]
+
+
 @pytest.mark.parametrize(("rod", "bodies"), [(False, 4), (True, 5)])
 def test_chains_are_tied_where_they_should_be(rod, bodies):
     model = geared_robots.two_chains(3, 2, rod)
@@ -399,5 +409,7 @@ def test_operations_of_embedding_grow_with_the_number_of_clusters(kind):
 
 
 def test_embedding_takes_fewer_operations_than_cutting():
+    """Also where steps are called, and in bytes of code."""
     for name, row in EMBEDDED["operations"].items():
-        assert row["embedded"]["operations"] <= row["LCABA"]["operations"], name
+        for what in ("operations", "called", "code"):
+            assert row["embedded"][what] <= row["LCABA"][what], (name, what)
