@@ -372,7 +372,26 @@ def test_torques_are_wrong_without_rotors():
     neglected, armature = (np.sqrt(np.mean((x - exact) ** 2, axis=1)) for x in others)
     knee = found["joints"].index("right_knee")
     assert neglected[knee] > 2 * armature[knee] > 0
-    assert "right_knee" in "\n".join(embedding_report.torques(found))
+    assert "right_knee" in "\n".join(embedding_report.torques({"torques": found}))
+
+
+def test_torques_of_differentials():
+    """Neglecting rotors is worse than reflecting them, at every motor."""
+    found = embedding.differential_torques(steps=6)
+    exact, *others = (np.asarray(found["torque"][kind]) for kind in ("embedded", "neglected", "armature"))
+    neglected, armature = (np.sqrt(np.mean((x - exact) ** 2, axis=1)) for x in others)
+    assert (neglected > 1.5 * armature).all() and (armature > 0).all()
+    assert "knee_rotor_1" in "\n".join(embedding_report.torques({"differential_torques": found}))
+
+
+def test_rows_that_lack_are_measured_alone(tmp_path):
+    kept = Results(tmp_path, "some")
+    kept.found["robots"] = {"a": 1}
+    kept.keep("robots")
+    kept.extend("robots", kept.found["robots"], {"b": 2})
+    again = Results(tmp_path, "some")
+    assert again.found["robots"] == {"a": 1, "b": 2}
+    assert set(again.origins.of["robots"]) == {"a", "b"}
 
 
 EMBEDDED = json.loads((FOLDER / "embedding.json").read_text())
