@@ -8,7 +8,7 @@ from .overlap import Corner, common, facing, largest, rolled
 from .placed import Placed, Touch, sign
 from .separation import Boxes, chosen, edge_point, edges, faces
 
-#: two edges whose normal is as near to the face's as this cosine are treated as the face
+#: where two edges touch along a normal that is as near to a face's as this cosine, other corners of the face may too
 ALIKE = 0.9999
 
 
@@ -36,8 +36,6 @@ def box(a: Placed, b: Placed) -> list[Touch]:
     point, across = a.p + mv(a.R, point), mv(a.R, across)
     crossed = pair.score > face_gap + tie
     alike = abs(dot(across, normal)) > ALIKE
-    by_edges = crossed & ~alike
-    face_gap = jnp.where(crossed & alike, pair.separation, face_gap)
 
     towards_a = jnp.where(on_b[None], normal, -normal)
     places = _over_face(upright, face_gap, tie)
@@ -48,7 +46,7 @@ def box(a: Placed, b: Placed) -> list[Touch]:
         touches.append(Touch(corner.z, origin + mv(R, middle), towards_a))
     edge = Touch(pair.separation, point, across)
     none = Touch(pair.separation + boxes.scale(), point, across)
-    return [chosen(by_edges, edge if k == 0 else none, touch) for k, touch in enumerate(touches)]
+    return [chosen(crossed, edge, touches[0]), *(chosen(crossed & ~alike, none, t) for t in touches[1:])]
 
 
 def _upright(boxes: Boxes, R: Array, which) -> tuple[Boxes, Array]:
@@ -67,7 +65,7 @@ def _over_face(boxes: Boxes, face_gap: Array, tie: Array) -> list[Corner]:
     face = facing(boxes)
     found = common(boxes, face)
     lowest = face.lowest()
-    beside = ~found.exists | (found.first.z > face_gap + 2e-4 * abs(face_gap) + 2 * tie)
+    beside = ~found.exists | (found.first.z > face_gap + 2 * tie)
     first = chosen(beside, lowest, found.first)
     none = first._replace(z=first.z + boxes.scale())
     return [first, *(chosen(found.exists, c, none) for c in (found.second, found.third, found.fourth))]

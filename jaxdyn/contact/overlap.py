@@ -115,14 +115,12 @@ def _ends_of_edges(base: Array, face: Face) -> list[tuple[Corner, Array]]:
 
 def _best(corners: list[tuple[Corner, Array]], score) -> Corner:
     """Return the corner of the highest score among those that exist."""
-    found, best = None, None
-    for corner, exists in corners:
-        value = jnp.where(exists, score(corner), -1e9)
-        if found is None:
-            found, best = corner, value
-        else:
-            better = value > best
-            found, best = chosen(better, corner, found), jnp.where(better, value, best)
+    value = lambda corner, exists: jnp.where(exists, score(corner), -1e9)  # noqa: E731
+    found, best = corners[0][0], value(*corners[0])
+    for corner, exists in corners[1:]:
+        new = value(corner, exists)
+        better = new > best
+        found, best = chosen(better, corner, found), jnp.where(better, new, best)
     return found
 
 
