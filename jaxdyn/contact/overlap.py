@@ -17,6 +17,8 @@ from .separation import Boxes, chosen
 INSIDE = 1e-5
 #: a corner is taken for the lowest although it is higher, if by less than 1/STEEP of what it is further out
 STEEP = 1e5
+#: of corners nearly as far to the side the one further ahead is taken
+SKEW = 1e-3
 #: slopes below this cut no edge
 FLAT = 1e-9
 
@@ -153,7 +155,11 @@ def common(boxes: Boxes, face: Face, mark: Array, marked: Array) -> Common:
     def left(c):
         return u * (c.y - first.y) - v * (c.x - first.x)
 
-    third, fourth = _best(corners, left), _best(corners, lambda c: -left(c))
+    def ahead(c):
+        # an edge that is parallel to the line has two corners: the one further along it
+        return SKEW * (u * (c.x - first.x) + v * (c.y - first.y))
+
+    third, fourth = _best(corners, lambda c: left(c) + ahead(c)), _best(corners, lambda c: ahead(c) - left(c))
     little = INSIDE * INSIDE * boxes.scale() ** 2
     beyond = u * u + v * v > little, left(third) > little, left(fourth) < -little
     return Common([first, second, third, fourth], [exists, *(exists & b for b in beyond)])
