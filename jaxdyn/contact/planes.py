@@ -88,7 +88,7 @@ def ellipsoid(a: Placed, b: Placed) -> list[Touch]:
     stretched = a.size * mtv(a.R, normal)
     length = jnp.sqrt(dot(stretched, stretched))
     gap = height(a.p, b) - length
-    lowest = a.p - mv(a.R, a.size * stretched / length[None])
+    lowest = a.p - mv(a.R, scaled(1 / length, a.size * stretched))
     return [Touch(gap, lowest - scaled(0.5 * gap, normal), normal)]
 
 
