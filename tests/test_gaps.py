@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from jaxdyn.contact.touch import PAIRS, Placed, Touch, slots, touches
+from jaxdyn.spatial.quarters import in_quarters
 
 BODIES = ("sphere", "capsule", "box")
 GROUND = (*BODIES, "cylinder", "ellipsoid", "mesh")
@@ -180,6 +181,29 @@ def test_meshes_stand_on_their_lowest_vertices():
     for k in range(4):
         lowest = point[k] + 0.5 * gap[k] * normal[k]
         assert (np.linalg.norm(vertices[k::4] - lowest, axis=1).min(0) < 1e-14).all()
+
+
+@pytest.mark.parametrize("sides", [3, 4, 5, 6, 8, 12, 32])
+def test_prisms_stand_on_corners_that_surround_their_axis(sides):
+    """... in all orientations of the mesh in its frame, upright or upside down, and with a little noise of the pose."""
+    rng = np.random.default_rng(sides)
+    for turned in turns(rng, 4).transpose(2, 0, 1):
+        angles = 2 * np.pi * (np.arange(sides) + rng.uniform()) / sides
+        ring = np.stack([np.cos(angles), np.sin(angles)], 1)
+        vertices = np.concatenate([np.c_[ring, np.full(sides, z)] for z in (-0.4, 0.4)]) @ turned.T
+        middles = angles + np.pi / sides
+        normals = np.r_[np.c_[np.cos(middles), np.sin(middles), 0 * middles], [[0, 0, 1], [0, 0, -1]]] @ turned.T
+        ordered = in_quarters(rng.permutation(vertices), normals)
+        assert len(ordered) % 4 == 0 and len(np.unique(ordered.round(9), axis=0)) == 2 * sides
+        for flip in (0, np.pi):
+            R = turn(0, flip + 1e-9 * rng.normal()) @ turn(1, 1e-9 * rng.normal()) @ turned.T
+            placed = ordered @ R.T
+            lowest = [group[group[:, 2].argmin()] for group in (placed[k::4] for k in range(4))]
+            point = np.array([x for x in lowest if x[2] < -0.4 + 1e-6])
+            around = np.sort(np.arctan2(point[:, 1], point[:, 0]))
+            assert np.diff([*around, around[0] + 2 * np.pi]).max() < np.pi * 1.001
+            if sides == 4:
+                assert len(np.unique(point.round(6), axis=0)) == 4
 
 
 def moving(a, b, seed=5):
