@@ -3,9 +3,9 @@
     python benchmarks/embedding.py [GROUP ...] [--models FOLDER] [--batch N] [--rounds N] [--again] [--out FOLDER]
 
 Groups are chains of geared rotors, belts and linkages that grow (Fig. 8), two chains tied further and further out
-(Fig. 10), linkages, geared robots and the same with their feet held (Fig. 12), operations, and torques of a leg whose
-rotors are neglected (Fig. 13). Robots are built by `geared_robots.py`; `--models` names a folder with the URDF+ files
-`mini_cheetah` and `mit_humanoid`, and `..._approximate` of both, which are measured as well.
+(Fig. 10), linkages, geared robots and the same with their feet held (Fig. 12), operations, and torques of legs whose
+rotors are neglected (Fig. 13). Robots are built by `geared_robots.py` and `tello.py`; `--models` names a folder with
+the URDF+ files `mini_cheetah` and `mit_humanoid`, and `..._approximate` of both, which are measured as well.
 
 What is measured: CPU time on one core of an evaluation of a batch, all forms and sizes of a group in turns; seconds of
 CPU time to compile without a cache; errors beside dense algebra in double precision. Writes `embedding.json`, in which
@@ -23,6 +23,7 @@ import geared_robots as geared
 import jax
 import jax.numpy as jnp
 import numpy as np
+import tello
 from embedding_cases import TURNS, Robot, counts, programs
 from measure import together
 from results import Results, parser
@@ -39,6 +40,7 @@ DEPTHS, BRANCHES = (2, 4, 8, 16), (1, 2, 4)
 #: by depth of both chains, where they are tied
 TIED = {5: (1, 2, 3, 4, 5), 10: (1, 2, 4, 6, 8), 20: (1, 3, 6, 10, 15)}
 FILES = ("mini_cheetah", "mit_humanoid")
+BUILT: dict[str, Callable] = {"quadruped": geared.quadruped, "humanoid": geared.humanoid, "tello": tello.legs}
 
 
 def unit(kind: str, depth: int, branches: int) -> Robot:
@@ -70,12 +72,11 @@ def robot(name: str, folder: Path | None = None) -> Robot:
     if folder:
         whole, without = (jd.load(folder / f"{name}{end}.urdf") for end in ("", "_approximate"))
         return Robot(whole, (), without)
-    make = getattr(geared, name)
-    return Robot(make(), (), make("armature"))
+    return Robot(BUILT[name](), (), BUILT[name]("armature"))
 
 
 def names(folder: Path | None) -> dict[str, Path | None]:
-    return {"quadruped": None, "humanoid": None} | (dict.fromkeys(FILES, folder) if folder else {})
+    return dict.fromkeys(BUILT) | (dict.fromkeys(FILES, folder) if folder else {})
 
 
 def robots(folder: Path | None) -> dict[str, tuple]:
@@ -104,7 +105,8 @@ def standing(name: str, folder: Path | None, kind: type = jd.constraints.Point) 
 
 def feet(folder: Path | None) -> dict[str, tuple]:
     forms = ("embedded", *CUT)
-    cases = {n: (functools.partial(standing, n, where), forms, BOTH) for n, where in names(folder).items()}
+    walking = {n: where for n, where in names(folder).items() if n != "tello"}  # whose legs are on the world
+    cases = {n: (functools.partial(standing, n, where), forms, BOTH) for n, where in walking.items()}
     welded = functools.partial(standing, "humanoid", None, jd.constraints.Weld)
     return cases | {"humanoid, welded": (welded, forms, BOTH)}
 
@@ -154,24 +156,66 @@ def counted_growth() -> dict:
     return {kind: {name: counts(make(), "embedded") for name, (make, *_) in grown(kind).items()} for kind in GROWING}
 
 
+def swinging(size, pulse, seconds: float, steps: int) -> tuple[np.ndarray, ...]:
+    """Times, and angles, rates and accelerations (steps, joints) of joints that swing by `size` with so many cycles a
+    second."""
+    t = np.linspace(0, seconds, steps)
+    size, pulse = np.array(size), 2 * np.pi * np.array(pulse)
+    phase = np.outer(t, pulse)
+    return t, size * np.sin(phase), size * pulse * np.cos(phase), -size * pulse**2 * np.sin(phase)
+
+
+def found_torques(t, joints, torque: dict[str, jax.Array]) -> dict:
+    told = {kind: np.asarray(x).T.round(5).tolist() for kind, x in torque.items()}
+    return {"time": t.round(4).tolist(), "joints": list(joints), "torque": told}
+
+
 def torques(seconds: float = 2.0, steps: int = 120) -> dict:
     """Torques of a leg's joints along a sinusoidal motion, and what they are if its rotors are left out, or only
     reflected as armature (constraint_embedding, Fig. 13)."""
-    t = np.linspace(0, seconds, steps)
-    size, pulse = np.array([0.3, 0.2, 0.5, 0.8, 0.4]), 2 * np.pi * np.array([1.0, 1.5, 2.0, 2.0, 2.5])
-    angle, phase = size * np.sin(np.outer(t, pulse)), np.outer(t, pulse)
-    rate, rise = size * pulse * np.cos(phase), -size * pulse**2 * np.sin(phase)
-    kinds = {"embedded": jd.embed(geared.one_leg()), "neglected": geared.one_leg("none")}
-    found: dict = {"time": t.round(4).tolist(), "joints": list(kinds["neglected"].joint_names), "torque": {}}
-    for kind, model in (kinds | {"armature": geared.one_leg("armature")}).items():
+    t, *motion = swinging([0.3, 0.2, 0.5, 0.8, 0.4], [1.0, 1.5, 2.0, 2.0, 2.5], seconds, steps)
+    torque = {}
+    for kind, rotors in (("embedded", "geared"), ("neglected", "none"), ("armature", "armature")):
+        model = geared.one_leg(rotors)
+        model = jd.embed(model) if rotors == "geared" else model
         follow = lambda q, model=model: jd.integrate(model, model.neutral(), q, 1.0)  # noqa: E731
         tau = jax.jit(jax.vmap(lambda q, v, a, m=model, f=follow: jd.inverse_dynamics(m, jd.State(f(q), v), a)))
-        found["torque"][kind] = np.asarray(tau(*map(jnp.asarray, (angle, rate, rise)))).T.round(5).tolist()
-    return found
+        torque[kind] = tau(*map(jnp.asarray, motion))
+    return found_torques(t, model.joint_names, torque)
+
+
+def differential_torques(seconds: float = 2.0, steps: int = 120) -> dict:
+    """The same of the motors of a leg with differentials. Models without rotors have torques at the links' joints,
+    which are brought to the motors."""
+    size, pulse = [1.8, 1.5, 1.2, 2.4, 2.0], [1.0, 1.5, 2.0, 2.0, 2.5]
+    t, *motion = swinging(size, pulse, seconds, steps)
+    sides = ("left",)
+    whole = jd.embed(tello.legs(sides=sides))
+    others = {kind: tello.legs(rotors, sides) for kind, rotors in (("neglected", "none"), ("armature", "armature"))}
+    bodies = [whole.topology.joint(f"left_{name}") for name in tello.LINKS]
+    of_q, of_v = (jnp.asarray([x[b] for b in bodies]) for x in (whole.topology.q_starts, whole.topology.v_starts))
+
+    def at(angle, rate, rise):
+        q = jd.integrate(whole, whole.neutral(), angle / 20, 1.0)
+        for _ in range(19):
+            q = jd.integrate(whole, q, angle / 20, 1.0)
+        links = lambda s: jd.expand(whole, jd.State(jd.integrate(whole, q, rate, s), rate + s * rise)).v[of_v]  # noqa: E731
+        v, a = jax.jvp(links, (0.0,), (1.0,))
+        G = tello.ratios(whole, q)
+        told = {"embedded": jd.inverse_dynamics(whole, jd.State(q, rate), rise)}
+        return told | {k: G.T @ jd.inverse_dynamics(m, jd.State(q[of_q], v), a) for k, m in others.items()}
+
+    return found_torques(t, tello.MOTORS, jax.jit(jax.vmap(at))(*map(jnp.asarray, motion)))
 
 
 #: what is found once and for all, by name
-OTHERS: dict[str, Callable] = {"growth": counted_growth, "torques": torques}
+OTHERS: dict[str, Callable] = {
+    "growth": counted_growth,
+    "torques": torques,
+    "differential_torques": differential_torques,
+}
+#: groups whose robots have nothing to do with each other, so that those that lack are measured alone
+APART = ("linkages", "robots", "feet")
 NAMES = (*GROUPS, "operations", *OTHERS)
 
 
@@ -193,15 +237,16 @@ def main(arguments=None) -> None:
         for name in tqdm(options.names or NAMES):
             old = {} if options.again else found.get(name, {})
             if name in OTHERS:
-                found[name] = old or OTHERS[name]()
-            elif name == "operations":
-                cases = counted_robots(options.models)
-                found[name] = old if set(cases) <= set(old) else counted(cases)
+                if not old:
+                    found[name] = OTHERS[name]()
+                    results.keep(name)
             else:
-                cases = GROUPS[name](options.models)
-                found[name] = old if set(cases) <= set(old) else measured(cases, options)
-            if found[name] is not old:
-                results.keep(name)
+                cases = (GROUPS | {"operations": counted_robots})[name](options.models)
+                lacking = {n: case for n, case in cases.items() if n not in old}
+                if lacking:
+                    new = lacking if name in (*APART, "operations") else cases
+                    more = counted(new) if name == "operations" else measured(new, options)
+                    results.extend(name, old, more)
             jax.clear_caches()
             results.write(".md", report.written(found, results.origins.told))
     for figure, draw in report.FIGURES.items():

@@ -46,6 +46,16 @@ class Robot:
     def independent(self) -> np.ndarray:
         return np.asarray(self.embedded.topology.independent)
 
+    @property
+    def kept(self) -> list[int]:
+        """The bodies whose joints the approximate model has: those of the same names, or else all whose velocities are
+        independent, in the same order."""
+        topology, free = self.cut.topology, set(self.independent)
+        names = () if self.approximate is None else self.approximate.joint_names
+        if set(names) <= set(topology.joint_names):
+            return [topology.joint(n) for n in names]
+        return [b for b in range(topology.nb) if free.issuperset(range(*topology.v_slice(b).indices(topology.nv)))]
+
     def sizes(self) -> dict[str, int]:
         rows = sum(c.layout(self.cut.topology).rows for c in (*self.cut.constraints, *self.held))
         clusters = [len(c.bodies) for c in self.embedded.topology.clusters]
@@ -119,12 +129,13 @@ def arguments(robot: Robot, name: str, q, w, tau) -> list:
     """Of a form: the same motion, in its own coordinates."""
     if name in ("embedded", "bodies"):
         return [q, w, tau]
-    if name == "approximate":
-        # its joints are the independent ones, in the same order
-        topology, free = robot.cut.topology, set(robot.independent)
-        kept = [b for b in range(topology.nb) if free.issuperset(range(*topology.v_slice(b).indices(topology.nv)))]
-        return [q[:, np.concatenate([np.arange(robot.cut.nq)[topology.q_slice(b)] for b in kept])], w, tau]
     expand = jax.jit(jax.vmap(lambda q, w: jd.expand(robot.embedded, jd.State(q, w)).v))
+    if name == "approximate":
+        topology, kept = robot.cut.topology, robot.kept
+        of_q, of_v = (
+            np.concatenate([np.arange(x[b], x[b + 1]) for b in kept]) for x in (topology.q_starts, topology.v_starts)
+        )
+        return [q[:, of_q], np.asarray(expand(q, w))[:, of_v], tau]
     forces = np.zeros((len(q), robot.cut.nv))
     forces[:, robot.independent] = tau
     return [q, np.asarray(expand(q, w)), forces]

@@ -1,11 +1,13 @@
 """The page and the plots of `embedding.py`."""
 
+import functools
 from collections.abc import Callable
 
 import numpy as np
 
 UNITS = ("rotor", "belt", "four_bar")
 TIED = ("gear", "rod")
+LEGS = ("torques", "differential_torques")
 FORMS = {
     "embedded": "embedded",
     "bodies": "embedded, rotors as bodies",
@@ -126,9 +128,16 @@ def operations(rows: dict) -> list[str]:
 
 
 def torques(found: dict) -> list[str]:
+    """Tables of the legs that are there."""
     out = ["## Torques without rotors", "", "Inverse dynamics of a leg with five geared motors, the ankle's on the"]
-    out += ["thigh, along sinusoidal motions (Fig. 13): root mean square of the error, N m and relative to the largest"]
-    out += ["torque of the joint.", "", "![torques](embedding_torques.png)", ""]
+    out += ["thigh, and of a leg whose motors work in pairs, by differentials (`tello.py`), along sinusoidal motions"]
+    out += ["(Fig. 13): root mean square of the error, N m and relative to the largest torque of the joint or motor."]
+    for group in (g for g in LEGS if g in found):
+        out += ["", f"![torques](embedding_{group}.png)", "", *_torques(found[group])]
+    return out
+
+
+def _torques(found: dict) -> list[str]:
     exact = np.asarray(found["torque"]["embedded"])
     lines = []
     for j, joint in enumerate(found["joints"]):
@@ -138,7 +147,7 @@ def torques(found: dict) -> list[str]:
             cells += [f"{off:.3g}", f"{off / most:.1%}"]
         lines.append([joint, f"{most:.3g}", *cells])
     heads = ["joint", "largest torque", "rotors neglected", "", "reflected as armature", ""]
-    return out + table(heads, lines)
+    return table(heads, lines)
 
 
 ROBOTS = "Geared robots: embedded, as models without rotors, and as trees whose rotors are free (Fig. 12)."
@@ -153,7 +162,7 @@ def written(found: dict, told: Callable[[str], str]) -> str:
     sections += [(("robots",), lambda: forms("Geared robots", ROBOTS, found["robots"]))]
     sections += [(("feet",), lambda: forms("Feet on the ground", FEET, found["feet"]))]
     sections += [(("operations",), lambda: operations(found["operations"]))]
-    sections += [(("torques",), lambda: torques(found["torques"]))]
+    sections += [(LEGS, lambda: torques(found))]
     for groups, page in sections:
         if any(g in found for g in groups):
             where = dict.fromkeys(told(g) for g in groups if g in found)
@@ -194,8 +203,8 @@ def draw_size(pyplot, found: dict):
     return figure
 
 
-def draw_torques(pyplot, found: dict):
-    found = found["torques"]
+def draw_torques(group: str, pyplot, found: dict):
+    found = found[group]
     exact, shown = np.asarray(found["torque"]["embedded"]), range(len(found["joints"]))
     figure, axes = pyplot.subplots(1, len(shown), figsize=(3.2 * len(shown), 3.2), squeeze=False, layout="tight")
     for axis, j in zip(axes[0], shown, strict=True):
@@ -207,8 +216,11 @@ def draw_torques(pyplot, found: dict):
     return figure
 
 
-FIGURES = {"growth": draw_growth, "size": draw_size, "torques": draw_torques}
-NEEDED = {"growth": UNITS, "size": [f"{k}_{n}" for k in TIED for n in (5, 10, 20)], "torques": ("torques",)}
+FIGURES: dict[str, Callable] = {"growth": draw_growth, "size": draw_size}
+FIGURES |= {group: functools.partial(draw_torques, group) for group in LEGS}
+NEEDED = {"growth": UNITS, "size": [f"{k}_{n}" for k in TIED for n in (5, 10, 20)]} | {
+    group: (group,) for group in LEGS
+}
 
 
 def drawable(found: dict, figure: str) -> bool:

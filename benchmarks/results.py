@@ -46,6 +46,14 @@ class Results:
         self.origins.note(section, rows, origin())
         self.write(".json", json.dumps({"meta": self.origins.meta()} | self.found, indent=1) + "\n")
 
+    def extend(self, section: str, old: dict, more: dict) -> None:
+        """`more` rows were measured now, and stand beside the `old` ones of the section."""
+        before = self.origins.of.pop(section, {})
+        # a section that was measured as a whole has one origin for all rows
+        self.origins.of[section] = {row: before[k] for row in old for k in (row, "") if row not in more and k in before}
+        self.found[section] = old | more
+        self.keep(section, more)
+
     def plot(self, figure: str, draw: Callable) -> None:
         """``NAME_FIGURE.png``; `draw` gets matplotlib's `pyplot` and returns the figure."""
         save_plot(self.folder / f"{self.name}_{figure}.png", draw)

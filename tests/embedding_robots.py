@@ -64,7 +64,7 @@ def embedded(name: str) -> jd.Model:
 
 
 @functools.cache
-def states(name: str, n: int = 24, seed: int = 0) -> jd.State:
+def states(name: str, n: int = 100, seed: int = 0) -> jd.State:
     """Closed states (n, ...): walked to from `neutral`, so that they lie on its branch."""
     model = embedded(name)
     rng = np.random.default_rng(seed)
@@ -78,14 +78,14 @@ def states(name: str, n: int = 24, seed: int = 0) -> jd.State:
     return jd.State(q, jnp.asarray(rng.normal(size=(n, model.nv))))
 
 
-def forces(name: str, n: int = 24, seed: int = 1) -> np.ndarray:
+def forces(name: str, n: int = 100, seed: int = 1) -> np.ndarray:
     """Forces (n, nv), small where the robot is light."""
     model = embedded(name)
     size = np.minimum(3.0, 10 * np.diag(np.asarray(jd.mass_matrix(model, model.neutral()))))
     return size * np.random.default_rng(seed).normal(size=(n, model.nv))
 
 
-def wrenches(name: str, n: int = 24, seed: int = 2) -> np.ndarray:
+def wrenches(name: str, n: int = 100, seed: int = 2) -> np.ndarray:
     """External wrenches (n, nb, 6), small on light bodies."""
     mass = np.minimum(1.0, np.asarray(embedded(name).bodies.mass))
     return 0.3 * mass[:, None] * np.random.default_rng(seed).normal(size=(n, len(mass), 6))

@@ -347,6 +347,16 @@ def test_embedded_mechanisms_agree_with_dense_algebra(kind):
     assert few < many
 
 
+@pytest.mark.parametrize("kind", ["belt", "four_bar"])
+def test_embedded_mechanisms_take_less_called_code(kind, monkeypatch):
+    """Called steps share nothing by themselves: what rows and bodies need of a cluster is swept once."""
+    monkeypatch.setenv("JAXDYN_STEPS", "called")
+    robot = embedding_cases.Robot(geared_robots.units(kind, 3))
+    few, many = (embedding_cases.counts(robot, form) for form in ("embedded", "LCABA"))
+    assert few["called"] < 0.9 * many["called"]
+    assert few["code"] < 0.9 * many["code"]
+
+
 @pytest.mark.parametrize(("rod", "bodies"), [(False, 4), (True, 5)])
 def test_chains_are_tied_where_they_should_be(rod, bodies):
     model = geared_robots.two_chains(3, 2, rod)
@@ -362,7 +372,26 @@ def test_torques_are_wrong_without_rotors():
     neglected, armature = (np.sqrt(np.mean((x - exact) ** 2, axis=1)) for x in others)
     knee = found["joints"].index("right_knee")
     assert neglected[knee] > 2 * armature[knee] > 0
-    assert "right_knee" in "\n".join(embedding_report.torques(found))
+    assert "right_knee" in "\n".join(embedding_report.torques({"torques": found}))
+
+
+def test_torques_of_differentials():
+    """Neglecting rotors is worse than reflecting them, at every motor."""
+    found = embedding.differential_torques(steps=40)
+    exact, *others = (np.asarray(found["torque"][kind]) for kind in ("embedded", "neglected", "armature"))
+    neglected, armature = (np.sqrt(np.mean((x - exact) ** 2, axis=1)) for x in others)
+    assert (neglected > 1.5 * armature).all() and (armature > 0).all()
+    assert "knee_rotor_1" in "\n".join(embedding_report.torques({"differential_torques": found}))
+
+
+def test_rows_that_lack_are_measured_alone(tmp_path):
+    kept = Results(tmp_path, "some")
+    kept.found["robots"] = {"a": 1}
+    kept.keep("robots")
+    kept.extend("robots", kept.found["robots"], {"b": 2})
+    again = Results(tmp_path, "some")
+    assert again.found["robots"] == {"a": 1, "b": 2}
+    assert set(again.origins.of["robots"]) == {"a", "b"}
 
 
 EMBEDDED = json.loads((FOLDER / "embedding.json").read_text())
@@ -399,5 +428,8 @@ def test_operations_of_embedding_grow_with_the_number_of_clusters(kind):
 
 
 def test_embedding_takes_fewer_operations_than_cutting():
+    """Also where steps are called, and in bytes of code; but functions of coordinates are no steps, and are in the code
+    once for each leg."""
     for name, row in EMBEDDED["operations"].items():
-        assert row["embedded"]["operations"] <= row["LCABA"]["operations"], name
+        for what in ("operations", "called", *(() if name == "tello" else ("code",))):
+            assert row["embedded"][what] <= row["LCABA"][what], (name, what)

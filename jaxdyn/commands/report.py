@@ -18,7 +18,7 @@ from ..dynamics.inverse import inverse_dynamics, mass_matrix
 from ..engine import kernels
 from ..engine.facts import facts
 from ..kinematics.assemble import assemble
-from ..kinematics.embed import embed
+from ..kinematics.embed import chosen_of, embed
 from ..kinematics.manifold import integrate
 from ..model.model import Model
 from ..model.state import State
@@ -142,8 +142,8 @@ def clusters(model: Model) -> str:
     """Return what `embed` makes of a model's loops, as text: the clusters of bodies and their independent joints, and
     which of them ``loops="local"`` takes; or why it makes none."""
     try:
-        local = {id(c): c for c in embed(model, "local").embedded}
         found = embed(model)
+        local = {id(model.constraints[k]) for k in chosen_of(model, "local", set())}
     except ValueError as error:
         return f"not embedded: {error}"
     topology = found.topology

@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ..engine.core import widen
-from ..kinematics.embedding import Embedded
 from ..systems.problem import Problem, Start, left_over, residual, rows_left_over
 from ..systems.weights import farthest
 from .base import Found, Solver
@@ -122,7 +121,7 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array
 def _embedded(problem: Problem, code: Array) -> Array:
     """The results of lanes whose embedded loops are singular or open."""
     kept, size = MEMBERS.index, problem.q.dtype.itemsize
-    gap = largest_of(Embedded(problem.model, problem.q).residual())
+    gap = largest_of(problem.motion.gap)
     code = jnp.where(gap > GOOD[size] * jnp.maximum(largest_of(problem.q), 1), kept("open_loop"), code)
     return jnp.where(problem.motion.ratios.left.min(0) > SINGULAR[size], code, kept("singular_loop"))
 

@@ -8,18 +8,18 @@ from .overlap import Corner, common, facing, largest, rolled
 from .placed import Placed, Touch, sign
 from .separation import Boxes, chosen, edge_point, edges, faces
 
-#: two edges whose normal is as near to the face's as this cosine are treated as the face
+#: where two edges touch along a normal that is as near to a face's as this cosine, other corners of the face may too
 ALIKE = 0.9999
 
 
 def box(a: Placed, b: Placed) -> list[Touch]:
     """Return four places: corners of what two faces have in common, or one point between two edges.
 
-    The first gap is the greatest separation along the fifteen axes: at most the distance, equal to it where boxes
-    touch, and the least translation that parts them where they overlap. Its rate is the one along the normal. The
-    others are heights of further corners over the same face; their rate is the one along the normal as far as both
-    faces are parallel, as they are where several corners bear. Where there are fewer places than slots, gaps of the
-    rest are larger by the size of both boxes.
+    The least gap is the greatest separation along the fifteen axes: at most the distance, equal to it where boxes
+    touch, and the least translation that parts them where they overlap. It is the first one's, to 1e-5 of the boxes'
+    size, and its rate is the one along the normal. The others are heights of further corners over the same face; their
+    rate is the one along the normal as far as both faces are parallel, as they are where several corners bear. Where
+    there are fewer places than slots, gaps of the rest are larger by the size of both boxes.
     """
     boxes = Boxes(mtm(a.R, b.R), mtv(a.R, b.p - a.p), a.size, b.size)
     turned = boxes.exchanged()
@@ -36,19 +36,17 @@ def box(a: Placed, b: Placed) -> list[Touch]:
     point, across = a.p + mv(a.R, point), mv(a.R, across)
     crossed = pair.score > face_gap + tie
     alike = abs(dot(across, normal)) > ALIKE
-    by_edges = crossed & ~alike
-    face_gap = jnp.where(crossed & alike, pair.separation, face_gap)
 
     towards_a = jnp.where(on_b[None], normal, -normal)
-    places = _over_face(upright, face_gap, tie)
     origin = chosen(on_b, b.p, a.p)
+    places = _over_face(upright, face_gap, tie, mtv(R, point - origin), crossed)
     touches = []
     for corner in places:
         middle = jnp.stack([corner.x, corner.y, upright.first[2] + 0.5 * corner.z])
         touches.append(Touch(corner.z, origin + mv(R, middle), towards_a))
     edge = Touch(pair.separation, point, across)
     none = Touch(pair.separation + boxes.scale(), point, across)
-    return [chosen(by_edges, edge if k == 0 else none, touch) for k, touch in enumerate(touches)]
+    return [chosen(crossed, edge, touches[0]), *(chosen(crossed & ~alike, none, t) for t in touches[1:])]
 
 
 def _upright(boxes: Boxes, R: Array, which) -> tuple[Boxes, Array]:
@@ -61,13 +59,16 @@ def _upright(boxes: Boxes, R: Array, which) -> tuple[Boxes, Array]:
     return Boxes(turn(axes), turn(offset), size, boxes.second), jnp.swapaxes(turn(columns), 0, 1)
 
 
-def _over_face(boxes: Boxes, face_gap: Array, tie: Array) -> list[Corner]:
+def _over_face(boxes: Boxes, face_gap: Array, tie: Array, mark: Array, marked: Array) -> list[Corner]:
     """Return four corners over the first box's face. If the lowest corner of the other face is not over it, which is
     so only of boxes that are apart, that corner is the first, because the gap must not be more than the distance."""
     face = facing(boxes)
-    found = common(boxes, face)
-    lowest = face.lowest()
-    beside = ~found.exists | (found.first.z > face_gap + 2e-4 * abs(face_gap) + 2 * tie)
-    first = chosen(beside, lowest, found.first)
+    found = common(boxes, face, mark, marked)
+    first, *others = found.corners
+    exists, *exist = found.exist
+    nearest = first.z
+    for other in others:
+        nearest = jnp.minimum(nearest, other.z)
+    first = chosen(~exists | (nearest > face_gap + 2 * tie), face.lowest(), first)
     none = first._replace(z=first.z + boxes.scale())
-    return [first, *(chosen(found.exists, c, none) for c in (found.second, found.third, found.fourth))]
+    return [first, *(chosen(e, c, none) for e, c in zip(exist, others, strict=True))]

@@ -22,7 +22,7 @@ def ball(center: Array, radius, box: Placed) -> Touch:
     x_face = beyond[0] == deepest
     y_face = ~x_face & (beyond[1] == deepest)
     face = jnp.stack([x_face, y_face, ~(x_face | y_face)]).astype(x.dtype)
-    normal = mv(box.R, side * jnp.where(inside[None], face, outside / length[None]))
+    normal = mv(box.R, side * jnp.where(inside[None], face, scaled(1 / length, outside)))
     return Touch(distance - radius, center - scaled(0.5 * (distance + radius), normal), normal)
 
 

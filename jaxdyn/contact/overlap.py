@@ -17,6 +17,8 @@ from .separation import Boxes, chosen
 INSIDE = 1e-5
 #: a corner is taken for the lowest although it is higher, if by less than 1/STEEP of what it is further out
 STEEP = 1e5
+#: of corners nearly as far to the side the one further ahead is taken
+SKEW = 1e-3
 #: slopes below this cut no edge
 FLAT = 1e-9
 
@@ -49,14 +51,11 @@ class Face(NamedTuple):
 
 
 class Common(NamedTuple):
-    """Corners of the common polygon. **Fields:** `first` to `fourth`, a `Corner` each, of which the first is the
-    lowest; `exists` (...), whether there is a polygon."""
+    """Corners of the common polygon. **Fields:** `corners`, four of them; `exist`, an array of bools (...) for each,
+    whether there is such a corner that is no earlier one."""
 
-    first: Corner
-    second: Corner
-    third: Corner
-    fourth: Corner
-    exists: Array
+    corners: list[Corner]
+    exist: list[Array]
 
 
 def rolled(x: Array, is_first: Array, is_second: Array) -> Array:
@@ -107,28 +106,28 @@ def _ends_of_edges(base: Array, face: Face) -> list[tuple[Corner, Array]]:
             low = jnp.maximum(-half, jnp.maximum(middle[0] - reach[0], middle[1] - reach[1]))
             high = jnp.minimum(half, jnp.minimum(middle[0] + reach[0], middle[1] + reach[1]))
             left = low <= high
-            for end in (low, high):
-                end = jnp.clip(end, -half, half)
-                found.append((face.at(end, other) if f == 0 else face.at(other, end), left))
+            if f == 0:
+                found += [(face.at(low, other), left), (face.at(high, other), left)]
+            else:  # a corner of the face is an end of two edges, and counts once
+                found += [(face.at(other, low), left & (low > -half)), (face.at(other, high), left & (high < half))]
     return found
 
 
 def _best(corners: list[tuple[Corner, Array]], score) -> Corner:
     """Return the corner of the highest score among those that exist."""
-    found, best = None, None
-    for corner, exists in corners:
-        value = jnp.where(exists, score(corner), -1e9)
-        if found is None:
-            found, best = corner, value
-        else:
-            better = value > best
-            found, best = chosen(better, corner, found), jnp.where(better, value, best)
+    value = lambda corner, exists: jnp.where(exists, score(corner), -1e9)  # noqa: E731
+    found, best = corners[0][0], value(*corners[0])
+    for corner, exists in corners[1:]:
+        new = value(corner, exists)
+        better = new > best
+        found, best = chosen(better, corner, found), jnp.where(better, new, best)
     return found
 
 
-def common(boxes: Boxes, face: Face) -> Common:
+def common(boxes: Boxes, face: Face, mark: Array, marked: Array) -> Common:
     """Return four corners of the common polygon of the base and a face: the lowest, the one that is furthest from it,
-    and those furthest to both sides of the line between these.
+    and those furthest to both sides of the line between these. Where `marked`, the one nearest to the point `mark`
+    (3, ...) takes the place of the lowest.
 
     Of a face that lies flat all corners are the lowest. Then the first is the one that is furthest along a diagonal of
     the smaller face, so that it stays the same while a box rocks or slides.
@@ -142,8 +141,25 @@ def common(boxes: Boxes, face: Face) -> Common:
     x = jnp.where(smaller, 1, face.axes[0, 0] + face.axes[0, 1])
     y = jnp.where(smaller, 1, face.axes[1, 0] + face.axes[1, 1])
     floor = face.lowest().z
-    first = _best(corners, lambda c: x * c.x + y * c.y - STEEP * (c.z - floor))
-    second = _best(corners, lambda c: (c.x - first.x) ** 2 + (c.y - first.y) ** 2)
+
+    def apart(c, u, v):
+        return (c.x - u) * (c.x - u) + (c.y - v) * (c.y - v)
+
+    def lowest(c):
+        return jnp.where(marked, -apart(c, mark[0], mark[1]), x * c.x + y * c.y - STEEP * (c.z - floor))
+
+    first = _best(corners, lowest)
+    second = _best(corners, lambda c: apart(c, first.x, first.y))
     u, v = second.x - first.x, second.y - first.y
-    left = lambda c: u * (c.y - first.y) - v * (c.x - first.x)  # noqa: E731
-    return Common(first, second, _best(corners, left), _best(corners, lambda c: -left(c)), exists)
+
+    def left(c):
+        return u * (c.y - first.y) - v * (c.x - first.x)
+
+    def ahead(c):
+        # an edge that is parallel to the line has two corners: the one further along it
+        return SKEW * (u * (c.x - first.x) + v * (c.y - first.y))
+
+    third, fourth = _best(corners, lambda c: left(c) + ahead(c)), _best(corners, lambda c: ahead(c) - left(c))
+    little = INSIDE * INSIDE * boxes.scale() ** 2
+    beyond = u * u + v * v > little, left(third) > little, left(fourth) < -little
+    return Common([first, second, third, fourth], [exists, *(exists & b for b in beyond)])

@@ -58,7 +58,7 @@ def away(v: Array, otherwise: Array) -> tuple[Array, Array]:
     square = dot(v, v)
     nothing = square < COINCIDENT**2
     length = jnp.sqrt(jnp.where(nothing, 1, square))
-    direction = jnp.where(nothing[None], otherwise, v / length[None])
+    direction = jnp.where(nothing[None], otherwise, scaled(1 / length, v))
     return jnp.where(nothing, dot(v, otherwise), length), direction
 
 

@@ -8,7 +8,7 @@ which of them bears a load is remembered from step to step.
 import jax.numpy as jnp
 from jax import Array
 
-from ..spatial.small import cross, dot, mtv, mv, scaled
+from ..spatial.small import dot, mtv, mv, scaled
 from .placed import PARALLEL, Placed, Touch, sign
 
 
@@ -60,21 +60,26 @@ def box(a: Placed, b: Placed) -> list[Touch]:
 
 
 def cylinder(a: Placed, b: Placed) -> list[Touch]:
-    """Return the lowest points of both discs, the highest of the lower disc, and those midway on the lower disc.
+    """Return the lowest point, the one opposite to it on the lower disc or, if that is lower, beside it on the upper,
+    and two points of the lower disc where the cylinder's x axis ends, or its y axis: whichever is more to the side.
 
-    These are the lowest vertices of the box of square section inside the cylinder that is turned so that its edge has
-    the cylinder's lowest point. A cylinder that stands on a disc rests on four points that turn no more with it.
+    So a cylinder that lies rests on the ends of a line, and one that stands on four points around its rim.
     """
-    axis, out = a.R[:, 2], a.R[:, 0]
     down = mtv(a.R, b.R[:, 2])
     lean = down[0] * down[0] + down[1] * down[1]
     stands = lean < PARALLEL**2
-    scale = a.size[0] / jnp.sqrt(jnp.where(stands, 1, lean))
-    x = jnp.where(stands, a.size[0], -down[0] * scale)
-    y = jnp.where(stands, 0, -down[1] * scale)
-    u = scaled(x, out) + scaled(y, a.R[:, 1])
-    w, z = cross(axis, u), scaled(a.size[1], axis)
-    return _lowest(a, [z + u, z - u, z + w, z - w], b)
+    share = 1 / jnp.sqrt(jnp.where(stands, 1, lean))
+    x, y = jnp.where(stands, 1, down[0] * share), jnp.where(stands, 0, down[1] * share)
+    x_aside = abs(x) < abs(y)
+    # where one axis takes over from the other, ends of equal height do
+    side_x, side_y = jnp.where(x_aside, 1, 0), jnp.where(x_aside, 0, sign(x) * sign(y))
+    axis, radius = scaled(a.size[1], a.R[:, 2]), a.size[0]
+
+    def out(x, y):
+        return scaled(radius * x, a.R[:, 0]) + scaled(radius * y, a.R[:, 1])
+
+    u, w = out(x, y), out(side_x, side_y)
+    return _lowest(a, [axis - u, axis + u, axis + w, axis - w], b)
 
 
 def ellipsoid(a: Placed, b: Placed) -> list[Touch]:
@@ -83,7 +88,7 @@ def ellipsoid(a: Placed, b: Placed) -> list[Touch]:
     stretched = a.size * mtv(a.R, normal)
     length = jnp.sqrt(dot(stretched, stretched))
     gap = height(a.p, b) - length
-    lowest = a.p - mv(a.R, a.size * stretched / length[None])
+    lowest = a.p - mv(a.R, scaled(1 / length, a.size * stretched))
     return [Touch(gap, lowest - scaled(0.5 * gap, normal), normal)]
 
 

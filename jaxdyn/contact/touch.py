@@ -5,19 +5,26 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 
-from . import box_pairs, boxes, planes, segments
+from . import box_pairs, boxes, heights, planes, segments
 from .placed import Placed, Touch, reversed_touch
 
 __all__ = ["KINDS", "Placed", "Touch", "slots", "touches"]
 
-#: number of slots and function of a pair of kinds
-PAIRS: dict[tuple[str, str], tuple[int, Callable[[Placed, Placed], list[Touch]]]] = {
-    ("sphere", "plane"): (1, planes.sphere),
-    ("capsule", "plane"): (2, planes.capsule),
-    ("box", "plane"): (4, planes.box),
-    ("cylinder", "plane"): (4, planes.cylinder),
-    ("ellipsoid", "plane"): (1, planes.ellipsoid),
-    ("mesh", "plane"): (4, planes.mesh),
+Slots = tuple[int, Callable[[Placed, Placed], list[Touch]]]
+
+#: number of slots and function of every kind that collides with the ground
+GROUND: dict[str, Slots] = {
+    "sphere": (1, planes.sphere),
+    "capsule": (2, planes.capsule),
+    "box": (4, planes.box),
+    "cylinder": (4, planes.cylinder),
+    "ellipsoid": (1, planes.ellipsoid),
+    "mesh": (4, planes.mesh),
+}
+#: number of slots and function of every pair of kinds
+PAIRS: dict[tuple[str, str], Slots] = {
+    **{(kind, "plane"): found for kind, found in GROUND.items()},
+    **{(kind, "heights"): (count, heights.over(shape)) for kind, (count, shape) in GROUND.items()},
     ("sphere", "sphere"): (1, segments.sphere_sphere),
     ("sphere", "capsule"): (1, segments.sphere_capsule),
     ("capsule", "capsule"): (2, segments.capsule_capsule),

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import equinox as eqx
 import jax
@@ -70,7 +71,7 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
             "`jit`, `vmap` and `grad`, and change numbers of the embedded model by `replace`."
         )
     cut = unembedded(model)
-    chosen = _chosen(cut, loops, {c.name for c in model.embedded})
+    chosen = chosen_of(cut, loops, {c.name for c in model.embedded})
     if not chosen:
         return model
     taken = tuple(cut.constraints[k] for k in chosen)
@@ -83,8 +84,9 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
     slopes = _slopes(cut, taken, samples)
     topology = cut.topology
     parts = merged([joints_of(topology, c) for c in taken])
-    home = _regular(cut, taken, parts, slopes)[0]
-    clusters = tuple(_cluster(cut, taken, bodies, constraints, slopes, free) for bodies, constraints in parts)
+    blocks = [_block(cut, taken, *part, slopes) for part in parts]
+    home = _home(blocks)
+    clusters = tuple(_cluster(cut, taken, *part, block, free) for part, block in zip(parts, blocks, strict=True))
     known = {j for c in clusters for j in (topology.joint_names[b] for b in c.bodies)}
     if stray := [j for j in independent or () if j not in known]:
         raise ValueError(f"`embed`: `independent`: joint {stray[0]!r} is in none of the embedded loops.")
@@ -104,8 +106,9 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
     )
 
 
-def _chosen(model: Model, loops, before: set) -> list[int]:
-    """Return the numbers of the constraints that are embedded."""
+def chosen_of(model: Model, loops, before: set) -> list[int]:
+    """Return the numbers of the constraints of a cut model that `loops` of `embed` means; those named in `before` are
+    embedded already."""
     topology, constraints = model.topology, model.constraints
     if loops == "all":
         return list(range(len(constraints)))
@@ -180,14 +183,23 @@ def _slopes(model: Model, constraints, samples) -> np.ndarray:
     return np.stack([np.asarray(at(model, constraints, jnp.asarray(q)), float) for q in samples])
 
 
-def _block(model: Model, constraints, bodies, members, slopes) -> tuple[list[int], np.ndarray, int, np.ndarray]:
-    """Return the velocities of a cluster, K (samples, rows, velocities) of its constraints, and their `regularity`."""
+class _Block(NamedTuple):
+    """Of a cluster: its velocities, K (samples, rows, velocities) of its constraints, and their `regularity`."""
+
+    velocities: list[int]
+    K: np.ndarray
+    rank: int
+    regular: np.ndarray
+
+
+def _block(model: Model, constraints, bodies, members, slopes) -> _Block:
+    """Return what the slopes tell of a cluster."""
     topology = model.topology
     velocities = [v for b in bodies for v in range(topology.v_starts[b], topology.v_starts[b + 1])]
     starts = np.cumsum([0, *(c.layout(topology).rows for c in constraints)])
     rows = [r for k in members for r in range(starts[k], starts[k + 1])]
     K = slopes[:, rows][:, :, velocities]
-    return velocities, K, *regularity(K, _least(model))
+    return _Block(velocities, K, *regularity(K, _least(model)))
 
 
 def _least(model: Model) -> float:
@@ -195,16 +207,16 @@ def _least(model: Model) -> float:
     return 1e-7 if model.gravity.dtype == jnp.float64 else 1e-4
 
 
-def _regular(model: Model, constraints, parts, slopes) -> list[int]:
-    """Return the samples that are not near a singular pose of any cluster, nearest to `neutral` first."""
-    worst = np.min([_block(model, constraints, bodies, members, slopes)[3] for bodies, members in parts], axis=0)
-    return [int(k) for k in np.flatnonzero(worst >= 0.3 * worst.max())]
+def _home(blocks) -> int:
+    """Return the sample nearest to `neutral` of those that are not near a singular pose of any cluster."""
+    worst = np.min([block.regular for block in blocks], axis=0)
+    return int(np.flatnonzero(worst >= 0.3 * worst.max())[0])
 
 
-def _cluster(model: Model, constraints, bodies, members, slopes, free) -> Cluster:
+def _cluster(model: Model, constraints, bodies, members, block: _Block, free) -> Cluster:
     """Return a cluster with its independent velocities chosen."""
     topology = model.topology
-    velocities, K, rank, regular = _block(model, constraints, bodies, members, slopes)
+    velocities, K, rank, regular = block
     driven = np.abs(np.asarray(model.actuation)).sum(1) > 0 if model.nu else np.zeros(topology.nv, bool)
     groups = [[j for j, v in enumerate(velocities) if driven[v] == g] for g in (False, True)]
     if free is not None:

@@ -8,6 +8,7 @@ constraints in a cluster see nothing else, and single precision loses nothing to
 import dataclasses
 import itertools
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any
 
 import jax.numpy as jnp
@@ -25,7 +26,7 @@ from . import ratios
 from .carried import tree_jacobian
 from .forward import Kinematics, accelerations, tree_kinematics
 from .ratios import Cells, Ratios
-from .rows import evaluate
+from .rows import Rows, evaluate
 
 
 @dataclasses.dataclass(frozen=True)
@@ -66,17 +67,27 @@ def frame(model: Model) -> Frame:
 
 
 class Embedded:
-    """The rows of the embedded constraints at q (nq, lanes)."""
+    """The rows of the embedded constraints at q (nq, lanes). What K, k and the residual share is found once."""
 
     def __init__(self, model: Model, q: Array):
         self.model, self.q, self.topology, self.frame = model, q, model.topology, frame(model)
         self.local = dataclasses.replace(model, topology=self.frame.apart, embedded=())
         self.on_bodies = tuple(model.embedded[c] for c in self.frame.bodies)
 
-    def rows(self, v: Array | None = None):
-        """The rows of constraints with frames, and the motion that they see, at velocities v of the tree."""
-        motion = tree_kinematics(self.local, self.q, v, biased=v is not None)
-        return evaluate(self.on_bodies, motion, self.frame.still), motion
+    @cached_property
+    def motion(self) -> Kinematics:
+        """Where bodies are, as constraints with frames see it."""
+        return tree_kinematics(self.local, self.q)
+
+    @cached_property
+    def rows(self) -> Rows:
+        """The rows of constraints with frames, at rest."""
+        return evaluate(self.on_bodies, self.motion, self.frame.still)
+
+    @cached_property
+    def placed(self) -> Any:
+        """The poses of bodies in their parents, if rows need them."""
+        return self.motion.pose if self.on_bodies else None
 
     def joints(self, c: int, v: Array | None = None):
         """Slope, bias and residual of a constraint on joints alone."""
@@ -111,8 +122,7 @@ class Embedded:
         those of coordinates in whose rates the velocities of some bodies' joints are given, a column each."""
 
         def of_rows():
-            rows, motion = self.rows()
-            J = tree_jacobian(motion, rows)
+            J = tree_jacobian(self.motion, self.rows)
             for b, turn in (turns or {}).items():
                 at = self.topology.v_slice(b)
                 own = J[:, at]
@@ -136,18 +146,19 @@ class Embedded:
         """What K q̈ lacks at velocities v of the tree: d/dt(K) v, by cluster."""
 
         def of_rows():
-            rows, motion = self.rows(v)
+            motion = tree_kinematics(self.local, self.q, v, biased=True, placed=self.placed)
+            rows = evaluate(self.on_bodies, motion._replace(world=self.motion.world), self.frame.still)
             at = [(n, b) for n in range(len(rows.plan)) for b in rows.plan.bodies(n)]
             moving = np.repeat([x not in self.frame.still for x in at], [rows.plan.count(n) for n, _ in at])
             mask = jnp.asarray(moving, v.dtype)[:, None, None]
-            seen = dataclasses.replace(rows, K=tuple(x * mask for x in rows.K))
+            seen = dataclasses.replace(rows, K=tuple(x * mask for x in self.rows.K))
             return rows.gamma + seen.times(motion.acceleration)
 
         return self.by_cluster(self.by_constraint(of_rows, lambda c: self.joints(c, v)[1]))
 
     def residual(self) -> Array:
         """How far the loops are open, by cluster."""
-        return self.by_cluster(self.by_constraint(lambda: self.rows()[0].residual, lambda c: self.joints(c)[2]))
+        return self.by_cluster(self.by_constraint(lambda: self.rows.residual, lambda c: self.joints(c)[2]))
 
     def ratios(self, turns: Mapping[int, Array] | None = None) -> Ratios:
         """The ratios of velocities, or of the coordinates that `turns` tell of: see `K`."""
@@ -177,8 +188,8 @@ def kinematics(
     bias = None if rates is None else loops.bias(found, rates)
     if bias is not None and (biased or a is not None):
         more = bias if more is None else more + bias
-    motion = tree_kinematics(model, q, rates, more, biased=biased)
-    return motion._replace(ratios=found, rates=rates, bias=bias)
+    motion = tree_kinematics(model, q, rates, more, biased=biased, placed=loops.placed)
+    return motion._replace(ratios=found, rates=rates, bias=bias, gap=loops.residual())
 
 
 def spread(motion: Kinematics, w: Array) -> Array:

@@ -34,9 +34,9 @@ class Kinematics(NamedTuple):
     """The result of the sweep, in arrays (nb, ..., lanes): `inertia` (mass, first moment, the six numbers of the second
     moment about the origin), `pose` (E, r) in the parent, `world` (R, p), `gravity`, `velocity` and `acceleration`
     (angular, linear) or None; `prepared` is what is constant of the poses, by field. With clusters, `ratios` are those
-    of their velocities, `rates` the velocities of the tree and `bias` g (velocities of the tree, lanes); see
-    `embedding.py`. `spin` are axes and inertias of gyrostats, whose motions are relative to their carriers, and which
-    have no poses."""
+    of their velocities, `rates` the velocities of the tree, `bias` g (velocities of the tree, lanes) and `gap` how far
+    loops are open; see `embedding.py`. `spin` are axes and inertias of gyrostats, whose motions are relative to their
+    carriers, and which have no poses."""
 
     model: Model
     q: Array
@@ -50,6 +50,7 @@ class Kinematics(NamedTuple):
     ratios: Any = None
     rates: Array | None = None
     bias: Array | None = None
+    gap: Array | None = None
     spin: Any = None
 
     @property
@@ -100,10 +101,10 @@ def _filled(pair, like):
     return tuple(jnp.zeros_like(like) if x is None else x for x in pair)
 
 
-def _move(kind, biased, prepared, par, q, v, a, g, world, velocity, acceleration):
+def _move(kind, biased, prepared, pose, par, q, v, a, g, world, velocity, acceleration):
     """Return pose, pose in the world, gravity, velocity and acceleration of a body, given those of its parent (None:
-    the world)."""
-    E, r = kind.place(prepared, q)
+    the world), and its pose in the parent if that is known."""
+    E, r = kind.place(prepared, q) if pose is None else pose
     R, p = (E, r) if world is None else (mm(world[0], E), world[1] + mv(world[0], r))
     columns = kind.columns(par, q)
     still = (None, None)
@@ -145,7 +146,7 @@ def prepared_of(topology: Topology, body: int) -> str:
 
 
 @tables
-def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool) -> Table:
+def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool, placed: bool) -> Table:
     def row(b, p):
         kind = topology.kinds[b]
         if b in topology.gyrostats:
@@ -157,7 +158,8 @@ def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool) ->
             )
             return Row(Step(gyrostats.motions), (Ref("spin", b), *reads), writes)
         reads = (
-            Ref(prepared_of(topology, b), b),
+            None if placed else Ref(prepared_of(topology, b), b),
+            Ref("placed", b) if placed else None,
             Ref("joint", b),
             q_of(topology, b),
             v_of(topology, b) if moving else None,
@@ -181,12 +183,19 @@ def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool) ->
 
 
 def tree_kinematics(
-    model: Model, q: Array, v: Array | None = None, a: Array | None = None, *, biased: bool = False
+    model: Model,
+    q: Array,
+    v: Array | None = None,
+    a: Array | None = None,
+    *,
+    biased: bool = False,
+    placed: Any = None,
 ) -> Kinematics:
     """Return the poses at q (nq, lanes), the velocities if those of the tree v (nv, lanes) are given, and the
     accelerations if a (nv, lanes) is.
 
-    If v is given, accelerations include the velocity products. With `biased` they are returned without a, too.
+    If v is given, accelerations include the velocity products. With `biased` they are returned without a, too. `placed`
+    are the poses of bodies in their parents, if they are known.
     """
     topology, bodies = model.topology, model.bodies
     placement = bodies.placement
@@ -200,7 +209,8 @@ def tree_kinematics(
         | {"joint": joint, "q": q, "root gravity": model.gravity[None]}
     )
     given |= {name: x for name, x in (("v", v), ("a", a)) if x is not None}
-    found = swept(_table(topology, v is not None, a is not None, biased), given)
+    given |= {} if placed is None else {"placed": placed}
+    found = swept(_table(topology, v is not None, a is not None, biased, placed is not None), given)
     return Kinematics(model, q, inertia, **found, prepared=constants, rates=v, spin=spin)
 
 

@@ -38,7 +38,8 @@ def _along_symmetric(direction, S):
     return sy.column(S, direction) if isinstance(direction, int) else sy.times(S, direction)
 
 
-def _sum(x, y):
+def sum_or_none(x, y):
+    """x + y, None for zero."""
     return y if x is None else (x if y is None else x + y)
 
 
@@ -52,27 +53,27 @@ def _dot(direction, x):
 
 def plus(x, y) -> tuple[Any, Any]:
     """Sum of (angular, linear) pairs with None for zero."""
-    return tuple(map(_sum, x, y))
+    return tuple(map(sum_or_none, x, y))
 
 
 def times(column, A, C, M) -> tuple[Any, Any]:
     """H s: (moment, force)."""
     a, l = column
     return (
-        _sum(_along_symmetric(a, A), _along(l, C)),
-        _sum(_along(a, transpose(C)), _along_symmetric(l, M)),
+        sum_or_none(_along_symmetric(a, A), _along(l, C)),
+        sum_or_none(_along(a, transpose(C)), _along_symmetric(l, M)),
     )
 
 
 def tie_times(column, nn, nf, fn, ff):
     """H_ji s of a neighbour j: (moment, force)."""
     a, l = column
-    return _sum(_along(a, nn), _along(l, nf)), _sum(_along(a, fn), _along(l, ff))
+    return sum_or_none(_along(a, nn), _along(l, nf)), sum_or_none(_along(a, fn), _along(l, ff))
 
 
 def product(column, n, f):
     """s · (n, f)."""
-    return _sum(_dot(column[0], n), _dot(column[1], f))
+    return sum_or_none(_dot(column[0], n), _dot(column[1], f))
 
 
 def motion(columns, x) -> tuple[Any, Any]:
@@ -85,17 +86,17 @@ def motion(columns, x) -> tuple[Any, Any]:
             if isinstance(direction, int):
                 unit[direction] = value
             elif direction is not None:
-                total = _sum(total, direction * value)
+                total = sum_or_none(total, direction * value)
         if unit:
             zero = jnp.zeros_like(x[0])
-            total = _sum(total, jnp.stack([unit.get(k, zero) for k in range(3)]))
+            total = sum_or_none(total, jnp.stack([unit.get(k, zero) for k in range(3)]))
         out.append(total)
     return tuple(out)
 
 
 def moved(column, x, w, l) -> tuple[Any, Any]:
     """(w, l) + s x."""
-    return tuple(_sum(part, y) for part, y in zip(motion([column], [x]), (w, l), strict=True))
+    return tuple(sum_or_none(part, y) for part, y in zip(motion([column], [x]), (w, l), strict=True))
 
 
 def rigid(mass, first, second):

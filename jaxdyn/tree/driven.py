@@ -55,10 +55,6 @@ def moves_of(moves, n, G, like):
     return [G[0][k] for k in range(n)] if own is None else [jnp.full_like(like, float(own == k)) for k in range(n)]
 
 
-def _sum(x, y):
-    return y if x is None else (x if y is None else x + y)
-
-
 def _rows(parts, like):
     """Spatial vectors as rows (rows, 3, lanes) each; None is zero."""
     zero = jnp.zeros_like(like)
@@ -82,7 +78,7 @@ def substitute(kind, moves, n, turned, tied, before, root, inertia, H, par, q, a
     before_own = [(None, None) if own is None else (own[0][c], own[1][c]) for c in range(n)]
     U = [co.plus(co.times(x, *H), y) for x, y in zip(s, before_own, strict=True)]
     D = [
-        lanes(_sum(co.product(s[d], *U[c]), None if own is None else co.product(s[c], *before_own[d])))
+        lanes(co.sum_or_none(co.product(s[d], *U[c]), None if own is None else co.product(s[c], *before_own[d])))
         + reflected(moves, G, armature, c, d)
         for c in range(n)
         for d in range(n)
