@@ -220,6 +220,6 @@ def _draw(model: Model, found: Rollouts, pyplot):
     lower.plot(t, np.linalg.norm(found.v, axis=-1).T, color="tab:blue", alpha=max(0.05, 1 / len(q)), linewidth=0.8)
     lower.set(ylabel="‖v‖ of all rollouts")
     if found.touches is not None:
-        draw(model, axes[2], t[1:], found.touches.force[0])
+        draw(model, axes[2], t, found.touches.force[0])
     axes[-1].set(xlabel="time (s)")
     return figure

@@ -70,13 +70,13 @@ def told(model: Model, force: np.ndarray, deepest: float, off: float, lost: int,
 
 
 def draw(model: Model, axes, t: np.ndarray, force: np.ndarray) -> None:
-    """Draw the normal forces of a rollout's slots over the times at which they end."""
+    """Draw the normal forces (samples, slots, 3) of a rollout, which are means between the times (samples + 1,)."""
     busy = np.argsort(-force[..., 0].mean(0), kind="stable")
     pairs = slots_of(model)
     for k in sorted(busy[:NAMED]):
         count = [j for j, pair in enumerate(pairs) if pair == pairs[k]]
         name = ", ".join(pairs[k]) + (f" {count.index(k) + 1}" if len(count) > 1 else "")
-        axes.plot(t, force[:, k, 0], label=name, linewidth=1, drawstyle="steps-pre")
+        axes.plot(t, np.append(force[:1, k, 0], force[:, k, 0]), label=name, linewidth=1, drawstyle="steps-pre")
     axes.legend(fontsize=7, ncols=2)
     more = f" (the {NAMED} largest of {len(pairs)})" if len(pairs) > NAMED else ""
     axes.set(ylabel=f"normal forces (N){more}")
