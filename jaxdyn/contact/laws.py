@@ -18,12 +18,15 @@ class Law(eqx.Module):
     """Base class: static, hashable, without arrays.
 
     **Arguments** of all laws: `recovery`, the share of an overlap that one step takes away, at most at the speed
-    `recovery_speed` (m/s); `bounce_speed` (m/s), below which impacts do not bounce.
+    `recovery_speed` (m/s); `bounce_speed` (m/s), below which impacts do not bounce; `limits`, whether joints stop at
+    their limits, and `dry_friction`, whether they rub: each adds a row a joint.
     """
 
     recovery: float = eqx.field(static=True, default=0.2, kw_only=True)
     recovery_speed: float = eqx.field(static=True, default=1.0, kw_only=True)
     bounce_speed: float = eqx.field(static=True, default=0.05, kw_only=True)
+    limits: bool = eqx.field(static=True, default=True, kw_only=True)
+    dry_friction: bool = eqx.field(static=True, default=True, kw_only=True)
 
     def __check_init__(self):
         name = type(self).__name__
