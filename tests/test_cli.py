@@ -315,7 +315,10 @@ def test_simulate_pgs_says_what_it_misses(tmp_path, capsys, monkeypatch):
         (["--ground"], "--ground: without --contacts nothing touches it"),
         (["--contacts", "--ground", "--integrator", "rk4"], "--contacts goes with --integrator euler, not with rk4"),
         (["--contacts", "--ground", "--project"], "leave --project out"),
-        (["--contacts"], "no shapes of 'brick' can collide; add a floor by --ground"),
+        (
+            ["--contacts"],
+            "no shapes of 'brick' can collide, and no joint has limits or dry friction; add a floor by --ground",
+        ),
     ],
 )
 def test_wrong_use_of_contacts(argv, told, tmp_path, capsys):

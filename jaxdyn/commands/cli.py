@@ -19,7 +19,7 @@ OK, PROBLEM, USAGE = 0, 1, 2
 #: what `--integrator` takes, the default first
 METHODS = ("euler", "leapfrog", "rk4", "midpoint", "gauss")
 #: what `--contacts` takes, the default first
-CONTACTS = ("admm", "pgs")
+CONTACTS = ("auto", "admm", "pgs")
 #: examples of `simulate`
 SIMULATIONS = (
     "jaxdyn simulate cassie.sdf --batch 256 --seconds 2 --out traj.npz --plot traj.png",
@@ -140,7 +140,7 @@ def _simulate(args) -> int:
     model = _model_of(args) if not args.contacts else _model_of(args, ground=args.ground, collision="all")
     with _before_work():
         if args.contacts:
-            check_contacts(model, args.integrator, args.project)
+            check_contacts(model, args.contacts, args.integrator, args.project)
         check_memory(model, args.batch, steps, args.contacts is not None)
     return run(
         model,
@@ -298,7 +298,7 @@ def _simulate_options(command: argparse.ArgumentParser) -> None:
         nargs="?",
         choices=CONTACTS,
         const=CONTACTS[0],
-        help=f"let shapes touch, by this law of contact (default: {CONTACTS[0]})",
+        help=f"let shapes touch, by this law of contact, and joints stop at their limits and rub (default: {CONTACTS[0]})",
     )
     command.add_argument(
         "--ground",

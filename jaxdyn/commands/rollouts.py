@@ -12,6 +12,7 @@ from tqdm import tqdm
 
 from ..constrained.forward_dynamics import Result
 from ..contact.pairs import slots_of
+from ..contact.solution import rows_of
 from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual
 from ..kinematics.assemble import assemble
 from ..model.model import Model
@@ -92,14 +93,17 @@ def check_memory(model: Model, batch: int, steps: Steps, contacts: bool = False)
         )
 
 
-def check_contacts(model: Model, integrator: str, project: bool) -> None:
+def check_contacts(model: Model, law: str, integrator: str, project: bool) -> None:
     """Raise `ValueError` for what does not go with contacts."""
     if integrator != "euler":
         raise ValueError(f"--contacts goes with --integrator euler, not with {integrator}.")
     if project:
         raise ValueError("--contacts and --project do not go together: leave --project out.")
-    if not slots_of(model):
-        raise ValueError(f"--contacts: no shapes of {model.name!r} can collide; add a floor by --ground, or shapes.")
+    if not rows_of(model, LAWS[law]()):
+        raise ValueError(
+            f"--contacts: no shapes of {model.name!r} can collide, and no joint has limits or dry friction; add a floor "
+            "by --ground, or shapes."
+        )
 
 
 class Rollouts(NamedTuple):
@@ -174,7 +178,7 @@ def run(
     rng = np.random.default_rng(seed)
     v = speed * (along @ rng.standard_normal((along.shape[1], batch))).T
     if contacts is not None:
-        check_contacts(model, integrator, project)
+        check_contacts(model, contacts, integrator, project)
         q, up = lifted(model, q)
     if up:
         say(f"{model.name} is lifted by {up:.3g} m, to start above the ground")

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..contact import ADMM, PGS
+from ..contact import ADMM, PGS, Auto
 from ..contact.pairs import pairs_of, slots_of
 from ..contact.problem import gaps
 from ..contact.solution import Contacts
@@ -15,7 +15,7 @@ from ..model.joints import FreeKind
 from ..model.model import Model
 from ..tree.topology import WORLD
 
-LAWS = {"admm": ADMM, "pgs": PGS}
+LAWS = {"auto": Auto, "admm": ADMM, "pgs": PGS}
 #: names of slots that a picture has room for
 NAMED = 8
 
@@ -35,14 +35,14 @@ def touches(found: Contacts, every: int, dt: float) -> Touches:
     """Return what is kept of the contacts of some steps."""
     steps, slots = found.gaps.shape
     force = found.impulses.reshape(steps // every, every, slots, 3).mean(1) / dt
-    return Touches(force, found.gaps[every - 1 :: every], found.gaps.min(), found.residual.max())
+    return Touches(force, found.gaps[every - 1 :: every], found.gaps.min(initial=jnp.inf), found.residual.max())
 
 
 def lifted(model: Model, q: Array) -> tuple[Array, float]:
     """Return q with floating bases lifted as far as something overlaps the world, and by how much."""
     topology = model.topology
     low = [bool(set(pair.bodies) & {WORLD}) for pair in pairs_of(model) for _ in range(pair.slots)]
-    deep = float(jnp.where(jnp.array(low), laned(gaps)(model, q), 0).min())
+    deep = float(jnp.where(jnp.array(low), laned(gaps)(model, q), 0).min()) if any(low) else 0.0
     roots = np.flatnonzero(np.equal(topology.parents, WORLD))
     bases = [int(b) for b in roots if isinstance(topology.kinds[b], FreeKind)]
     if deep >= 0 or not bases:
@@ -64,7 +64,7 @@ def told(model: Model, force: np.ndarray, deepest: float, off: float, lost: int,
     most = sorted((x for x in loads.items() if x[1] > 0), key=lambda x: -x[1])[:4]
     carried = ", ".join(f"{name} {newton:.4g} N" for name, newton in most) or "nothing touched"
     least = f"shapes overlap by {-deepest:.2g} m at most" if deepest < 0 else f"the least gap is {deepest:.2g} m"
-    lines = [f"{len(pairs)} slots of contact; mean normal forces: {carried}", least]
+    lines = [f"{len(pairs)} slots of contact; mean normal forces: {carried}", *([least] if pairs else [])]
     lines.append(f"the law of contact is met to {off:.2g} m/s, and missed in {lost} of {steps} steps")
     return lines
 
@@ -77,6 +77,7 @@ def draw(model: Model, axes, t: np.ndarray, force: np.ndarray) -> None:
         count = [j for j, pair in enumerate(pairs) if pair == pairs[k]]
         name = ", ".join(pairs[k]) + (f" {count.index(k) + 1}" if len(count) > 1 else "")
         axes.plot(t, np.append(force[:1, k, 0], force[:, k, 0]), label=name, linewidth=1, drawstyle="steps-pre")
-    axes.legend(fontsize=7, ncols=2)
+    if len(busy):
+        axes.legend(fontsize=7, ncols=2)
     more = f" (the {NAMED} largest of {len(pairs)})" if len(pairs) > NAMED else ""
     axes.set(ylabel=f"normal forces (N){more}")
