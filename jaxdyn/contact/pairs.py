@@ -127,7 +127,7 @@ def twists_of(model: Model, pairs: tuple[Pair, ...]) -> tuple[tuple[Twist, ...],
     for pair, shapes in zip(pairs, bearing, strict=True):
         if not set(shapes).isdisjoint(scene.twisting):
             none = jnp.zeros((pair.slots, 1), pair.target.dtype)
-            rows.append(Twist(pair, none, without_gains(none[0])))
+            rows.append(Twist(pair=pair, target=none, stabilization=without_gains(none[0])))
             of += range(start, start + pair.slots)
         start += pair.slots
     return tuple(rows), tuple(of)
