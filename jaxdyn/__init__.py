@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from . import constraints, contact, integrators, joints, osim, shapes, solvers
 from .constrained.forward_dynamics import Result, Solution, Stats, forward_dynamics
-from .constrained.impulse import Jump, impulse
+from .contact.impulse import impulse
+from .contact.solution import Jump
 from .delassus.operator import Delassus, delassus
 from .dynamics.constraint_terms import constraint_bias, constraint_jacobian, constraint_residual, constraint_slices
 from .dynamics.energy import center_of_mass, centroidal_momentum, kinetic_energy, potential_energy
