@@ -141,6 +141,8 @@ def quadruped(friction=0.8, **surface) -> tuple[jd.Model, np.ndarray]:
         spec.add_shape(
             f"shin{k}", jd.shapes.Sphere(0.02), name=f"foot{k}", placement=at(z=-LEG), friction=friction, **surface
         )
+    for k in range(4):
+        spec.add_frame(f"toe{k}", f"shin{k}", at(z=-LEG))
     spec.add_shape("trunk", jd.shapes.Capsule(0.08, 0.3), placement=at(tilt=math.pi / 2))
     spec.add_ground(friction=friction)
     pairs = [(f"foot{k}", "ground") for k in range(4)]
