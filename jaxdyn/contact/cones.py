@@ -53,17 +53,51 @@ class Cones(eqx.Module):
     def project(self, z: Array) -> Array:
         """What the natural map takes z (m, lanes) to: normal forces that push, and tangential ones within the bounds
         that these set."""
-        a, b, c = self.counts.ends
+        a = self.counts.ends[0]
         blocks = z[:a].reshape(-1, 3, z.shape[-1])
         normal = jnp.maximum(blocks[:, 0], 0)
         tangent = within(blocks[:, 1:], self.friction * normal)
-        parts = [jnp.concatenate([normal[:, None], tangent], 1).reshape(a, z.shape[-1])]
+        contacts = jnp.concatenate([normal[:, None], tangent], 1).reshape(a, z.shape[-1])
+        return jnp.concatenate([contacts, *self._others(z, normal)])
+
+    def nearest(self, z: Array) -> Array:
+        """The forces nearest to z (m, lanes) that the law allows, each contact's on its cone."""
+        a = self.counts.ends[0]
+        blocks = z[:a].reshape(-1, 3, z.shape[-1])
+        n, t, mu = blocks[:, 0], blocks[:, 1:], self.friction
+        length = _length(t)
+        along = (mu * length + n) / (1 + mu * mu)
+        inside, opposite = length <= mu * n, mu * length <= -n
+        ratio = mu * along / jnp.where(length > 0, length, 1)
+        choose = lambda x, y: jnp.where(inside, x, jnp.where(opposite, 0, y))  # noqa: E731
+        normal = choose(n, along)
+        cones = jnp.concatenate([normal[:, None], t * choose(1, ratio)[:, None]], 1).reshape(a, z.shape[-1])
+        return jnp.concatenate([cones, *self._others(z, normal)])
+
+    def shift(self, s: Array) -> Array:
+        """What makes the dual cone of s (m, lanes) that of Coulomb's law: μ ‖s_t‖ along normals (De Saxcé)."""
+        a = self.counts.ends[0]
+        mu_s = self.friction * _length(s[:a].reshape(-1, 3, s.shape[-1])[:, 1:])
+        zero = jnp.zeros_like(mu_s)
+        return jnp.concatenate([jnp.stack([mu_s, zero, zero], 1).reshape(a, s.shape[-1]), jnp.zeros_like(s[a:])])
+
+    def _others(self, z: Array, normal: Array) -> list[Array]:
+        """The nearest forces of rows that are no contacts, which press with forces `normal`."""
+        a, b, c = self.counts.ends
+        parts = []
         if self.counts.twists:
             most = self.radius * normal[jnp.asarray(self.counts.twists)]
             parts.append(jnp.clip(z[a:b], -most, most))
         if self.counts.bounded:
             parts.append(jnp.clip(z[b:c], -self.bound, self.bound))
-        return jnp.concatenate([*parts, jnp.maximum(z[c:], 0)])
+        return [*parts, jnp.maximum(z[c:], 0)]
+
+
+def _length(t: Array) -> Array:
+    """Lengths of vectors (n, 2, lanes); zero has the derivative zero."""
+    square = (t * t).sum(1)
+    some = square > 0
+    return jnp.where(some, jnp.sqrt(jnp.where(some, square, 1)), 0)
 
 
 def within(t: Array, radius: Array) -> Array:
@@ -87,3 +121,24 @@ def scales(counts: Counts, G: Array) -> Array:
     mean = summed(diagonal[k:a:3] for k in range(3)) / 3 if a else diagonal[:0]
     sizes = jnp.concatenate([jnp.repeat(mean, 3, axis=0), diagonal[a:]])
     return 1 / jnp.maximum(sizes, jnp.finfo(G.dtype).tiny ** 0.5)
+
+
+def product(G: Array, f: Array) -> Array:
+    """G f."""
+    return summed(G[:, k] * f[k] for k in range(len(f)))
+
+
+def left_over(cones: Cones, G: Array, g: Array, f: Array) -> Array:
+    """How far f is from the law, (lanes,): what is left of the natural map, as accelerations, relative to the largest
+    g that calls for forces."""
+    w = scales(cones.counts, G)
+    left = jnp.abs(natural(cones, w, f, product(G, f) + g) / w).max(0)
+    return left / jnp.maximum(calling(cones.counts, g), jnp.finfo(g.dtype).tiny)
+
+
+def calling(counts: Counts, g: Array) -> Array:
+    """The largest g that calls for forces (lanes,): along tangents, and against normals."""
+    a, _, c = counts.ends
+    pushed = jnp.concatenate([g[:a:3], g[c:]])
+    slides = jnp.concatenate([jnp.abs(g[1:a:3]), jnp.abs(g[2:a:3]), jnp.abs(g[a:c])])
+    return jnp.concatenate([-pushed, slides]).max(0)

@@ -16,14 +16,14 @@ from jaxtyping import Array
 
 from ..constrained.base import Found
 from ..constrained.implicit import tangent_of
-from ..constrained.iteration import Stop, largest_of, loop
-from ..constrained.lcaba import damped
+from ..constrained.iteration import Stop, loop
+from ..constrained.lcaba import LCABA, damped
 from ..constrained.multipliers import multipliers
 from ..constrained.proximal import At, Iteration
 from ..constrained.result import MEMBERS, ended
 from ..engine.core import Core, Function, bind, joined, widen
 from ..systems.problem import left_over
-from .cones import natural, scales
+from .cones import calling, natural, product, scales
 from .laws import Law
 from .linear import ContactSolve
 from .pairs import slots_of
@@ -58,11 +58,6 @@ class _Passes(Iteration):
         x, bodies, y, image = self.system.corrected(tau, force, r2, top)
         made = At(x, bodies, y, jnp.ones(self.lanes, self.dtype))
         return self.wide(made), self.wide(image)
-
-
-def product(G: Array, f: Array) -> Array:
-    """G f."""
-    return sum((G[:, k] * f[k] for k in range(1, len(f))), G[:, 0] * f[0])
 
 
 @dataclasses.dataclass(frozen=True)
@@ -126,10 +121,8 @@ class ContactStep(Core):
         if not reads[5]:
             return nu, jnp.zeros(f.shape[-1], jnp.int32)
         found = Found(at.rates, nu, end.steps, None, None, at.bodies, at.lam[:first], None, end.active & bool(first))
-        from ..constrained.lcaba import LCABA
-
         code = ended(LCABA(), problem, start, found, v + dt * at.rates, inputs)
-        size = largest_of(-end.r2[first:] - product(system.G, f))
+        size = calling(step.cones.counts, -end.r2[first:] - product(system.G, f))
         lost = (code == 0) & ~(off <= LAWFUL * size + jnp.finfo(f.dtype).tiny)
         return nu, jnp.where(lost, MEMBERS.index("contact_not_converged"), code).astype(jnp.int32)
 
