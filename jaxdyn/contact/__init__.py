@@ -1,6 +1,8 @@
 """Contact between the shapes of a model: `step` and `simulate` take a law of contact as `contacts=`."""
 
 from .admm import ADMM
+from .auto import Auto
 from .laws import PGS, Law
+from .solution import Contacts
 
-__all__ = ["ADMM", "PGS", "Law"]
+__all__ = ["ADMM", "PGS", "Auto", "Contacts", "Law"]

@@ -100,7 +100,7 @@ class ContactStep(Core):
             nu,
             f,
             widen(w, lanes),
-            step.problem.rows.residual[first::3],
+            step.problem.rows.residual[first : first + 3 * step.cones.counts.contacts : 3],
             code,
             dt * off,
             *end_of(model, q, v, dt, a),

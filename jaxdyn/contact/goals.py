@@ -34,6 +34,7 @@ def goals(law: Law, pairs: Sequence[Pair], counts: Counts, gaps: Array, rates: A
     goal, compliance = _normal(law, pairs, gaps[:a:3], rates[:a:3], dt)
     apart = lambda x: jnp.stack([x, jnp.zeros_like(x), jnp.zeros_like(x)], 1).reshape(a, x.shape[-1])  # noqa: E731
     push = _rigid(law, gaps[b:], dt)
+    # twists and rubbing joints shall not move
     between, rest = (
         jnp.zeros((b - a, goal.shape[-1]), gaps.dtype),
         jnp.zeros((len(gaps) - a, goal.shape[-1]), gaps.dtype),

@@ -1,8 +1,6 @@
 """Laws of contact: how forces between touching bodies are found from G and g, with s = G f + g."""
 
 import abc
-import functools
-from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -10,6 +8,8 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..constrained.iterated import check_number, check_positive_integer
+from ..engine.core import widen
+from ..engine.kernel import kernel
 from ..spatial.small import summed
 from .cones import Cones, within
 
@@ -18,12 +18,15 @@ class Law(eqx.Module):
     """Base class: static, hashable, without arrays.
 
     **Arguments** of all laws: `recovery`, the share of an overlap that one step takes away, at most at the speed
-    `recovery_speed` (m/s); `bounce_speed` (m/s), below which impacts do not bounce.
+    `recovery_speed` (m/s); `bounce_speed` (m/s), below which impacts do not bounce; `limits`, whether joints stop at
+    their limits, and `dry_friction`, whether they rub: each adds a row a joint.
     """
 
     recovery: float = eqx.field(static=True, default=0.2, kw_only=True)
     recovery_speed: float = eqx.field(static=True, default=1.0, kw_only=True)
     bounce_speed: float = eqx.field(static=True, default=0.05, kw_only=True)
+    limits: bool = eqx.field(static=True, default=True, kw_only=True)
+    dry_friction: bool = eqx.field(static=True, default=True, kw_only=True)
 
     def __check_init__(self):
         name = type(self).__name__
@@ -56,68 +59,67 @@ class PGS(Law):
         check_positive_integer(self, "sweeps")
 
     def solve(self, G, g, cones, f):
-        contacts = [Block(G, cones, k) for k in range(cones.counts.contacts)]
         first, second, third = cones.counts.ends
-        rows = [G[k] for k in range(len(g))]
-        inverse = {k: 1 / G[k, k] for k in range(first, len(g))}
+        lanes = max(x.shape[-1] for x in (G, g, f))
+        G, g, f = widen(G, lanes), widen(g, lanes), widen(f, lanes)
+        contacts = [_block(G[at : at + 3, at : at + 3]) for at in range(0, first, 3)]
+        inverse = 1 / jnp.stack([G[k, k] for k in range(first, len(g))]) if first < len(g) else None
 
-        def at(k, f):
-            return g[k] + summed(rows[k][j] * f[j] for j in range(len(f)))
+        def bounds(i, f):
+            if i < second:
+                most = cones.radius[i - first] * f[3 * cones.counts.twists[i - first]]
+                return -most, most
+            return (-cones.bound[i - second], cones.bound[i - second]) if i < third else (0.0, jnp.inf)
 
         def sweep(carried):
             before, active, count = carried
-            f = list(before)
+            f = before
             for k, block in enumerate(contacts):
-                s = [at(i, f) for i in range(3 * k, 3 * k + 3)]
-                f[3 * k : 3 * k + 3] = block.updated(s, f[3 * k : 3 * k + 3])
+                own = slice(3 * k, 3 * k + 3)
+                f = f.at[own].set(_updated(G[own], g[own], f, f[own], cones.friction[k], *block))
             for i in range(first, len(f)):
-                z = f[i] - at(i, f) * inverse[i]
-                if i < second:
-                    most = cones.radius[i - first] * f[3 * cones.counts.twists[i - first]]
-                    f[i] = jnp.clip(z, -most, most)
-                elif i < third:
-                    f[i] = jnp.clip(z, -cones.bound[i - second], cones.bound[i - second])
-                else:
-                    f[i] = jnp.maximum(z, 0)
-            change = functools.reduce(jnp.maximum, [jnp.abs(x - y) for x, y in zip(f, before, strict=True)])
-            size = functools.reduce(jnp.maximum, [jnp.abs(x) for x in f])
-            kept = tuple(jnp.where(active, x, y) for x, y in zip(f, before, strict=True))
-            return kept, active & (change > SETTLED[g.dtype.itemsize] * size), count + 1
+                f = f.at[i].set(jnp.clip(_single(G[i], g[i], f, f[i], inverse[i - first]), *bounds(i, f)))
+            moves = jnp.abs(f - before).max(0) > SETTLED[g.dtype.itemsize] * jnp.abs(f).max(0)
+            return jnp.where(active, f, before), active & moves, count + 1
 
-        lanes = max(x.shape[-1] for x in (G, g, f))
-        start = tuple(jnp.broadcast_to(f[k], (lanes,)) for k in range(len(g)))
         go_on = lambda s: s[1].any() & (s[2] < self.sweeps)  # noqa: E731
-        return jnp.stack(jax.lax.while_loop(go_on, sweep, (start, jnp.ones(lanes, bool), 0))[0])
+        return jax.lax.while_loop(go_on, sweep, (f, jnp.ones(lanes, bool), 0))[0]
 
 
-class Block:
-    """One contact: its block of G, which is inverted for sticking."""
+#: of the trace of a block, that is added to its diagonal: bodies may be unable to move along a direction
+LEAST = {4: 1e-6, 8: 1e-12}
 
-    #: of the trace, that is added to the diagonal: bodies may be unable to move along a direction
-    LEAST: ClassVar[dict[int, float]] = {4: 1e-6, 8: 1e-12}
 
-    def __init__(self, G: Array, cones: Cones, k: int):
-        own = G[3 * k : 3 * k + 3, 3 * k : 3 * k + 3]
-        self.mu, self.own = cones.friction[k], own
-        trace = own[0, 0] + own[1, 1] + own[2, 2]
-        least = self.LEAST[G.dtype.itemsize] * trace + jnp.finfo(G.dtype).tiny
-        a, b, c, d, e, f = own[0, 0] + least, own[0, 1], own[0, 2], own[1, 1] + least, own[1, 2], own[2, 2] + least
-        first = [d * f - e * e, c * e - b * f, b * e - c * d]
-        over = 1 / (a * first[0] + b * first[1] + c * first[2])
-        p, q, r = a * f - c * c, b * c - a * e, a * d - b * b
-        self.inverse = [[x * over for x in row] for row in (first, [first[1], p, q], [first[2], q, r])]
-        half = (own[1, 1] - own[2, 2]) / 2
-        largest = (own[1, 1] + own[2, 2]) / 2 + jnp.sqrt(half * half + own[1, 2] * own[1, 2])
-        self.normal, self.tangential = 1 / (own[0, 0] + least), 1 / (largest + least)
+@kernel
+def _block(own: Array):
+    """Of a contact's block of G (3, 3, lanes): the block, its inverse, which is for sticking, and one over its normal
+    entry and over the largest eigenvalue of the tangential ones."""
+    trace = own[0, 0] + own[1, 1] + own[2, 2]
+    least = LEAST[own.dtype.itemsize] * trace + jnp.finfo(own.dtype).tiny
+    a, b, c, d, e, f = own[0, 0] + least, own[0, 1], own[0, 2], own[1, 1] + least, own[1, 2], own[2, 2] + least
+    first = [d * f - e * e, c * e - b * f, b * e - c * d]
+    over = 1 / (a * first[0] + b * first[1] + c * first[2])
+    p, q, r = a * f - c * c, b * c - a * e, a * d - b * b
+    inverse = jnp.stack([jnp.stack(row) for row in (first, [first[1], p, q], [first[2], q, r])]) * over
+    half = (own[1, 1] - own[2, 2]) / 2
+    largest = (own[1, 1] + own[2, 2]) / 2 + jnp.sqrt(half * half + own[1, 2] * own[1, 2])
+    return own, inverse, 1 / (own[0, 0] + least), 1 / (largest + least)
 
-    def updated(self, s, f):
-        """The forces of the contact that answer s, at its forces f."""
-        stick = [x - summed(a * b for a, b in zip(row, s, strict=True)) for x, row in zip(f, self.inverse, strict=True)]
-        sticks = (stick[0] > 0) & (stick[1] * stick[1] + stick[2] * stick[2] <= (self.mu * stick[0]) ** 2)
-        normal = jnp.maximum(f[0] - s[0] * self.normal, 0)
-        change = normal - f[0]
-        z = [
-            x - (y + self.own[0, k] * change) * self.tangential for k, (x, y) in enumerate(zip(f, s, strict=True)) if k
-        ]
-        slide = within(jnp.stack(z)[None], (self.mu * normal)[None])[0]
-        return [jnp.where(sticks, x, y) for x, y in zip(stick, (normal, slide[0], slide[1]), strict=True)]
+
+@kernel
+def _updated(rows, g, every, f, mu, own, inverse, normal, tangential):
+    """The forces of a contact that answer those of all."""
+    s = [g[k] + summed(rows[k, j] * every[j] for j in range(len(every))) for k in range(3)]
+    stick = [f[k] - summed(inverse[k, j] * s[j] for j in range(3)) for k in range(3)]
+    sticks = (stick[0] > 0) & (stick[1] * stick[1] + stick[2] * stick[2] <= (mu * stick[0]) ** 2)
+    pressed = jnp.maximum(f[0] - s[0] * normal, 0)
+    change = pressed - f[0]
+    z = jnp.stack([f[k] - (s[k] + own[0, k] * change) * tangential for k in (1, 2)])
+    slide = within(z[None], (mu * pressed)[None])[0]
+    return jnp.where(sticks, jnp.stack(stick), jnp.stack([pressed, *slide]))
+
+
+@kernel
+def _single(row, g, every, f, inverse):
+    """What a single row would answer to all forces without bounds."""
+    return f - (g + summed(row[j] * every[j] for j in range(len(every)))) * inverse

@@ -19,31 +19,53 @@ from jaxtyping import Array
 
 from ..constrained.linearised import Linearised, corrected
 from ..engine.core import joined, widen
-from ..kinematics.ratios import least
 from ..systems.problem import body_accelerations, still
 from .cones import Cones, natural
+from .inverse import inverse
 from .problem import Touching, begun, residuals, touching
 
 #: of its diagonal, that is added to G: forces of redundant contacts are not unique
 REGULAR = {4: 1e-5, 8: 1e-10}
 
 
-class _Linear(Touching):
-    """The factor with the linearised law on top. `matrix` is F_f + F_s G, or its transpose; `slope` is F_s (m, m,
-    lanes)."""
+class _At(eqx.Module):
+    """Where the natural map is linearised."""
 
-    matrix: Array
-    slope: Array
+    cones: Cones
+    w: Array
+    f: Array
+    s: Array
+
+    def moved(self, df: Array, ds: Array) -> Array:
+        """F_f df + F_s ds."""
+        value = lambda f, s: natural(self.cones, self.w, f, s)  # noqa: E731
+        return jax.jvp(value, (self.f, self.s), (df, ds))[1]
+
+    def by_s(self, ds: Array) -> Array:
+        """F_s ds."""
+        return self.moved(jnp.zeros_like(ds), ds)
+
+    def whole(self, G: Array) -> Array:
+        """F_f + F_s G."""
+        m, lanes = self.f.shape
+        units = jnp.broadcast_to(jnp.eye(m, dtype=self.f.dtype)[..., None], (m, m, lanes))
+        return jax.vmap(self.moved, out_axes=1)(units, widen(G, lanes))
+
+
+class _Linear(Touching):
+    """The factor with the linearised law on top; `inverse` is that of F_f + F_s G, or its transpose."""
+
+    inverse: Array
+    at: _At
     across: bool = eqx.field(static=True)
 
     def solve(self, tau, force, r2):
-        m = len(self.slope)
+        m = len(self.inverse)
 
         def top(b):  # b is −J_c x₀
             r3 = r2[len(r2) - m :]
-            along = b if self.across else _times(self.slope, b)
-            z = least(self.matrix, along - r3)
-            return z, _times(jnp.swapaxes(self.slope, 0, 1), z) if self.across else z
+            z = _times(self.inverse, (b if self.across else self.at.by_s(b)) - r3)
+            return z, jax.linear_transpose(self.at.by_s, z)(z)[0] if self.across else z
 
         none = jnp.zeros((m, r2.shape[-1]), r2.dtype)
         return self.corrected(tau, force, joined([r2[: len(r2) - m], none]), top)
@@ -52,17 +74,6 @@ class _Linear(Touching):
 def _times(A: Array, x: Array) -> Array:
     """A x of the lanes."""
     return (A * x[None]).sum(1)
-
-
-def slopes(cones: Cones, w: Array, f: Array, s: Array) -> tuple[Array, Array]:
-    """The derivatives of the natural map by f and by s, (m, m, lanes) each."""
-    m, lanes = f.shape
-    basis = jnp.broadcast_to(jnp.eye(m, dtype=f.dtype)[..., None], (m, m, lanes))
-
-    def by(fn, x):
-        return jnp.swapaxes(jax.vmap(lambda e: jax.jvp(fn, (x,), (e,))[1])(basis), 0, 1)
-
-    return by(lambda f: natural(cones, w, f, s), f), by(lambda s: natural(cones, w, f, s), s)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -96,10 +107,10 @@ class ContactSolve(Linearised):
 
     def _system(self, made: Touching, step, w, a, f) -> _Linear:
         bodies = body_accelerations(step.problem, step.start, a)
-        by_f, by_s = slopes(step.cones, w, f, step.answer(bodies, f))
-        G = made.G * (1 + REGULAR[f.dtype.itemsize] * jnp.eye(len(f), dtype=f.dtype)[..., None])
-        matrix = by_f + sum(by_s[:, k, None] * G[None, k] for k in range(len(f)))
-        if self.across:
-            matrix = jnp.swapaxes(matrix, 0, 1)
+        at = _At(step.cones, w, f, step.answer(bodies, f))
+        inverted = inverse(
+            at.whole(made.G * (1 + REGULAR[f.dtype.itemsize] * jnp.eye(len(f), dtype=f.dtype)[..., None]))
+        )
+        inverted = jnp.swapaxes(inverted, 0, 1) if self.across else inverted
         fields: dict[str, Any] = {x.name: getattr(made, x.name) for x in dataclasses.fields(Touching)}
-        return _Linear(**fields, matrix=matrix, slope=by_s, across=self.across)
+        return _Linear(**fields, inverse=inverted, at=at, across=self.across)

@@ -25,6 +25,30 @@ class Surface(eqx.Module):
     damping: Array
 
 
+class Twist(Constraint):
+    """The rates at which two shapes that touch twist about their normals, a row a slot; see `Pair`."""
+
+    pair: "Pair"
+    target: Array
+    stabilization: Baumgarte
+    name: str | None = eqx.field(static=True, default=None)
+
+    def layout(self, topology: Topology) -> Layout:
+        own = self.pair.layout(topology)
+        return Layout((type(self), own.signature), self.pair.slots, own.bodies)
+
+    def evaluate(self, layout, attachments, views, robot) -> Rows:
+        moving, found = self.pair.placed(views)
+        none = jnp.zeros_like(found[0].gap)
+        K = []
+        for view, sign in zip(moving, (1, -1), strict=True):
+            if view is not None:
+                turn = jnp.stack([sign * mtv(view.R, touch.normal) for touch in found])
+                K.append((turn, jnp.zeros_like(turn)))
+        rest = jnp.stack([none for _ in found])
+        return Rows(K, rest, rest)
+
+
 class Pair(Constraint):
     """Two shapes that collide, as a constraint with three rows a slot: along the normal and two tangents, the velocity
     of the first against the second. The residual of a normal row is the gap."""
@@ -45,13 +69,17 @@ class Pair(Constraint):
         moving = tuple(b for b in self.bodies if b != WORLD)
         return Layout((type(self), self.kinds, on_world, self.slots, shapes), 3 * self.slots, moving)
 
-    def evaluate(self, layout, attachments, views, robot) -> Rows:
+    def placed(self, views):
+        """Views of both bodies, None for the world, and where they may touch."""
         views, placed, moving = iter(views), [], []
         for body, (R, p), size in zip(self.bodies, self.placements, self.sizes, strict=True):
             view = None if body == WORLD else next(views)
             moving.append(view)
             placed.append(Placed(R, p, size) if view is None else Placed(mm(view.R, R), view.p + mv(view.R, p), size))
-        found = touches(*self.kinds, *placed)
+        return moving, touches(*self.kinds, *placed)
+
+    def evaluate(self, layout, attachments, views, robot) -> Rows:
+        moving, found = self.placed(views)
         K = [_seen(view, found, sign) for view, sign in zip(moving, (1, -1), strict=True) if view is not None]
         none = jnp.zeros_like(found[0].gap)
         gaps = jnp.stack([x for touch in found for x in (touch.gap, none, none)])
@@ -92,6 +120,19 @@ def pairs_of(model: Model) -> tuple[Pair, ...]:
     return tuple(found)
 
 
+def twists_of(model: Model, pairs: tuple[Pair, ...]) -> tuple[tuple[Twist, ...], tuple[int, ...]]:
+    """The rows of pairs whose surfaces resist twists, and of which contacts they are."""
+    scene, rows, of, start = model.collision.scene, [], [], 0
+    bearing = [pair for pair in scene.pairs if slots(scene.shapes[pair[0]].kind, scene.shapes[pair[1]].kind)]
+    for pair, shapes in zip(pairs, bearing, strict=True):
+        if not set(shapes).isdisjoint(scene.twisting):
+            none = jnp.zeros((pair.slots, 1), pair.target.dtype)
+            rows.append(Twist(pair=pair, target=none, stabilization=without_gains(none[0])))
+            of += range(start, start + pair.slots)
+        start += pair.slots
+    return tuple(rows), tuple(of)
+
+
 def slots_of(model: Model) -> tuple[tuple[str, str], ...]:
     """The names of the two shapes of every slot."""
     infos, found = model.collision.shapes, []
@@ -107,7 +148,7 @@ def _size(shapes, k: int):
     return (shapes.grids[info.data], shapes.size[k]) if info.kind == "heights" else shapes.size[k]
 
 
-def _without_gains(zero: Array) -> Baumgarte:
+def without_gains(zero: Array) -> Baumgarte:
     """Rows of contact have goals of their own."""
     return eqx.tree_at(lambda b: (b.stiffness, b.damping), Baumgarte(0.0, 0.0), (zero, zero))
 
@@ -124,5 +165,5 @@ def _pair(shapes, i: int, j: int, count: int, surface: Surface) -> Pair:
         sizes=(_size(shapes, i), _size(shapes, j)),
         surface=surface,
         target=none,
-        stabilization=_without_gains(none[0]),
+        stabilization=without_gains(none[0]),
     )

@@ -27,8 +27,9 @@ from ..tree.plan import elimination, kept_riders, riders_of
 from ..tree.rows import Plan
 from .cones import Cones, Counts, natural
 from .goals import goals, surfaces
+from .joints import joints_of
 from .laws import Law
-from .pairs import pairs_of
+from .pairs import pairs_of, twists_of
 
 
 class Step(NamedTuple):
@@ -67,13 +68,16 @@ def begun(law: Law, model, constraints, q, v, tau, external, dt, recursive: bool
     """The step of a model (lanes-last) under constraints and contact; if `recursive`, its rotors may be gyrostats.
     Springs and dampers of joints act at its end."""
     pairs = pairs_of(model)
+    (twists, twisted), (rubs, stops) = twists_of(model, pairs), joints_of(model, law.limits, law.dry_friction)
+    every = *constraints, *pairs, *twists, *rubs, *stops
     if recursive:
-        model = with_gyrostats(model, (*constraints, *pairs), external)
+        model = with_gyrostats(model, every, external)
     joints = model.joints
     stiffness = dt * joints.stiffness
     model = eqx.tree_at(lambda m: m.joints.armature, model, joints.armature + dt * (joints.damping + stiffness))
-    counts = Counts(sum(pair.slots for pair in pairs))
-    problem = problem_of(model, (*constraints, *pairs), q, v)
+    count = lambda rows: sum(x.rows for x in rows)  # noqa: E731
+    counts = Counts(sum(pair.slots for pair in pairs), twisted, count(rubs), count(stops))
+    problem = problem_of(model, every, q, v)
     motion = problem.motion
     start = start_of(problem, tau, external)
     start = start._replace(tau=start.tau - reflected(motion, stiffness, v))
@@ -81,7 +85,9 @@ def begun(law: Law, model, constraints, q, v, tau, external, dt, recursive: bool
     first = problem.plan.starts[len(constraints)]
     c, compliance = goals(law, pairs, counts, problem.rows.residual[first:], rates[first:], dt)
     none = jnp.zeros((0, 1), q.dtype)
-    cones = Cones(counts, surfaces(pairs, "friction"), none, none)
+    radius = surfaces(pairs, "torsion")[jnp.asarray(twisted, int)] if twisted else none
+    bound = joined([none, *(rub.bound for rub in rubs)])
+    cones = Cones(counts, surfaces(pairs, "friction").astype(q.dtype), radius, bound)
     # rows are taken where they are: what they gain by moving on is not theirs
     turning = accelerations(motion, apparent(model.topology, motion.rates))
     gained = problem.rows.times(tuple(x - y for x, y in zip(start.acceleration, turning, strict=True)))

@@ -14,16 +14,19 @@ from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from .dynamics import ContactStep
+from .joints import joints_of
 from .laws import Law
-from .pairs import slots_of
+from .pairs import pairs_of, slots_of, twists_of
 
 
 class Contacts(eqx.Module):
     """What happens at the places where shapes may touch. **Fields:** `impulses` (slots, 3), N s: along the normal and
     two tangents, over the step; `gaps` (slots,), m, at its start, negative where shapes overlap; `pairs`, the names of
-    the two shapes of every slot; `residual` (), m/s, what is left of the law of contact."""
+    the two shapes of every slot; `joints` (rows,), N s or N m s: impulses of twists, dry friction and limits of joints,
+    in this order; `residual` (), m/s, what is left of the law of contact."""
 
     impulses: Float[Array, "slots 3"]
+    joints: Float[Array, " rows"]
     gaps: Float[Array, " slots"]
     residual: Float[Array, ""]
     pairs: tuple[tuple[str, str], ...] = eqx.field(static=True)
@@ -41,6 +44,12 @@ class Touched(eqx.Module):
     warm: Float[Array, " rows"]
 
 
+def rows_of(model: Model, law: Law) -> int:
+    """How many rows a law has forces for."""
+    (twists, _), joints = twists_of(model, pairs_of(model)), joints_of(model, law.limits, law.dry_friction)
+    return 3 * len(slots_of(model)) + sum(x.pair.slots for x in twists) + sum(x.rows for kind in joints for x in kind)
+
+
 def contact_step(
     model: Model, constraints: Sequence[Constraint], q, v, tau, external, dt, law: Law, warm: Array | None = None
 ) -> Touched:
@@ -49,5 +58,7 @@ def contact_step(
     found = call(lambda tree, known, c: ContactStep(law, tree, known, c), *args)
     a, nu, f, _, gaps, code, left, end, after = found
     n = len(gaps)
-    contacts = Contacts(dt * f[: 3 * n].reshape(n, 3), gaps, jax.lax.stop_gradient(left), slots_of(model))
+    contacts = Contacts(
+        dt * f[: 3 * n].reshape(n, 3), dt * f[3 * n :], gaps, jax.lax.stop_gradient(left), slots_of(model)
+    )
     return Touched(State(end, after), a, nu, result_of(code), contacts, jnp.concatenate([nu, f]))

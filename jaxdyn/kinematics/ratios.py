@@ -207,11 +207,3 @@ def gathered(topology: Topology, G: Array, tau: Array) -> Array:
     """Gᵀ τ: forces along independent velocities from those along velocities of the tree (.., lanes)."""
     w = jnp.take(tau, jnp.asarray(topology.independent), axis=0)
     return swept(_gathering(topology), {"G": G, "tau": tau, "w": w})["w"]
-
-
-def least(A: Array, b: Array) -> Array:
-    """A⁻¹ b of a square matrix (n, n, lanes) and b (n, lanes), by orthogonal columns: without symmetry or pivots."""
-    n, lanes = len(b), max(A.shape[-1], b.shape[-1])
-    wide = lambda x: jnp.broadcast_to(x, (*x.shape[:-1], lanes))  # noqa: E731
-    K = jnp.concatenate([wide(A), -wide(b)[:, None]], 1)
-    return _solve(n, n, K.reshape(-1, lanes))[2]

@@ -31,7 +31,8 @@ class Scene:
 
     `pairs` are numbers of shapes, the later one or the world's last. `own` are the pairs with a friction of their own;
     `off` is how many pairs within a tree are left out for not asking for them; `left_out` are shapes of the file that
-    were not read.
+    were not read. `twisting` are the shapes that resist twists, `limited` and `rubbing` the bodies whose joints have
+    limits, and dry friction.
     """
 
     shapes: tuple[ShapeInfo, ...] = ()
@@ -39,6 +40,9 @@ class Scene:
     own: tuple[tuple[int, int], ...] = ()
     off: int = 0
     left_out: tuple[str, ...] = ()
+    twisting: tuple[int, ...] = ()
+    limited: tuple[int, ...] = ()
+    rubbing: tuple[int, ...] = ()
 
     def __getstate__(self):
         # a hash of strings is another one in the next process

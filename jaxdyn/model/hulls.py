@@ -4,19 +4,32 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..spatial.quarters import in_quarters
+
 #: vertices that a hull keeps: a step searches them all, in each pair
 MOST = 64
 #: share of its size by which a mesh may lie inside its hull and still be called convex
 CONVEX = 1e-2
 #: share of its size by which points may be off a plane or a line and still lie in it
 FLAT = 1e-9
+#: of hulls without faces
+NONE = np.zeros((0, 3))
 
 
 class Hull(NamedTuple):
-    """The vertices (n, 3) of a convex hull, and what is lost by taking it, in words."""
+    """The vertices (n, 3) of a convex hull, what is lost by taking it, in words, and the normals (k, 3) of its faces,
+    of flat and straight ones none but their own."""
 
     vertices: np.ndarray
     told: tuple[str, ...]
+    normals: np.ndarray
+
+    @property
+    def quarters(self) -> np.ndarray:
+        """The vertices in the order in which four groups of them touch the ground, see `in_quarters`."""
+        if len(self.vertices) < 4 or not len(self.normals):
+            return np.resize(self.vertices, (max(4, len(self.vertices)), 3))
+        return in_quarters(self.vertices, self.normals)
 
 
 def hull_of(call: str, vertices: np.ndarray, faces: np.ndarray | None = None) -> Hull:
@@ -34,13 +47,13 @@ def hull_of(call: str, vertices: np.ndarray, faces: np.ndarray | None = None) ->
     middle = (vertices.min(0) + vertices.max(0)) / 2
     size = float(np.ptp(vertices, axis=0).max())
     if size == 0:
-        return Hull(vertices[:1], ())
+        return Hull(vertices[:1], (), NONE)
     local = (vertices - middle) / size
     _, spread, axes = np.linalg.svd(local - local.mean(0), full_matrices=False)
     rank = int((spread > FLAT * max(1.0, spread[0])).sum())
     flat = local @ axes[:rank].T
     if rank == 1:
-        return Hull(vertices[[flat[:, 0].argmin(), flat[:, 0].argmax()]], ())
+        return Hull(vertices[[flat[:, 0].argmin(), flat[:, 0].argmax()]], (), NONE)
     outer = ConvexHull(flat).vertices
     kept, told = outer, []
     if len(outer) > MOST:
@@ -52,7 +65,8 @@ def hull_of(call: str, vertices: np.ndarray, faces: np.ndarray | None = None) ->
         depth = _depth(ConvexHull(flat[kept]).equations, flat, faces)
         if depth > CONVEX:
             told.insert(0, f"is not convex, its hull is up to {depth * size:.1g} m away from it")
-    return Hull(vertices[np.sort(kept)], tuple(told))
+    normals = np.stack([axes[2], -axes[2]]) if rank == 2 else ConvexHull(flat[kept]).equations[:, :3] @ axes
+    return Hull(vertices[np.sort(kept)], tuple(told), normals)
 
 
 def _beyond(equations: np.ndarray, points: np.ndarray) -> np.ndarray:

@@ -59,6 +59,7 @@ def collision_of(
     for names, friction in rules.told.items():
         if friction is not None:
             own[ordered(infos, *(number[n] for n in names))] = friction
+    twisting = tuple(k for k, c in enumerate(colliders) if c.torsion > 0)
     sizes = [(*c.shape.numbers, 0.0, 0.0, 0.0)[:3] for c in colliders]
     column = lambda what: floats_of([getattr(c, what) for c in colliders])  # noqa: E731
     return Collision(
@@ -68,7 +69,7 @@ def collision_of(
         pair_friction=floats_of(list(own.values())) if own else None,
         vertices=tuple(vertices),
         grids=tuple(grids),
-        scene=Scene(tuple(infos), pairs, tuple(own), off, tuple(left_out)),
+        scene=Scene(tuple(infos), pairs, tuple(own), off, tuple(left_out), twisting),
     )
 
 

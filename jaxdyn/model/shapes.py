@@ -152,10 +152,11 @@ class Mesh(Shape):
         object.__setattr__(self, "vertices", hull.vertices)
         object.__setattr__(self, "faces", None)
         object.__setattr__(self, "_told", hull.told)
+        object.__setattr__(self, "_quarters", hull.quarters)
 
     @property
     def data(self):
-        return self.vertices
+        return self._quarters
 
     @property
     def told(self):

@@ -240,6 +240,10 @@ class ModelSpec(SceneSpec):
         check_names(call, self.constraints)
         here = {name: (name, np.eye(3), np.zeros(3)) for name in ("world", *moving)}
         collision = self._collision(call, topology, rows, here | frames, self.constraints)
+        limited = tuple(b for b, x in enumerate(rows) if np.isfinite(np.asarray(x.joint.limits, float)).any())
+        rubbing = tuple(b for b, x in enumerate(rows) if np.any(np.asarray(x.joint.friction) > 0))
+        scene = dataclasses.replace(collision.scene, limited=limited, rubbing=rubbing)
+        collision = dataclasses.replace(collision, scene=scene)
         return dataclasses.replace(model, collision=collision)
 
     def _merged(self) -> tuple[dict[str, Body], dict[str, tuple[str, np.ndarray, np.ndarray]]]:

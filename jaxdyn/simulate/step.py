@@ -11,7 +11,7 @@ from ..constrained.base import Solver
 from ..constrained.impulse import least, rates
 from ..constrained.lcaba import LCABA
 from ..contact.laws import Law
-from ..contact.pairs import slots_of
+from ..contact.solution import rows_of as contact_rows
 from ..engine.lanes import laned
 from ..kinematics.assemble import residual
 from ..kinematics.embed import checked_forces
@@ -89,10 +89,10 @@ def check_contacts(call: str, model: Model, law, integrator: Integrator, solver:
     if law is None:
         return
     check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
-    if not slots_of(model):
+    if not contact_rows(model, law):
         raise ValueError(
-            f"`{call}`: `contacts` is given, but no shapes of {model.name!r} can collide. Give it shapes: "
-            "`jd.load(..., ground=True)`, or `ModelSpec.add_shape` and `add_ground`."
+            f"`{call}`: `contacts` is given, but no shapes of {model.name!r} can collide, and no joint has limits or "
+            "dry friction. Give it shapes: `jd.load(..., ground=True)`, or `ModelSpec.add_shape` and `add_ground`."
         )
     if not integrator.touches:
         raise ValueError(

@@ -1,0 +1,21 @@
+"""`Auto`: the law that suits the number of contacts."""
+
+from .admm import ADMM
+from .laws import PGS, Law
+
+#: rows beyond which a factor of G costs more than it gains
+MOST = 48
+
+
+class Auto(Law):
+    """`ADMM` up to 48 rows (three a contact, one a joint that rubs or has limits): to its tolerance in double precision,
+    to 3e-4 in at most 40 steps in single precision. Beyond, `PGS` with 100 sweeps."""
+
+    def pick(self, rows: int, size: int) -> Law:
+        """The law for so many rows of floats of so many bytes."""
+        if rows > MOST:
+            return PGS(100)
+        return ADMM() if size == 8 else ADMM(3e-4, max_steps=40, sweeps=40)
+
+    def solve(self, G, g, cones, f):
+        return self.pick(len(g), g.dtype.itemsize).solve(G, g, cones, f)
