@@ -156,7 +156,7 @@ def goals(law, gap, speed, dt, restitution, stiffness, damping):
             out.append((-phi * k / (k * dt + d), 1 / (dt * (k * dt + d))))
             continue
         goal = -phi / dt if phi > 0 else min(-law.recovery * phi / dt, law.recovery_speed)
-        if phi + dt * s < 0 and s < -law.bounce_speed:
+        if e > 0 and phi + dt * s < 0 and s < -law.bounce_speed:
             goal = max(goal, -e * s)
         out.append((goal, 0.0))
     return np.array(out).T

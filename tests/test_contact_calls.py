@@ -86,18 +86,17 @@ def test_overlaps_are_taken_away_at_the_speed_that_is_set(depth):
     law = PGS(recovery_speed=0.3)
     found = motion((model, q - depth * np.eye(7)[2]), law=law, steps=600)
     speed, z = np.asarray(found.v[:, 2]), np.asarray(found.q[:, 2])
-    assert speed.max() <= max(0.3, 1e-12) * (1 + 1e-9)
-    assert (np.diff(z) > -1e-12).all() and z[-1] == pytest.approx(0.5, abs=2e-4)
-    share = min(0.2 * depth / DT, 0.3)
-    assert speed[1] == pytest.approx(share, rel=1e-9)
+    assert speed.max() <= 0.3 * (1 + 1e-9)
+    assert speed[1] == pytest.approx(min(0.2 * depth / DT, 0.3), rel=1e-9)
+    assert z.max() <= 0.5 + 0.3**2 / 2 / scenes.G + 1e-3  # what it is pushed out at carries it on
+    assert z[-1] == pytest.approx(0.5, abs=2e-4)
 
 
 def test_boxes_inside_each_other_come_apart_slowly():
     model, q = scenes.stack(2)
     q = q.copy()
     q[9] -= 0.05
-    found = motion((model, q), steps=400)
-    assert np.isfinite(np.asarray(found.q)).all()
+    found = motion((model, q), steps=400, law=PGS(sweeps=500))
     assert np.abs(np.asarray(found.v)[:, 6:9]).max() <= 1.0 + 1e-6
     np.testing.assert_allclose(np.asarray(found.q)[-1, [2, 9]], [0.1, 0.3], atol=2e-3)
 
@@ -135,7 +134,7 @@ def test_the_result_tells_of_states_that_are_not_finite():
 def test_the_result_tells_of_a_law_that_is_not_solved():
     """One sweep is not enough for a tower; for a ball it is."""
     few, many = (motion(scenes.stack(3), steps=5, law=PGS(sweeps=n)) for n in (1, 2000))
-    assert (few.result[0] == jd.Result.contact_not_converged).all()
+    assert np.asarray(few.result == jd.Result.contact_not_converged)[0]
     assert (many.result == jd.Result.successful).all()
     assert few.contacts.residual[0] > 1e3 * many.contacts.residual[0]
     ball = motion(scenes.balls(1), steps=5, law=PGS(sweeps=1))
@@ -147,7 +146,7 @@ def test_contacts_are_named_and_shaped():
     found = motion((model, q), steps=3)
     assert found.contacts.pairs == tuple((f"foot{k}", "ground") for k in range(4))
     assert found.contacts.impulses.shape == (3, 4, 3) and found.contacts.gaps.shape == (3, 4)
-    assert found.contacts.residual.shape == found.result.shape == (3,)
+    assert found.contacts.residual.shape == (found.result == jd.Result.successful).shape == (3,)
     assert motion_without(model, q).contacts is None
 
 
@@ -158,7 +157,7 @@ def motion_without(model, q):
 def test_a_speculative_contact_does_not_act_at_a_distance():
     """A ball that would come to the ground after the step feels nothing; one that would go through it, stops there."""
     model, q = scenes.balls(1)
-    for speed, touches in ((0.4, False), (0.6, True)):
+    for speed, touches in ((0.4, False), (0.6, True), (5.0, True)):
         high = q + 1e-3 * np.eye(7)[2]
         found = motion((model, high), np.array([0, 0, -speed, 0, 0, 0.0]), steps=1)
         assert bool(found.contacts.impulses[0, 0, 0] > 0) == touches
