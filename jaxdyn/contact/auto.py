@@ -8,8 +8,8 @@ MOST = 48
 
 
 class Auto(Law):
-    """`ADMM` up to 48 rows (three a contact, one a joint that rubs or has limits): to its tolerance in double precision,
-    to 3e-4 in at most 40 steps in single precision. Beyond, `PGS` with 100 sweeps."""
+    """`ADMM` up to 48 rows, three a contact and one a joint that rubs or has limits: in double precision to its
+    tolerance, in single precision to 3e-4 and in at most 40 steps. Beyond, `PGS` with 100 sweeps."""
 
     def pick(self, rows: int, size: int) -> Law:
         """The law for so many rows of floats of so many bytes."""
