@@ -4,7 +4,7 @@ Over a step dt the rows move at J v⁺ = J (v + dt a). A normal row shall open a
 
 - gap φ > 0: −φ / dt, so that bodies come as near as to touch (speculative contact);
 - φ < 0: −ρ φ / dt, at most a set speed, so that overlap goes by the share ρ a step;
-- restitution e, if the bodies would touch within the step, faster than a threshold: −e J v;
+- restitution e > 0, if the bodies would touch within the step, faster than a threshold: −e J v;
 - with stiffness k and damping d, f = −k (φ + dt J v⁺) − d J v⁺: the goal −φ k / (k dt + d) and the compliance
   R = 1 / (dt (k dt + d)). This is implicit: none is too stiff for dt.
 
@@ -64,7 +64,8 @@ def _normal(law: Law, pairs: Sequence[Pair], gap: Array, speed: Array, dt: Array
     if isinstance(law, Impact):
         bounced = jnp.where(gap <= law.near, jnp.maximum(-restitution * speed, 0), rigid)
         return bounced, jnp.zeros_like(bounced)
-    hits = (gap + dt * speed < 0) & (speed < -law.bounce_speed)
+    # without restitution bodies go on to where they touch
+    hits = (restitution > 0) & (gap + dt * speed < 0) & (speed < -law.bounce_speed)
     rigid = jnp.where(hits, jnp.maximum(rigid, -restitution * speed), rigid)
     goal = jnp.where(soft, -gap * k / (k * dt + d), rigid)
     wide = lambda x: jnp.broadcast_to(x, goal.shape)  # noqa: E731

@@ -54,7 +54,8 @@ def impulse(
     - `contacts`: the law of contact, such as ``jd.contact.Auto()``, of shapes that are nearer than `near` (m), with
       friction and the restitution of their surfaces, and of joints at their limits. None: shapes do not collide.
 
-    **Returns** a `Jump`, with contact also the `Contacts`. Dependent rows give the least-squares jump, and NaN with a solver that takes none.
+    **Returns** a `Jump`, with contact also the `Contacts`. Dependent rows give the least-squares jump, and NaN with a
+    solver that takes none.
 
     **Raises** `TypeError` and `ValueError` as `forward_dynamics`.
     """
