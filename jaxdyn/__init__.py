@@ -101,7 +101,7 @@ if not TYPE_CHECKING:  # with it, type checkers would take every name for one th
 
     def __getattr__(name: str):
         """Tells where a joint, a constraint, a shape, a solver or an integrator is that was looked for here."""
-        families = (f for f in (joints, constraints, shapes, solvers, integrators, osim) if name in f.__all__)
+        families = (f for f in (joints, constraints, contact, shapes, solvers, integrators, osim) if name in f.__all__)
         places = " or ".join(f"`jd.{f.__name__.rsplit('.', 1)[-1]}.{name}`" for f in families)
         if places:
             raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}; use {places}.", name=name)
