@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 
 from . import constraints, contact, integrators, joints, osim, shapes, solvers
 from .constrained.forward_dynamics import Result, Solution, Stats, forward_dynamics
-from .constrained.impulse import Jump, impulse
+from .contact.impulse import impulse
+from .contact.solution import Jump
 from .delassus.operator import Delassus, delassus
 from .dynamics.constraint_terms import constraint_bias, constraint_jacobian, constraint_residual, constraint_slices
 from .dynamics.energy import center_of_mass, centroidal_momentum, kinetic_energy, potential_energy
@@ -100,7 +101,7 @@ if not TYPE_CHECKING:  # with it, type checkers would take every name for one th
 
     def __getattr__(name: str):
         """Tells where a joint, a constraint, a shape, a solver or an integrator is that was looked for here."""
-        families = (f for f in (joints, constraints, shapes, solvers, integrators, osim) if name in f.__all__)
+        families = (f for f in (joints, constraints, contact, shapes, solvers, integrators, osim) if name in f.__all__)
         places = " or ".join(f"`jd.{f.__name__.rsplit('.', 1)[-1]}.{name}`" for f in families)
         if places:
             raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}; use {places}.", name=name)

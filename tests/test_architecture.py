@@ -50,7 +50,7 @@ LONGEST = 60
 #: functions that are longer still, by file and name, and their lines. This list only shrinks: split a function and
 #: delete its line; a new one does not get in
 LONG = {
-    "cli.parser": 92,
+    "cli.parser": 91,
     "demo.run": 68,
     "objects._join": 64,
 }

@@ -1,5 +1,6 @@
 """The command line: what each command says, its exit codes, its files, and errors without tracebacks."""
 
+import functools
 import json
 import os
 import re
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 
 import jaxdyn as jd
-from jaxdyn.commands import bench, demo, output, peers, rollouts
+from jaxdyn.commands import bench, demo, output, peers, rollouts, touching
 from jaxdyn.commands.cli import main, parser
 from jaxdyn.commands.terminal import plain
 
@@ -75,6 +76,8 @@ def test_help_and_version(capsys):
         (["simulate", "four_bar", "--seconds", "soon"], "'soon' is not a number"),
         (["simulate", "four_bar", "--dt", "nan"], "nan is not a positive number"),
         (["simulate", "four_bar", "--integrator", "magic"], "magic"),
+        (["simulate", "four_bar", "--contacts", "magic"], "magic"),
+        (["simulate", "four_bar", "--ground", "-1"], "-1 is not a number from 0 on"),
         (["info", "four_bar", "--floating", "--fixed"], "not allowed with"),
         (["simulate", "four_bar", "--speed", "inf"], "inf is not a finite number"),
         (["simulate", "four_bar", "--seconds", "1e999"], "1e999 is not a positive number"),
@@ -266,6 +269,63 @@ def test_simulate_saves_and_plots(tmp_path, capsys):
     assert np.abs(q[0, -1] - q[1, -1]).max() > 1e-6, "all rollouts are the same"
     assert Path("t.png").read_bytes()[:4] == b"\x89PNG"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["t.npz", "t.png"]
+
+
+BRICK = """
+<robot name="brick">
+  <link name="brick">
+    <inertial> <mass value="2"/> <inertia ixx="0.01" iyy="0.01" izz="0.01" ixy="0" ixz="0" iyz="0"/> </inertial>
+    <collision> <geometry> <box size="0.2 0.2 0.1"/> </geometry> </collision>
+  </link>
+</robot>
+"""
+
+
+def test_simulate_with_contacts(tmp_path, capsys):
+    (tmp_path / "brick.urdf").write_text(BRICK)
+    argv = ["simulate", "brick.urdf", "--floating", "--contacts", "--ground", "0.5", "--batch", "3", "--speed", "0.1"]
+    assert main([*argv, "--seconds", "0.5", "--out", "t.npz", "--plot", "t.png"]) == 0
+    text = capsys.readouterr().out
+    assert "brick is lifted by 0.05 m" in text
+    assert re.search(r"4 slots of contact; mean normal forces: brick on ground [\d.]+ N", text)
+    assert re.search(r"the law of contact is met to \S+ m/s, and missed in 0 of 1500 steps", text)
+    with np.load("t.npz") as data:
+        q, force, gap, pairs = (data[k] for k in ("q", "force", "gap", "pairs"))
+    assert q.shape == (3, 51, 7) and force.shape == (3, 50, 4, 3) and gap.shape == (3, 50, 4)
+    assert pairs.tolist() == [["brick", "ground"]] * 4
+    np.testing.assert_allclose(force[:, -10:, :, 0].sum(-1), 2 * 9.81, rtol=1e-3)  # it has come to rest
+    assert np.abs(gap[:, -10:]).max() < 1e-4 and force[..., 0].min() >= 0
+    np.testing.assert_allclose(q[:, -1, 2], 0.05, atol=1e-4)
+    one, three = output._pyplot().imread("t.png").shape[0], 3 * 3 * 120
+    assert one == three, "the picture has no forces"
+
+
+def test_simulate_pgs_says_what_it_misses(tmp_path, capsys, monkeypatch):
+    """One sweep is too few for a brick that lands on a corner: told, and no failure of a solve."""
+    (tmp_path / "brick.urdf").write_text(BRICK)
+    monkeypatch.setitem(touching.LAWS, "pgs", functools.partial(jd.contact.PGS, sweeps=1))
+    argv = ["simulate", "brick.urdf", "--floating", "--contacts", "pgs", "--ground", "--speed", "2"]
+    assert main([*argv, "--seconds", "0.5", "--batch", "8", "--out", "t.npz"]) == 0
+    assert re.search(r"missed in [1-9]\d* of 4000 steps", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["--ground"], "--ground: without --contacts nothing touches it"),
+        (["--contacts", "--ground", "--integrator", "rk4"], "--contacts goes with --integrator euler, not with rk4"),
+        (["--contacts", "--ground", "--project"], "leave --project out"),
+        (
+            ["--contacts"],
+            "no shapes of 'brick' can collide, and no joint has limits or dry friction; add a floor by --ground",
+        ),
+    ],
+)
+def test_wrong_use_of_contacts(argv, told, tmp_path, capsys):
+    (tmp_path / "brick.urdf").write_text(BRICK)
+    assert main(["simulate", "brick.urdf", "--floating", "--out", "t.npz", *argv]) == 2
+    assert told in capsys.readouterr().err
+    assert not (tmp_path / "t.npz").exists()
 
 
 def test_settings_are_put_back():

@@ -94,3 +94,36 @@ def test_neural_policy():
     assert np.isfinite(got["history"]).all()
     assert np.mean(got["history"][-10:]) < 0.35 * np.mean(got["history"][:3])
     assert float(got["off"].mean()) < 0.15
+
+
+def test_walk():
+    got = example(8).main(seconds=3.0, verbose=False)
+    assert got["lying"] < 0.06 and 0.29 < got["height"] < 0.32, "it does not stand up"
+    assert 0.7 < got["speed"] / got["wanted"] < 1.1
+    assert got["upright"] > 0.98 and got["sideways"] < 0.15
+    assert abs(got["load"] - 1) < 0.05 and got["belly"] == 0
+    assert got["failed"] == 0
+
+
+def test_boxes():
+    got = example(9).main(count=3, seconds=1.0, verbose=False)
+    slope, tower = got["slope"], got["tower"]
+    assert abs(slope["slides"] / slope["paper"] - 1) < 1e-6
+    assert slope["creeps"] < 1e-9
+    assert slope["tilt"] > 1.0, "it does not tip"
+    assert tower["sinks"] < 1e-6 and tower["speed"] < 1e-6 and tower["loads"] < 1e-6
+    assert slope["failed"] == 0 and tower["failed"] <= 10
+
+
+@pytest.mark.parametrize("name", ["strider", pytest.param("cassie", marks=pytest.mark.slow)])
+def test_drop(name):
+    module = example(10)
+    kind = module.STRIDER if name == "strider" else module.cassie()
+    if kind is None:
+        pytest.skip("example-robot-data is not installed")
+    got = module.main(kind, seconds=1.5, verbose=False)
+    assert got["robot"] == name
+    assert 0 < got["lands"] < 0.07 and got["peak"] > 2, "it is not dropped"
+    assert got["upright"] > 0.99 and abs(got["load"] - 1) < 0.05, "it does not stand"
+    assert got["opening"] < 1e-5 and got["overlap"] < 1e-3
+    assert got["failed"] < 30

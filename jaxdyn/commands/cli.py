@@ -18,6 +18,14 @@ from .terminal import Terminated, terminal
 OK, PROBLEM, USAGE = 0, 1, 2
 #: what `--integrator` takes, the default first
 METHODS = ("euler", "leapfrog", "rk4", "midpoint", "gauss")
+#: what `--contacts` takes, the default first
+CONTACTS = ("auto", "admm", "pgs")
+#: examples of `simulate`
+SIMULATIONS = (
+    "jaxdyn simulate cassie.sdf --batch 256 --seconds 2 --out traj.npz --plot traj.png",
+    "jaxdyn simulate four_bar --integrator midpoint --project --out traj.npz",
+    "jaxdyn simulate go1.urdf --floating --contacts --ground --plot forces.png",
+)
 
 
 class WrongUse(Exception):
@@ -48,6 +56,8 @@ def positive(kind):
 
 
 FINITE = number(float, lambda x: True, "a finite number")
+#: of the ground
+FRICTION = number(float, lambda x: x >= 0, "a number from 0 on")
 #: of random numbers
 SEED = number(int, lambda x: 0 <= x < 2**64, "a whole number from 0 on")
 
@@ -56,8 +66,8 @@ def _short(text: str) -> str:
     return text if len(text) <= 40 else f"{text[:30]}... ({len(text)} characters)"
 
 
-def open_model(source: str, floating: bool | None = None) -> tuple[Model, list[str]]:
-    """Return the model of a file or of a shipped robot, and the warnings of `load`.
+def open_model(source: str, floating: bool | None = None, **options) -> tuple[Model, list[str]]:
+    """Return the model of a file or of a shipped robot, and the warnings of `load`, which takes the `options`.
 
     **Raises** `WrongUse` if there is no such file, and the loaders' errors if the file is wrong.
     """
@@ -65,12 +75,12 @@ def open_model(source: str, floating: bool | None = None) -> tuple[Model, list[s
         warnings.simplefilter("always")
         if not Path(source).exists() and source not in SHIPPED:
             raise WrongUse(missing(source))
-        model = load(source, floating=floating)
+        model = load(source, floating=floating, **options)
     return model, [str(w.message) for w in caught]
 
 
-def _model_of(args) -> Model:
-    model, told = open_model(args.model, args.floating)
+def _model_of(args, **options) -> Model:
+    model, told = open_model(args.model, args.floating, **options)
     for text in told:
         print(f"warning: {text}", file=sys.stderr)
     return model
@@ -116,8 +126,10 @@ def _check_outputs(args) -> None:
 
 
 def _simulate(args) -> int:
-    from .rollouts import check_memory, run, steps_of
+    from .rollouts import check_contacts, check_memory, run, steps_of
 
+    if args.ground is not None and not args.contacts:
+        raise WrongUse("--ground: without --contacts nothing touches it; give both.")
     if not args.out and not args.plot:
         raise WrongUse("name a file for the result: --out traj.npz, --plot traj.png, or both.")
     with _before_work():
@@ -125,9 +137,11 @@ def _simulate(args) -> int:
         if args.every is None:
             args.every = 10 if round(args.seconds / args.dt) % 10 == 0 else 1
         steps = steps_of(args.seconds, args.dt, args.every)
-    model = _model_of(args)
+    model = _model_of(args) if not args.contacts else _model_of(args, ground=args.ground, collision="all")
     with _before_work():
-        check_memory(model, args.batch, steps)
+        if args.contacts:
+            check_contacts(model, args.contacts, args.integrator, args.project)
+        check_memory(model, args.batch, steps, args.contacts is not None)
     return run(
         model,
         batch=args.batch,
@@ -138,6 +152,7 @@ def _simulate(args) -> int:
         every=args.every,
         integrator=args.integrator,
         project=args.project,
+        contacts=args.contacts,
         out=args.out,
         plot=args.plot,
     )
@@ -222,8 +237,7 @@ def parser() -> argparse.ArgumentParser:
         "simulate",
         "roll a batch of motions out from random velocities, without motor torques, and save them",
         _simulate,
-        "jaxdyn simulate cassie.sdf --batch 256 --seconds 2 --out traj.npz --plot traj.png",
-        "jaxdyn simulate four_bar --integrator midpoint --project --out traj.npz",
+        *SIMULATIONS,
     )
     _simulate_options(command)
     command = add(
@@ -279,7 +293,24 @@ def _simulate_options(command: argparse.ArgumentParser) -> None:
     )
     command.add_argument("--integrator", choices=METHODS, default=METHODS[0], help=f"default: {METHODS[0]}")
     command.add_argument("--project", action="store_true", help="close the loops to rounding after every step")
-    command.add_argument("--out", metavar="FILE.npz", help="where the trajectories go: t, q, v")
+    command.add_argument(
+        "--contacts",
+        nargs="?",
+        choices=CONTACTS,
+        const=CONTACTS[0],
+        help=f"let shapes touch, by this law of contact, and joints stop at their limits and rub (default: {CONTACTS[0]})",
+    )
+    command.add_argument(
+        "--ground",
+        nargs="?",
+        type=FRICTION,
+        const=True,
+        metavar="FRICTION",
+        help="add the plane z = 0, with this coefficient of friction (default: 1)",
+    )
+    command.add_argument(
+        "--out", metavar="FILE.npz", help="where the trajectories go: t, q, v; with contacts also force, gap, pairs"
+    )
     command.add_argument("--plot", metavar="FILE.png", help="where a picture goes")
 
 

@@ -11,6 +11,8 @@ import numpy as np
 from tqdm import tqdm
 
 from ..constrained.forward_dynamics import Result
+from ..contact.pairs import slots_of
+from ..contact.solution import rows_of
 from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual
 from ..kinematics.assemble import assemble
 from ..model.model import Model
@@ -18,6 +20,7 @@ from ..model.state import State
 from ..simulate.integrators import RK4, Gauss, ImplicitMidpoint, Leapfrog, SemiImplicitEuler
 from ..simulate.rollout import simulate
 from .output import save_arrays, save_plot
+from .touching import LAWS, Touches, draw, lifted, told, touches
 
 INTEGRATORS = {
     "euler": SemiImplicitEuler,
@@ -77,9 +80,10 @@ def steps_of(seconds: float, dt: float, every: int, step: str = "--dt") -> Steps
     return Steps(total, every, every * max(k for k in range(1, most + 1) if samples % k == 0))
 
 
-def check_memory(model: Model, batch: int, steps: Steps) -> None:
+def check_memory(model: Model, batch: int, steps: Steps, contacts: bool = False) -> None:
     """Raise `ValueError` for a batch whose samples do not fit the computer's memory."""
-    numbers = batch * (model.nq + model.nv) * (steps.total // steps.every + steps.piece + 2.0)
+    slots = len(slots_of(model)) if contacts else 0
+    numbers = batch * (model.nq + model.nv + 4 * slots) * (steps.total // steps.every + steps.piece + 2.0)
     size = numbers * model.gravity.dtype.itemsize
     have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1e12
     if size > have:
@@ -87,6 +91,64 @@ def check_memory(model: Model, batch: int, steps: Steps) -> None:
             f"--batch {batch} needs {size / 1e9:.4g} GB for {steps.total // steps.every} samples, more than the "
             f"computer's {have / 1e9:.3g} GB: make --batch or --seconds smaller, or --every larger."
         )
+
+
+def check_contacts(model: Model, law: str, integrator: str, project: bool) -> None:
+    """Raise `ValueError` for what does not go with contacts."""
+    if integrator != "euler":
+        raise ValueError(f"--contacts goes with --integrator euler, not with {integrator}.")
+    if project:
+        raise ValueError("--contacts and --project do not go together: leave --project out.")
+    if not rows_of(model, LAWS[law]()):
+        raise ValueError(
+            f"--contacts: no shapes of {model.name!r} can collide, and no joint has limits or dry friction; add a floor "
+            "by --ground, or shapes."
+        )
+
+
+class Rollouts(NamedTuple):
+    """`t` (samples,), `q` and `v` (batch, samples, ...); the worst opening of a loop; how many steps have failed; the
+    seconds that the work took; and of contact, `Touches` of all samples but the first, and how many steps did not meet
+    the law."""
+
+    t: np.ndarray
+    q: np.ndarray
+    v: np.ndarray
+    opening: float
+    failed: int
+    spent: float
+    touches: Touches | None
+    lost: int
+
+
+def rolled(model: Model, start: State, dt: float, steps: Steps, integrator: str, project: bool, law, say) -> Rollouts:
+    """Return the rollouts from a batch of states."""
+    size, every, pieces = steps.piece, steps.every, steps.total // steps.piece
+
+    def piece(state: State):
+        torques = jnp.zeros((size, model.nv), state.q.dtype)
+        options = {"integrator": INTEGRATORS[integrator](), "project": project, "contacts": law}
+        traj = simulate(model, state, torques, dt, **options)
+        kept = traj.q[every::every], traj.v[every::every], law and touches(traj.contacts, every, dt)
+        opening = jax.vmap(lambda q: jnp.abs(constraint_residual(model, q)).max(initial=0.0))(traj.q[1:])
+        lost = traj.result == Result.contact_not_converged
+        return traj[-1], kept, opening.max(), jnp.sum((traj.result != Result.successful) & ~lost), jnp.sum(lost)
+
+    say(f"{model}: {len(start.q)} rollouts of {steps.total * dt:g} s, compiling")
+    many = jax.jit(jax.vmap(piece)).lower(start).compile()
+    state, kept, worst, failed, lost, begin = start, [], 0.0, 0, 0, time.perf_counter()
+    for _ in tqdm(range(pieces), unit="piece", desc="simulating", disable=None):
+        state, some, opening, bad, missed = jax.block_until_ready(many(state))
+        kept.append(jax.tree.map(np.asarray, some))
+        worst, failed, lost = max(worst, float(opening.max())), failed + int(bad.sum()), lost + int(missed.sum())
+    spent = time.perf_counter() - begin
+    q, v, touched = zip(*kept, strict=True)
+    q, v = (np.concatenate([np.asarray(a)[:, None], *x], 1) for a, x in ((start.q, q), (start.v, v)))
+    found = None
+    if law is not None:
+        force, gap, deepest, off = zip(*touched, strict=True)
+        found = Touches(np.concatenate(force, 1), np.concatenate(gap, 1), np.min(deepest), np.max(off))
+    return Rollouts(dt * every * np.arange(q.shape[1]), q, v, worst, failed, spent, found, lost)
 
 
 def run(
@@ -100,6 +162,7 @@ def run(
     every: int = 10,
     integrator: str = "euler",
     project: bool = False,
+    contacts: str | None = None,
     out: str | None = None,
     plot: str | None = None,
     say=print,
@@ -109,58 +172,58 @@ def run(
     **Raises** `ValueError`, before the work, for times that do not divide and for a batch that does not fit.
     """
     steps = steps_of(seconds, dt, every)
-    check_memory(model, batch, steps)
-    size, pieces = steps.piece, steps.total // steps.piece
-    q = closed(model)
+    check_memory(model, batch, steps, contacts is not None)
+    q, up = closed(model), 0.0
     along = null_space(np.asarray(constraint_jacobian(model, q)))
     rng = np.random.default_rng(seed)
     v = speed * (along @ rng.standard_normal((along.shape[1], batch))).T
+    if contacts is not None:
+        check_contacts(model, contacts, integrator, project)
+        q, up = lifted(model, q)
+    if up:
+        say(f"{model.name} is lifted by {up:.3g} m, to start above the ground")
     start = State(jnp.broadcast_to(q, (batch, model.nq)), jnp.asarray(v, q.dtype))
-
-    def piece(state: State):
-        torques = jnp.zeros((size, model.nv), q.dtype)
-        traj = simulate(model, state, torques, dt, integrator=INTEGRATORS[integrator](), project=project)
-        kept = traj.q[every::every], traj.v[every::every]
-        opening = jax.vmap(lambda q: jnp.abs(constraint_residual(model, q)).max(initial=0.0))(traj.q[1:])
-        return traj[-1], kept, opening.max(), jnp.sum(traj.result != Result.successful)
-
-    say(f"{model}: {batch} rollouts of {pieces * size * dt:g} s, compiling")
-    many = jax.jit(jax.vmap(piece)).lower(start).compile()
-    state, kept, worst, failed, begin = start, [], 0.0, 0, time.perf_counter()
-    for _ in tqdm(range(pieces), unit="piece", desc="simulating", disable=None):
-        state, some, opening, bad = jax.block_until_ready(many(state))
-        kept.append(jax.tree.map(np.asarray, some))
-        worst, failed = max(worst, float(opening.max())), failed + int(bad.sum())
-    spent = time.perf_counter() - begin
-    q, v = (
-        np.concatenate([np.asarray(a)[:, None], *parts], 1)
-        for a, parts in zip((start.q, start.v), zip(*kept, strict=True), strict=True)
-    )
-    t = dt * every * np.arange(q.shape[1])
-    say(f"  {spent:.2f} s: {batch / spent:.4g} rollouts/s, {1e6 * spent / (batch * pieces * size):.3g} µs a step")
+    law = None if contacts is None else LAWS[contacts]()
+    found = rolled(model, start, dt, steps, integrator, project, law, say)
+    made = batch * steps.total
+    say(f"  {found.spent:.2f} s: {batch / found.spent:.4g} rollouts/s, {1e6 * found.spent / made:.3g} µs a step")
     if model.constraints:
-        say(f"  worst loop opening {worst:.2g} (m or rad)")
-    finite = np.isfinite(q).all() and np.isfinite(v).all()
-    if failed or not finite:
-        say(f"  {failed} solves failed" + ("" if finite else ", and the motion is not finite") + "; try a smaller --dt")
+        say(f"  worst loop opening {found.opening:.2g} (m or rad)")
+    arrays = {"t": found.t, "q": found.q, "v": found.v}
+    if (touched := found.touches) is not None:
+        for line in told(model, touched.force, float(touched.deepest), float(touched.off), found.lost, made):
+            say(f"  {line}")
+        arrays |= {"force": touched.force, "gap": touched.gap, "pairs": np.array(slots_of(model))}
+    finite = np.isfinite(found.q).all() and np.isfinite(found.v).all()
+    if found.failed or not finite:
+        say(
+            f"  {found.failed} solves failed"
+            + ("" if finite else ", and the motion is not finite")
+            + "; try a smaller --dt"
+        )
     if out:
-        save_arrays(out, {"t": t, "q": q, "v": v})
+        save_arrays(out, arrays)
         say(f"  wrote {out}")
     if plot:
-        save_plot(plot, partial(_draw, model, t, q, v))
+        save_plot(plot, partial(_draw, model, found))
         say(f"  wrote {plot}")
-    return 0 if finite and not failed else 1
+    return 0 if finite and not found.failed else 1
 
 
-def _draw(model: Model, t, q, v, pyplot):
-    """Return a figure of the first rollout's joints, and of the speeds of all rollouts."""
-    figure, (upper, lower) = pyplot.subplots(2, 1, sharex=True, figsize=(8, 6), layout="constrained")
+def _draw(model: Model, found: Rollouts, pyplot):
+    """Return a figure of the first rollout's joints, of the speeds of all rollouts, and of the first one's contacts."""
+    t, q, rows = found.t, found.q, 2 if found.touches is None else 3
+    figure, axes = pyplot.subplots(rows, 1, sharex=True, figsize=(8, 3 * rows), layout="constrained")
+    upper, lower = axes[:2]
     single = [j for j in model.joint_names if model.q_slice(j).stop - model.q_slice(j).start == 1]
     for joint in single[:12]:
         upper.plot(t, q[0, :, model.q_slice(joint).start], label=joint, linewidth=1)
     if single:
         upper.legend(fontsize=7, ncols=3)
     upper.set(ylabel="q of the first rollout (rad, m)", title=f"{model.name}: {len(q)} rollouts")
-    lower.plot(t, np.linalg.norm(v, axis=-1).T, color="tab:blue", alpha=max(0.05, 1 / len(q)), linewidth=0.8)
-    lower.set(xlabel="time (s)", ylabel="‖v‖ of all rollouts")
+    lower.plot(t, np.linalg.norm(found.v, axis=-1).T, color="tab:blue", alpha=max(0.05, 1 / len(q)), linewidth=0.8)
+    lower.set(ylabel="‖v‖ of all rollouts")
+    if found.touches is not None:
+        draw(model, axes[2], t, found.touches.force[0])
+    axes[-1].set(xlabel="time (s)")
     return figure

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from .cones import Counts
-from .laws import Law
+from .laws import Impact, Law
 from .pairs import Pair
 
 
@@ -26,6 +26,10 @@ def surfaces(pairs: Sequence[Pair], name: str) -> Array:
     each = [getattr(pair.surface, name) for pair in pairs for _ in range(pair.slots)]
     lanes = max((x.shape[-1] for x in each), default=1)
     return jnp.stack([jnp.broadcast_to(x, (lanes,)) for x in each]) if each else jnp.zeros((0, 1))
+
+
+#: m/s, at which shapes that are apart may come nearer while time stands still
+ANY = 1e6
 
 
 def goals(law: Law, pairs: Sequence[Pair], counts: Counts, gaps: Array, rates: Array, dt: Array):
@@ -44,6 +48,8 @@ def goals(law: Law, pairs: Sequence[Pair], counts: Counts, gaps: Array, rates: A
 
 
 def _rigid(law: Law, gap: Array, dt: Array) -> Array:
+    if isinstance(law, Impact):
+        return jnp.where(gap <= law.near, 0, -ANY)
     return jnp.where(gap > 0, -gap / dt, jnp.minimum(-law.recovery * gap / dt, law.recovery_speed))
 
 
@@ -55,6 +61,9 @@ def _normal(law: Law, pairs: Sequence[Pair], gap: Array, speed: Array, dt: Array
     soft = jnp.isfinite(stiffness)
     k, d = jnp.where(soft, stiffness, 1), jnp.where(soft & jnp.isfinite(damping), damping, 0)
     rigid = _rigid(law, gap, dt)
+    if isinstance(law, Impact):
+        bounced = jnp.where(gap <= law.near, jnp.maximum(-restitution * speed, 0), rigid)
+        return bounced, jnp.zeros_like(bounced)
     # without restitution bodies go on to where they touch
     hits = (restitution > 0) & (gap + dt * speed < 0) & (speed < -law.bounce_speed)
     rigid = jnp.where(hits, jnp.maximum(rigid, -restitution * speed), rigid)

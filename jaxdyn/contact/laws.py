@@ -39,6 +39,17 @@ class Law(eqx.Module):
         """The forces (m, lanes) of a symmetric G (m, m, lanes) and g (m, lanes), from a guess f on."""
 
 
+class Impact(Law):
+    """A law for impulses, for which time stands still: shapes that are nearer than `near` (m) strike, with their
+    restitution, however slowly; others and dry friction of joints do not matter."""
+
+    law: Law
+    near: float = eqx.field(static=True)
+
+    def solve(self, G, g, cones, f):
+        return self.law.solve(G, g, cones, f)
+
+
 #: relative change of the forces in a sweep at which a lane is done, in single and double precision
 SETTLED = {4: 3e-7, 8: 1e-13}
 

@@ -28,7 +28,7 @@ from ..tree.rows import Plan
 from .cones import Cones, Counts, natural
 from .goals import goals, surfaces
 from .joints import joints_of
-from .laws import Law
+from .laws import Impact, Law
 from .pairs import pairs_of, twists_of
 
 
@@ -66,33 +66,39 @@ class Step(NamedTuple):
 
 def begun(law: Law, model, constraints, q, v, tau, external, dt, recursive: bool = False) -> Step:
     """The step of a model (lanes-last) under constraints and contact; if `recursive`, its rotors may be gyrostats.
-    Springs and dampers of joints act at its end."""
-    pairs = pairs_of(model)
+    Springs and dampers of joints act at its end. With an `Impact`, dt is 1 and `tau` an impulse."""
+    pairs, strikes = pairs_of(model), isinstance(law, Impact)
     (twists, twisted), (rubs, stops) = twists_of(model, pairs), joints_of(model, law.limits, law.dry_friction)
     every = *constraints, *pairs, *twists, *rubs, *stops
     if recursive:
         model = with_gyrostats(model, every, external)
-    joints = model.joints
-    stiffness = dt * joints.stiffness
-    model = eqx.tree_at(lambda m: m.joints.armature, model, joints.armature + dt * (joints.damping + stiffness))
+    if not strikes:
+        joints = model.joints
+        stiffened = joints.armature + dt * (joints.damping + dt * joints.stiffness)
+        model = eqx.tree_at(lambda m: m.joints.armature, model, stiffened)
+    problem = problem_of(model, every, q, v)
+    rates = problem.rows.times(problem.motion.velocity)
+    first = problem.plan.starts[len(constraints)]
     count = lambda rows: sum(x.rows for x in rows)  # noqa: E731
     counts = Counts(sum(pair.slots for pair in pairs), twisted, count(rubs), count(stops))
-    problem = problem_of(model, every, q, v)
-    motion = problem.motion
-    start = start_of(problem, tau, external)
-    start = start._replace(tau=start.tau - reflected(motion, stiffness, v))
-    rates = problem.rows.times(motion.velocity)
-    first = problem.plan.starts[len(constraints)]
     c, compliance = goals(law, pairs, counts, problem.rows.residual[first:], rates[first:], dt)
     none = jnp.zeros((0, 1), q.dtype)
     radius = surfaces(pairs, "torsion")[jnp.asarray(twisted, int)] if twisted else none
     bound = joined([none, *(rub.bound for rub in rubs)])
     cones = Cones(counts, surfaces(pairs, "friction").astype(q.dtype), radius, bound)
+    if strikes:
+        return Step(problem, Start(tau, joined([-rates[:first], -c]), None, None), len(constraints), cones, compliance)
+    return Step(problem, _started(problem, tau, external, dt, v, first, c), len(constraints), cones, compliance)
+
+
+def _started(problem: Problem, tau, external, dt, v, first: int, c: Array) -> Start:
+    """Where a step starts, with −c as right sides of contact."""
+    motion, start = problem.motion, start_of(problem, tau, external)
     # rows are taken where they are: what they gain by moving on is not theirs
-    turning = accelerations(motion, apparent(model.topology, motion.rates))
+    turning = accelerations(motion, apparent(motion.model.topology, motion.rates))
     gained = problem.rows.times(tuple(x - y for x, y in zip(start.acceleration, turning, strict=True)))
-    start = start._replace(rows=joined([start.rows[:first], gained[first:] - c]))
-    return Step(problem, start, len(constraints), cones, compliance)
+    late = reflected(motion, dt * motion.model.joints.stiffness, v)
+    return start._replace(tau=start.tau - late, rows=joined([start.rows[:first], gained[first:] - c]))
 
 
 class Touching(System):

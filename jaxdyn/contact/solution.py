@@ -32,6 +32,15 @@ class Contacts(eqx.Module):
     pairs: tuple[tuple[str, str], ...] = eqx.field(static=True)
 
 
+class Jump(eqx.Module):
+    """**Fields:** `velocity` (nv,), after the jump; `impulses` (m,) of the constraints (N s or N m s), the minimum-norm
+    ones; `contacts`, if the law of contact was given."""
+
+    velocity: Float[Array, " nv"]
+    impulses: Float[Array, " m"]
+    contacts: Contacts | None = None
+
+
 class Touched(eqx.Module):
     """**Fields:** `state`, after the step; `acceleration` (nv,), over it; `multipliers` (m,) of the constraints;
     `result`; `contacts`; `warm` (rows,), the forces of constraints and contact, to start from."""

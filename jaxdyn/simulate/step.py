@@ -10,8 +10,8 @@ from ..constrained.auto import Auto
 from ..constrained.base import Solver
 from ..constrained.impulse import least, rates
 from ..constrained.lcaba import LCABA
+from ..contact.impulse import check_law
 from ..contact.laws import Law
-from ..contact.solution import rows_of as contact_rows
 from ..engine.lanes import laned
 from ..kinematics.assemble import residual
 from ..kinematics.embed import checked_forces
@@ -88,12 +88,7 @@ def check_contacts(call: str, model: Model, law, integrator: Integrator, solver:
     """Raise unless the law of contact goes with the other arguments."""
     if law is None:
         return
-    check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
-    if not contact_rows(model, law):
-        raise ValueError(
-            f"`{call}`: `contacts` is given, but no shapes of {model.name!r} can collide, and no joint has limits or "
-            "dry friction. Give it shapes: `jd.load(..., ground=True)`, or `ModelSpec.add_shape` and `add_ground`."
-        )
+    check_law(call, model, law)
     if not integrator.touches:
         raise ValueError(
             f"`{call}`: `{type(integrator).__name__}` takes no `contacts`. Use `jd.integrators.SemiImplicitEuler()`."

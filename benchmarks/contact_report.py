@@ -1,0 +1,87 @@
+"""The page of `contact.py`."""
+
+from collections.abc import Callable
+
+ABOUT = """A whole step of 2 ms with contact, of robots that come down on their feet at 0.4 m/s: random states and
+torques, feet from 0.2 mm inside of the ground to some millimetres above it. CPU time on one core, microseconds a step;
+times of a robot were taken in turns, and only ratios within one run mean something. Steps start cold, as `step` does; in
+`simulate` they start from the forces of the step before. Cassie's loops are closed exactly in the same pass. Joints
+neither stop nor rub, except in the line that says so."""
+RESIDUALS = """What is left of the law (its natural map, largest row), relative to the largest speed at a contact that
+calls for forces, over all states, cold. *Flagged* are states whose result is `contact_not_converged`; *above* those
+with more than 1e-3 left."""
+MUJOCO = """`mj_step` of the same states, one after the other, in double precision on one thread, with the same balls on a
+plane, from a cold start; the robot as MJCF without springs and dampers, loops as `connect`. Balls have a margin of 10
+cm, so that contacts are as many as here. By cone, and most iterations and steps of line search: 100 and 50, the
+default, where nothing else is said."""
+
+
+def table(heads: list[str], rows: list[list[str]]) -> list[str]:
+    return ["| " + " | ".join(line) + " |" for line in (heads, ["---"] * len(heads), *rows)]
+
+
+def costs(row: dict) -> list[str]:
+    """Microseconds and multiples of ABA, by program and precision."""
+    lines = []
+    for name in row["float32"]:
+        cells = [name]
+        for dtype in ("float32", "float64"):
+            us, base = row[dtype][name]["microseconds"], row[dtype]["ABA"]["microseconds"]
+            cells += [f"{us:.3f}", f"{us / base:.2f}", f"{row[dtype][name]['compile_seconds']:.1f}"]
+        lines.append(cells)
+    heads = [x for dtype in ("float32", "float64") for x in (f"µs, {dtype}", "in ABA", "s to compile")]
+    return table(["", *heads], lines)
+
+
+def sizes(row: dict) -> list[str]:
+    lines = [
+        [f"{n}, {dtype}", f"{us['ABA']:.3f}", f"{us['PGS']:.3f}", f"{us['PGS'] / us['ABA']:.2f}"]
+        for dtype, by_size in row["sizes"].items()
+        for n, us in by_size.items()
+    ]
+    return table(["batch", "ABA, µs", "PGS, µs", "in ABA"], lines)
+
+
+def residuals(row: dict) -> list[str]:
+    lines = []
+    for dtype, laws in row["residual"].items():
+        for name, found in laws.items():
+            cells = [f"{x:.0e}" for x in found["quantiles"]]
+            lines.append([f"{name}, {dtype}", *cells, str(found["flagged"]), str(found["above"])])
+    return table(["law", "median", "99 %", "largest", "flagged", "above"], lines)
+
+
+def mujoco(row: dict) -> list[str]:
+    """MuJoCo beside the step in single and double precision."""
+    found = row["mujoco"]
+    if "why" in found:
+        return [f"MuJoCo: not measured: {found['why']}."]
+    ours = [row[dtype]["PGS"]["microseconds"] for dtype in ("float32", "float64")]
+    lines = []
+    for setting, told in found.items():
+        if isinstance(told, dict):
+            us = told["microseconds"]
+            lines.append([setting, f"{us:.2f}", f"{told['contacts']:.1f}", *(f"{us / x:.1f}" for x in ours)])
+    heads = [f"MuJoCo {found['version']}", "µs", "contacts", "times PGS, float32", "times PGS, float64"]
+    return [*table(heads, lines), "", f"MJX: {row['mjx']}."]
+
+
+def page(found: dict, told: Callable[[str], str]) -> str:
+    """As Markdown; `told` says where a robot's numbers come from."""
+    out = ["# Contact", "", "Made by `benchmarks/contact.py`.", "", ABOUT]
+    for name, row in found.items():
+        out += [
+            "",
+            f"## {name.capitalize()}",
+            "",
+            f"nv {row['nv']}, {row['slots']} slots, a batch of {row['batch']}.",
+            "",
+        ]
+        out += [*costs(row), "", *sizes(row), "", told(name)]
+    out += ["", "## How well laws are met", "", RESIDUALS]
+    for name, row in found.items():
+        out += ["", f"{name.capitalize()}:", "", *residuals(row)]
+    out += ["", "## Beside MuJoCo", "", MUJOCO]
+    for name, row in found.items():
+        out += ["", f"{name.capitalize()}:", "", *mujoco(row)]
+    return "\n".join(out).rstrip() + "\n"

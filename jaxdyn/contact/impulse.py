@@ -1,0 +1,97 @@
+"""`impulse`: the jump of the velocity when constraints begin to hold, or bodies strike each other."""
+
+from collections.abc import Sequence
+
+import jax.numpy as jnp
+from jaxtyping import ArrayLike
+
+from ..constrained.auto import Auto
+from ..constrained.base import Solver, check_solver
+from ..constrained.impulse import least, rates
+from ..constrained.lcaba import LCABA
+from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
+from ..model.checks import rows_of as rows_of_constraints
+from ..model.constraints import Constraint
+from ..model.model import Model
+from ..model.state import State
+from ..spatial.instances import check_instance
+from ..spatial.numbers import floats
+from .laws import Impact, Law
+from .solution import Jump, contact_step, rows_of
+
+
+def check_law(call: str, model: Model, law) -> None:
+    """Raise unless it is a law of contact, and there is something to touch."""
+    check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
+    if not rows_of(model, law):
+        raise ValueError(
+            f"`{call}`: `contacts` is given, but no shapes of {model.name!r} can collide, and no joint has limits or "
+            "dry friction. Give it shapes: `jd.load(..., ground=True)`, or `ModelSpec.add_shape` and `add_ground`."
+        )
+
+
+def impulse(
+    model: Model,
+    state: State,
+    momentum: ArrayLike | None = None,
+    *,
+    constraints: Sequence[Constraint] | None = None,
+    restitution: ArrayLike = 0.0,
+    solver: Solver = Auto(),  # noqa: B008 - static
+    warm_start: ArrayLike | None = None,
+    contacts: Law | None = None,
+    near: float = 1e-5,
+) -> Jump:
+    """The velocity v⁺ just after an impact: M (v⁺ − v) = p + Jᵀ Λ with J v⁺ = −e J v.
+
+    With e = 0 it is the velocity nearest to v, in the metric of M, that the constraints allow.
+
+    **Arguments:**
+
+    - `momentum`: p (nv,), generalised impulses from outside (N s or N m s); None is zero.
+    - `constraints`: None for the model's own, else a tuple. `solver`: any that takes them.
+    - `restitution`: e, one for all rows or (m,). `warm_start`: impulses (m,) to start from.
+    - `contacts`: the law of contact, such as ``jd.contact.Auto()``, of shapes that are nearer than `near` (m), with
+      friction and the restitution of their surfaces, and of joints at their limits. None: shapes do not collide.
+
+    **Returns** a `Jump`, with contact also the `Contacts`. Dependent rows give the least-squares jump, and NaN with a
+    solver that takes none.
+
+    **Raises** `TypeError` and `ValueError` as `forward_dynamics`.
+    """
+    name = "impulse"
+    model = check_model(name, model)
+    state = check_state(name, model, state)
+    constraints = check_constraints(name, model, constraints)
+    p = jnp.zeros_like(state.v) if momentum is None else check_vector(name, "momentum", momentum, (model.nv,))
+    m = rows_of_constraints(model, constraints)
+    e = floats(f"`{name}`", "restitution", restitution)
+    e = check_vector(name, "restitution", jnp.broadcast_to(e, (m,)) if e.shape == () else e, (m,))
+    if warm_start is not None:
+        warm_start = check_vector(name, "warm_start", warm_start, (m,))
+    check_solver(f"`{name}`", solver)
+    solver.check(f"`{name}`", model.topology, constraints)
+    if solver.soft:
+        raise ValueError(f"`{name}`: `{type(solver).__name__}` only pulls at rows. Use `jd.solvers.LCABA()`.")
+    if contacts is not None:
+        return _struck(name, model, state, p, constraints, restitution, solver, contacts, near)
+    model, constraints, q, v, p, warm = common_dtype(model, constraints, state.q, state.v, p, warm_start)
+    r2 = -(1 + e.astype(v.dtype)) * rates(model, constraints, q, v) if constraints else jnp.zeros(0, v.dtype)
+    dv, lam = least(model, constraints, q, p, r2, solver, warm)
+    return Jump(v + dv, lam)
+
+
+def _struck(name, model, state, p, constraints, restitution, solver, law, near) -> Jump:
+    """The jump with contact."""
+    check_law(name, model, law)
+    if not isinstance(solver, Auto | LCABA) or not isinstance(restitution, int | float) or restitution != 0:
+        raise ValueError(
+            f"`{name}`: with `contacts`, leave `solver` and `restitution` out: surfaces have their own restitution."
+        )
+    if not isinstance(near, int | float) or not 0 <= near < float("inf"):
+        raise ValueError(f"`{name}`: `near` is {near!r}, not a distance in m.")
+    model, constraints, q, v, p = common_dtype(model, constraints, state.q, state.v, p)
+    options = {x: getattr(law, x) for x in ("recovery", "recovery_speed", "bounce_speed", "limits")}
+    impact = Impact(law, float(near), dry_friction=False, **options)
+    found = contact_step(model, constraints, q, v, p, None, jnp.ones((), v.dtype), impact)
+    return Jump(v + found.acceleration, found.multipliers, found.contacts)
