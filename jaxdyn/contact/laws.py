@@ -10,7 +10,6 @@ from jaxtyping import Array
 from ..constrained.iterated import check_number, check_positive_integer
 from ..engine.core import widen
 from ..engine.kernel import kernel
-from ..spatial.small import summed
 from .cones import Cones, within
 
 
@@ -120,17 +119,17 @@ def _block(own: Array):
 @kernel
 def _updated(rows, g, every, f, mu, own, inverse, normal, tangential):
     """The forces of a contact that answer those of all."""
-    s = [g[k] + summed(rows[k, j] * every[j] for j in range(len(every))) for k in range(3)]
-    stick = [f[k] - summed(inverse[k, j] * s[j] for j in range(3)) for k in range(3)]
+    s = g + (rows * every).sum(1)
+    stick = f - (inverse * s).sum(1)
     sticks = (stick[0] > 0) & (stick[1] * stick[1] + stick[2] * stick[2] <= (mu * stick[0]) ** 2)
     pressed = jnp.maximum(f[0] - s[0] * normal, 0)
     change = pressed - f[0]
     z = jnp.stack([f[k] - (s[k] + own[0, k] * change) * tangential for k in (1, 2)])
     slide = within(z[None], (mu * pressed)[None])[0]
-    return jnp.where(sticks, jnp.stack(stick), jnp.stack([pressed, *slide]))
+    return jnp.where(sticks, stick, jnp.stack([pressed, *slide]))
 
 
 @kernel
 def _single(row, g, every, f, inverse):
     """What a single row would answer to all forces without bounds."""
-    return f - (g + summed(row[j] * every[j] for j in range(len(every)))) * inverse
+    return f - (g + (row * every).sum(0)) * inverse
