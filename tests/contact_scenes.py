@@ -2,9 +2,11 @@
 
 import math
 
+import contact_oracle
 import numpy as np
 
 import jaxdyn as jd
+from jaxdyn.robots.strider import strider as strider_spec
 
 G = 9.81
 X, Y = (1.0, 0.0, 0.0), (0.0, 1.0, 0.0)
@@ -168,3 +170,16 @@ def looped(friction=0.7, **surface) -> tuple[jd.Model, np.ndarray]:
     down = math.asin((0.1 + 0.2 * math.sin(hip)) / 0.25)
     z = 0.03 + 0.2 * math.cos(hip) + 0.25 * math.cos(down)
     return spec.build(), np.array([*pose(z=z), -hip, hip + down, hip, -hip - down])
+
+
+def strider() -> tuple[jd.Model, np.ndarray]:
+    """The shipped biped, a millimetre deep on its feet: loops, redundant rows, and springs."""
+    spec = strider_spec()
+    for side in ("left", "right"):
+        foot = at(0.06, 0, -0.02, tilt=math.pi / 2)
+        spec.add_shape(f"{side}_foot", jd.shapes.Capsule(0.02, 0.12), placement=foot, friction=0.6)
+    spec.add_ground(friction=0.4)
+    model = spec.build()
+    q = np.array(jd.assemble(model, model.neutral()))
+    q[2] -= min(c.gap for c in contact_oracle.contacts(model, q)) + 1e-3
+    return model, q

@@ -193,3 +193,17 @@ def test_a_pendulum_stops_at_a_wall():
             assert after == pytest.approx(-restitution * before, abs=fall)
         else:
             assert abs(after) < abs(before) and np.abs(found.v[touched + 2, 0]) < 0.2 * abs(before)
+
+
+def test_loops_stay_closed_while_a_leg_lands():
+    """In single precision, through the impact and what slides after it."""
+    model, q = scenes.looped(friction=0.3)
+    v = np.zeros(model.nv)
+    v[:3] = 0.5, 0.2, -0.3
+    found = motion((model, q + 0.01 * np.eye(model.nq)[2]), v, steps=250, dt=1e-3, gains=(50.0, 1.0))
+    q = jnp.asarray(found.q[1:], float)
+    open_by = np.abs(jax.jit(jax.vmap(lambda q: jd.constraint_residual(model, q)))(q)).max()
+    assert open_by <= 2e-5, open_by
+    push = np.asarray(found.contacts.impulses[:, 0])
+    assert (push[:, 0] > 0).sum() > 50 and found.contacts.gaps.min() > -1e-4
+    assert ended(found) == {"successful"}
