@@ -3,16 +3,16 @@
 from collections.abc import Callable
 
 ABOUT = """A whole step of 2 ms with contact, of robots that come down on their feet at 0.4 m/s: random states and
-torques, feet from 0.2 mm inside of the ground to some millimetres above it. CPU time on one core, microseconds a step;
-times of a robot were taken in turns, and only ratios within one run mean something. Steps start cold, as `step` does; in
-`simulate` they start from the forces of the step before. Cassie's loops are closed exactly in the same pass. Joints
-neither stop nor rub, except in the line that says so."""
+torques, the lowest foot within 0.2 mm of the ground, the others some millimetres above. CPU time on one core,
+microseconds a step; times of a robot were taken in turns, and only ratios within one run mean something. Steps start
+cold, as `step` does; in `simulate` they start from the forces of the step before. Cassie's loops are closed exactly
+in the same pass. Joints neither stop nor rub, except in the line that says so."""
 RESIDUALS = """What is left of the law (its natural map, largest row), relative to the largest speed at a contact that
 calls for forces, over all states, cold. *Flagged* are states whose result is `contact_not_converged`; *above* those
 with more than 1e-3 left."""
-MUJOCO = """`mj_step` of the same states, one after the other, in double precision on one thread, with the same balls on a
-plane, from a cold start; the robot as MJCF without springs and dampers, loops as `connect`. Balls have a margin of 10
-cm, so that contacts are as many as here. By cone, and most iterations and steps of line search: 100 and 50, the
+MUJOCO = """`mj_step` of the same states, one after the other, in double precision on one thread, from a cold start,
+with the same balls on a plane; the robot as MJCF without springs and dampers, loops as `connect`. Balls have a margin
+of 10 cm, so that contacts are as many as here. By cone, and most iterations and steps of line search: 100 and 50, the
 default, where nothing else is said."""
 
 

@@ -84,18 +84,21 @@ def talos() -> Standing:
 
 def cassie() -> Standing:
     ends = ((-0.059, 0.103, 0.0), (0.079, -0.013, 0.0))
+    level = {"pitch-op": 0.5, "knee-op": -0.4, "shin-tarsus-joint": 0.4, "tarsus-crank-joint": -1.6}
+    level |= {"crank-rod-joint": 1.6, "foot-op": -1.6}
+    pose = {f"{side}-{joint}": x for side in ("left", "right") for joint, x in level.items()}
     feet = tuple((f"{side}-foot", end, 0.0168) for side in ("left", "right") for end in ends)
-    return standing("cassie_description/robots/cassie_v2.sdf", feet, 0.8, {})
+    return standing("cassie_description/robots/cassie_v2.sdf", feet, 0.8, pose)
 
 
 ROBOTS = {"go1": go1, "talos": talos, "cassie": cassie}
 
 
 def batch(robot: Standing, n: int, height: float | None = None, seed: int = 0) -> Batch:
-    """Random states around the pose: feet from 0.2 mm inside of the ground to 1 mm above it, or at a height."""
+    """Random states around the pose: the lowest foot within 0.2 mm of the ground, or at a height."""
     model, rng = robot.model, np.random.default_rng(seed)
     v, d = SPEED * rng.normal(size=(n, model.nv)), 0.02 * rng.normal(size=(n, model.nv))
-    low = jnp.asarray(rng.uniform(-2e-4, 1e-3, n) if height is None else np.full(n, height))
+    low = jnp.asarray(rng.uniform(-2e-4, 2e-4, n) if height is None else np.full(n, height))
     tau = PUSH * rng.normal(size=(n, model.nv))
     tau[:, :6] = 0
 

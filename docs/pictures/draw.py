@@ -10,8 +10,10 @@ import argparse
 import itertools
 from pathlib import Path
 
+import contact
 import matplotlib
 import numpy as np
+from parts import BLUE, GREEN, GREY, ORANGE, RED, arrow
 
 import jaxdyn as jd
 from jaxdyn.kinematics.rows import plan_of
@@ -21,22 +23,12 @@ matplotlib.use("Agg")
 from matplotlib import pyplot
 
 HERE = Path(__file__).resolve().parent
-GREY, RED, GREEN, BLUE, ORANGE = "#76808b", "#e0564f", "#3f9d57", "#3f86e0", "#c9772e"
 STYLE = {
     "svg.fonttype": "none",  # text stays text: small files, and letters of the page
     "svg.hashsalt": "jaxdyn",  # the same file from the same picture
     "font.size": 10,
     "text.color": GREY,
 }
-
-
-def arrow(axes, start, end, color, text="", *, width=1.6, style="-", gap=0.06):
-    """From start to end; its text stands beyond the tip."""
-    start, end = np.asarray(start, float), np.asarray(end, float)
-    look = {"arrowstyle": "-|>", "color": color, "lw": width, "linestyle": style, "shrinkA": 0, "shrinkB": 0}
-    axes.annotate("", end, start, arrowprops=look)
-    beyond = end + gap * (end - start) / np.linalg.norm(end - start)
-    axes.text(*beyond, text, color=color, ha="center", va="center")
 
 
 def frame(axes, origin, angle, name="", *, size=0.16, labels=("x", "z"), style="-", below=(0.0, -0.05)):
@@ -167,7 +159,7 @@ def elimination():
     return figure, axes
 
 
-PICTURES = {"four_bar": four_bar, "body_frames": body_frames, "elimination": elimination}
+PICTURES = {"four_bar": four_bar, "body_frames": body_frames, "elimination": elimination} | contact.PICTURES
 
 
 def main() -> None:

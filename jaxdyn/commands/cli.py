@@ -298,7 +298,7 @@ def _simulate_options(command: argparse.ArgumentParser) -> None:
         nargs="?",
         choices=CONTACTS,
         const=CONTACTS[0],
-        help=f"let shapes touch, by this law of contact, and joints stop at their limits and rub (default: {CONTACTS[0]})",
+        help=f"let shapes touch, joints stop at limits and rub, by this law (default: {CONTACTS[0]})",
     )
     command.add_argument(
         "--ground",

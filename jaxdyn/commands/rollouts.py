@@ -101,8 +101,8 @@ def check_contacts(model: Model, law: str, integrator: str, project: bool) -> No
         raise ValueError("--contacts and --project do not go together: leave --project out.")
     if not rows_of(model, LAWS[law]()):
         raise ValueError(
-            f"--contacts: no shapes of {model.name!r} can collide, and no joint has limits or dry friction; add a floor "
-            "by --ground, or shapes."
+            f"--contacts: no shapes of {model.name!r} can collide, and no joint has limits or dry friction; add "
+            "a floor by --ground, or shapes."
         )
 
 

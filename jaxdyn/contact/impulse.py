@@ -1,5 +1,6 @@
 """`impulse`: the jump of the velocity when constraints begin to hold, or bodies strike each other."""
 
+from collections import Counter
 from collections.abc import Sequence
 
 import jax.numpy as jnp
@@ -17,13 +18,28 @@ from ..model.state import State
 from ..spatial.instances import check_instance
 from ..spatial.numbers import floats
 from .laws import Impact, Law
+from .pairs import bearing
 from .solution import Jump, contact_step, rows_of
+
+#: rows that are solved together: G is dense, and its code grows with their square
+MOST = 200
 
 
 def check_law(call: str, model: Model, law) -> None:
     """Raise unless it is a law of contact, and there is something to touch."""
     check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
-    if not rows_of(model, law):
+    rows = rows_of(model, law)
+    if rows > MOST:
+        names = model.body_names
+        counts = Counter(names[model.collision.shapes[i].body] for i, j in bearing(model))
+        body, pairs = counts.most_common(1)[0] if counts else ("", 0)
+        raise ValueError(
+            f"`{call}`: `contacts` would have {rows} rows, and at most {MOST} are solved together: three for every "
+            "place where shapes may touch, one for every joint with limits or dry friction. Body "
+            f"{body!r} alone has {pairs} pairs of shapes. Choose those that matter, such as the feet: `model.with_pairs([('foot', 'ground')])`; "
+            "or leave joints out: `jd.contact.Auto(limits=False, dry_friction=False)`."
+        )
+    if not rows:
         raise ValueError(
             f"`{call}`: `contacts` is given, but no shapes of {model.name!r} can collide, and no joint has limits or "
             "dry friction. Give it shapes: `jd.load(..., ground=True)`, or `ModelSpec.add_shape` and `add_ground`."

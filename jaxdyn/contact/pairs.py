@@ -122,15 +122,20 @@ def pairs_of(model: Model) -> tuple[Pair, ...]:
 
 def twists_of(model: Model, pairs: tuple[Pair, ...]) -> tuple[tuple[Twist, ...], tuple[int, ...]]:
     """The rows of pairs whose surfaces resist twists, and of which contacts they are."""
-    scene, rows, of, start = model.collision.scene, [], [], 0
-    bearing = [pair for pair in scene.pairs if slots(scene.shapes[pair[0]].kind, scene.shapes[pair[1]].kind)]
-    for pair, shapes in zip(pairs, bearing, strict=True):
-        if not set(shapes).isdisjoint(scene.twisting):
+    rows, of, start = [], [], 0
+    for pair, shapes in zip(pairs, bearing(model), strict=True):
+        if not set(shapes).isdisjoint(model.collision.scene.twisting):
             none = jnp.zeros((pair.slots, 1), pair.target.dtype)
             rows.append(Twist(pair=pair, target=none, stabilization=without_gains(none[0])))
             of += range(start, start + pair.slots)
         start += pair.slots
     return tuple(rows), tuple(of)
+
+
+def bearing(model: Model) -> list[tuple[int, int]]:
+    """The pairs of shapes, by number, that can collide."""
+    shapes = model.collision.shapes
+    return [(i, j) for i, j in model.collision.pairs if slots(shapes[i].kind, shapes[j].kind)]
 
 
 def slots_of(model: Model) -> tuple[tuple[str, str], ...]:

@@ -1,0 +1,81 @@
+"""The benchmark of steps with contact: the same robot and contacts in MuJoCo, residuals that are those of the law."""
+
+import importlib.metadata
+import json
+
+import contact
+import contact_robots
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxdyn as jd
+
+
+def installed(package: str) -> bool:
+    try:
+        return bool(importlib.metadata.version(package))
+    except importlib.metadata.PackageNotFoundError:
+        return False
+
+
+needs_robots = pytest.mark.skipif(not installed("example-robot-data"), reason="no robots here")
+
+
+@pytest.fixture(scope="module")
+def go1():
+    return contact_robots.go1()
+
+
+@pytest.mark.slow
+@needs_robots
+def test_robots_stand_on_the_lowest_foot(go1):
+    assert abs(float(contact_robots.gaps(go1.model, go1.q).min())) < 1e-9
+    near, air = contact_robots.batch(go1, 5), contact_robots.batch(go1, 5, height=1.0)
+    for some, low, high in ((near, -2.1e-4, 2.1e-4), (air, 1 - 1e-6, 1 + 1e-6)):
+        lowest = np.array([float(contact_robots.gaps(go1.model, q).min()) for q in some.q])
+        assert (lowest > low).all() and (lowest < high).all()
+
+
+@pytest.mark.slow
+@needs_robots
+def test_mujoco_has_the_same_robot_and_all_feet(go1):
+    mujoco = pytest.importorskip("mujoco")
+    model = contact_robots.mujoco_model(go1, "elliptic")
+    assert model.nv == go1.model.nv and model.opt.cone == mujoco.mjtCone.mjCONE_ELLIPTIC
+    np.testing.assert_allclose(model.body_mass.sum(), go1.model.bodies.mass.sum())
+    data = mujoco.MjData(model)
+    data.qpos[:] = go1.q
+    mujoco.mj_forward(model, data)
+    dist = sorted(c.dist for c in data.contact)
+    np.testing.assert_allclose(dist, np.sort(contact_robots.gaps(go1.model, go1.q)), atol=1e-6)
+
+
+def test_a_measured_law_tells_what_is_left():
+    """One sweep leaves more of the law than twenty, and what is left is what the step tells, relative to a speed."""
+    spec = jd.ModelSpec("brick")
+    spec.add_body("brick", "world", jd.joints.Free(), inertia=jd.Inertia(1.0, (0, 0, 0), 0.01 * np.eye(3)))
+    spec.add_shape("brick", jd.shapes.Box((0.2, 0.3, 0.4)), friction=0.9)
+    spec.add_ground(friction=0.9)
+    brick = spec.build()
+    state = jd.State(brick.neutral().at[2].set(0.2), jnp.array([1.0, 0.3, -1.0, 0.5, -0.7, 2.0]))
+
+    def left(law):
+        traj = jd.simulate(brick, state, jnp.zeros((1, 6)), 1e-3, contacts=law)
+        return float(traj.contacts.impulses[0, 0, 0]) / 1e-3, float(traj.contacts.residual[0])
+
+    few, many = (left(contact.Measured(jd.contact.PGS(n)))[0] for n in (1, 100))
+    assert few > 1e-3 and many < 1e-6
+    residual = left(jd.contact.PGS(1))[1]
+    assert 0.02 * few < residual < 10 * few  # m/s, of speeds of about 1 m/s
+
+
+@pytest.mark.slow
+@needs_robots
+def test_the_benchmark_writes_its_page(tmp_path):
+    contact.main(["go1", "--batch", "4", "--rounds", "1", "--out", str(tmp_path)])
+    found = json.loads((tmp_path / "contact.json").read_text())["go1"]
+    assert found["float32"]["PGS"]["microseconds"] > found["float32"]["ABA"]["microseconds"] > 0
+    assert found["residual"]["float64"]["PGS"]["above"] == 0
+    page = (tmp_path / "contact.md").read_text()
+    assert "## Go1" in page and "PGS, in the air" in page and "MJX" in page

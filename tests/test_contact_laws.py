@@ -1,0 +1,171 @@
+"""Laws of contact by themselves, impacts, limits and dry friction of joints, and twists."""
+
+import functools
+
+import contact_scenes as scenes
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxdyn as jd
+from jaxdyn.contact.cones import Cones, Counts, left_over
+from jaxdyn.engine.lanes import laned
+
+PGS, ADMM, Auto = jd.contact.PGS, jd.contact.ADMM, jd.contact.Auto
+LANES = 128
+
+
+def _solved(law, counts, G, g, friction):
+    none = jnp.zeros((0, 1), G.dtype)
+    cones = Cones(counts, friction, none, none)
+    f = law.solve(G, g, cones, jnp.zeros((len(g), 1), g.dtype))
+    return f, left_over(cones, G, g, f)
+
+
+def problems(contacts: int, rank: int, seed: int):
+    """Random problems, jamming and redundant contacts among them: G, g and friction."""
+    rng = np.random.default_rng(seed)
+    J = rng.normal(size=(LANES, 3 * contacts, rank))
+    J[:, 3:6] = J[:, :3]  # the same point twice
+    G = J @ np.swapaxes(J, 1, 2)
+    g = (J @ rng.normal(size=(LANES, rank, 1)))[..., 0]  # what bodies can do
+    return G, g, np.full((LANES, contacts), 0.8)
+
+
+@functools.cache
+def program(law, contacts):
+    return jax.jit(jax.vmap(laned(_solved, law, Counts(contacts))))
+
+
+@pytest.mark.parametrize(("contacts", "rank"), [(3, 12), (4, 10)])
+def test_alternating_directions_are_exact(contacts, rank):
+    """ADMM keeps its tolerance where Gauss-Seidel alone does not."""
+    G, g, friction = problems(contacts, rank, 1)
+    f, left = program(ADMM(max_steps=400), contacts)(G, g, friction)
+    swept = program(PGS(20), contacts)(G, g, friction)[1]
+    assert np.isfinite(f).all()
+    assert np.quantile(left, 0.95) < 1e-6
+    assert np.quantile(left, 0.95) < np.quantile(swept, 0.95)
+
+
+def test_laws_agree_where_forces_are_unique():
+    rng = np.random.default_rng(0)
+    A = rng.normal(size=(LANES, 6, 6))
+    G = np.eye(6) * 4 + 0.05 * (A + np.swapaxes(A, 1, 2))
+    g, friction = rng.normal(size=(LANES, 6)), np.full((LANES, 2), 0.5)
+    swept, exact = (program(law, 2)(G, g, friction)[0] for law in (PGS(400), ADMM()))
+    assert np.abs(swept - exact).max() < 1e-8
+
+
+def test_auto_picks_by_rows():
+    assert isinstance(Auto().pick(12, 8), ADMM) and isinstance(Auto().pick(90, 8), PGS)
+    assert Auto().pick(12, 4).tol == 3e-4
+
+
+def balls(restitution=0.5):
+    spec = jd.ModelSpec("balls")
+    for name, mass in (("a", 1.0), ("b", 3.0)):
+        spec.add_body(name, "world", jd.joints.Free(), inertia=scenes.round_body(mass, 0.1))
+        spec.add_shape(name, jd.shapes.Sphere(0.1), restitution=restitution, friction=0.3)
+    return spec.build()
+
+
+def test_impacts_keep_momentum_and_restitution():
+    model = balls()
+    q = jnp.asarray([0, 0, 0, 1, 0, 0, 0, 0.2, 0, 0, 1, 0, 0, 0.0])
+    v = jnp.zeros(12).at[:2].set([2.0, 0.5])
+    found = jax.jit(lambda v: jd.impulse(model, jd.State(q, v), contacts=PGS(50)))(v)
+    after = np.asarray(found.velocity)
+    np.testing.assert_allclose(after[:3] + 3 * after[6:9], [2, 0.5, 0], atol=1e-12)
+    np.testing.assert_allclose(after[6] - after[0], 0.5 * 2, atol=1e-12)  # e times the approach
+    assert found.contacts.impulses.shape == (1, 3)
+    apart = jd.impulse(model, jd.State(q.at[7].set(0.21), v), contacts=PGS(50))
+    np.testing.assert_array_equal(apart.velocity, v)
+    push = lambda v: jd.impulse(model, jd.State(q, v), contacts=PGS(50)).velocity[6]  # noqa: E731
+    slope = jax.grad(push)(v)
+    np.testing.assert_allclose(slope[0], (push(v.at[0].add(1e-6)) - push(v.at[0].add(-1e-6))) / 2e-6, atol=1e-7)
+
+
+def test_impulse_refuses_what_does_not_go_with_contacts():
+    model, state = balls(), jd.State(jnp.asarray([0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0.0]), jnp.zeros(12))
+    with pytest.raises(ValueError, match="`impulse`: with `contacts`, leave `solver` and `restitution` out"):
+        jd.impulse(model, state, contacts=PGS(), restitution=0.5)
+    with pytest.raises(ValueError, match="`impulse`: `near` is -1, not a distance"):
+        jd.impulse(model, state, contacts=PGS(), near=-1)
+    with pytest.raises(TypeError, match="`impulse`: .*contacts"):
+        jd.impulse(model, state, contacts="pgs")
+
+
+def arm(friction=0.3):
+    spec = jd.ModelSpec("arm")
+    y = {"axis": (0, 1, 0), "limits": (-1.0, 0.5)}
+    inertia = jd.Inertia(1.0, (0.3, 0, 0), np.eye(3) * 0.01)
+    spec.add_body("upper", "world", jd.joints.Revolute(**y, friction=friction), inertia=inertia)
+    place = jd.Transform(np.eye(3), np.array([0.6, 0, 0]))
+    spec.add_body("lower", "upper", jd.joints.Revolute(**y), placement=place, inertia=inertia)
+    return spec.build()
+
+
+def test_joints_rest_at_their_limits():
+    """The arm falls onto both limits and stays: stops and friction carry the weight."""
+    model = arm()
+    run = jax.jit(lambda q: jd.simulate(model, jd.State(q, jnp.zeros(2)), jnp.zeros((600, 2)), 2e-3, contacts=PGS(50)))
+    end = run(jnp.zeros(2))
+    np.testing.assert_allclose(end.q[-1], 0.5, atol=1e-9)
+    assert float(end.q.max()) < 0.5 + 1e-9
+    rub, *stops = np.asarray(end.contacts.joints[-1]) / 2e-3
+    weight = np.asarray(jd.gravity_forces(model, end.q[-1]))
+    # stops push towards smaller angles, friction helps as far as it can
+    np.testing.assert_allclose(stops[1], -weight[1], rtol=1e-6)
+    np.testing.assert_allclose(stops[0] - rub, -weight[0], rtol=1e-6)
+
+
+def test_dry_friction_holds_and_yields():
+    """A joint moves only under more than its friction, and then with the rest of the force."""
+    spec = jd.ModelSpec("slider")
+    spec.add_body("s", "world", jd.joints.Prismatic(axis=(1, 0, 0), friction=2.0), inertia=jd.Inertia(1.0))
+    model = spec.build()
+    step = jax.jit(lambda v, f: jd.step(model, jd.State(jnp.zeros(1), v), f, 1e-3, contacts=PGS()).v)
+    zero = jnp.zeros(1)
+    np.testing.assert_allclose(step(zero, zero + 1.9), 0, atol=1e-15)
+    np.testing.assert_allclose(step(zero, zero + 3.0), 1e-3, rtol=1e-12)
+    np.testing.assert_allclose(step(zero + 1.0, zero), 1 - 2e-3, rtol=1e-12)
+    np.testing.assert_allclose(step(zero + 1e-3, zero), 0, atol=1e-15)
+    slope = jax.grad(lambda b: jd.step(model.replace({"joints.friction": b}), jd.State(zero, zero + 1.0), zero, 1e-3,
+                                       contacts=PGS()).v[0])(jnp.asarray([2.0]))  # fmt: skip
+    np.testing.assert_allclose(slope, -1e-3, rtol=1e-9)
+
+
+def test_twists_are_resisted():
+    """A ball that spins on the ground: friction at a point does not stop it, a surface of radius r takes r m g."""
+
+    def spun(torsion):
+        spec = jd.ModelSpec("top")
+        spec.add_body("ball", "world", jd.joints.Free(), inertia=scenes.round_body(1, 0.1))
+        spec.add_shape("ball", jd.shapes.Sphere(0.1), torsion=torsion)
+        spec.add_ground()
+        model = spec.build()
+        q = jnp.asarray([0, 0, 0.1, 1, 0, 0, 0])
+        v = jnp.zeros(6).at[5].set(10.0)
+        return model, jax.jit(lambda v: jd.simulate(model, jd.State(q, v), jnp.zeros((50, 6)), 2e-3,
+                                                    contacts=PGS(50)).v[-1])(v)  # fmt: skip
+
+    assert abs(float(spun(0.0)[1][5]) - 10) < 1e-9
+    model, v = spun(1e-3)
+    inertia = float(model.bodies.rotational[0, 2, 2])
+    np.testing.assert_allclose(v[5], 10 - 0.1 * 1e-3 * 9.81 / inertia, rtol=1e-6)
+
+
+def test_too_many_rows_are_refused():
+    """Before anything is traced, with advice."""
+    spec = jd.ModelSpec("heap")
+    for k in range(17):
+        spec.add_body(f"b{k}", "world", jd.joints.Free(), inertia=scenes.round_body(1, 0.1))
+        spec.add_shape(f"b{k}", jd.shapes.Box((0.1, 0.1, 0.1)))
+        if k:
+            spec.exclude(f"b{k - 1}", f"b{k}")
+    model = spec.add_ground().build()
+    state = jd.State(model.neutral(), np.zeros(model.nv))
+    with pytest.raises(ValueError, match=r"`step`: `contacts` would have \d+ rows, and at most 200.*with_pairs"):
+        jd.step(model, state, np.zeros(model.nv), 1e-3, contacts=PGS())
