@@ -145,8 +145,8 @@ def mujoco(robot: Standing, near: Batch, rounds: int) -> dict:
             model = mujoco_model(robot, setting)
         except ValueError as error:
             return {"why": str(error).splitlines()[0]}
-        states = [to_mujoco(robot.model, model, jd.State(q, v)) for q, v in zip(near.q, near.v, strict=True)]
-        rows = [(np.asarray(q), np.asarray(v), np.asarray(t)) for (q, v), t in zip(states, near.tau, strict=True)]
+        states = jax.vmap(lambda q, v, m=model: to_mujoco(robot.model, m, jd.State(q, v)))(near.q, near.v)
+        rows = list(zip(*map(np.asarray, (*states, near.tau)), strict=True))
         step, put = (steps_of(model, rows, full) for full in (True, False))
         whole, around = together([step, put], len(rows), rounds)
         found[setting] = {"microseconds": round(whole - around, 3), "contacts": step() / len(rows)}

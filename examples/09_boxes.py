@@ -38,7 +38,7 @@ def placed(model, places):
 def moved(model, state, steps, dt):
     """The motion under gravity and contact alone."""
     law = jd.contact.PGS(sweeps=100)
-    return jax.jit(lambda s: jd.simulate(model, s, jnp.zeros((steps, model.nv)), dt, contacts=law))(state)
+    return jax.jit(lambda s: jd.simulate(model, s, jnp.zeros((steps, model.nv), s.q.dtype), dt, contacts=law))(state)
 
 
 def middles(model, traj):

@@ -115,6 +115,18 @@ def test_boxes():
     assert slope["failed"] == 0 and tower["failed"] <= 10
 
 
+@pytest.mark.parametrize(("beyond", "slides"), [(-1e-3, 0.0), (1e-2, 0.109677)])
+def test_nothing_creeps_in_single_precision(beyond, slides):
+    """A box near its angle of friction stays, or slides as on paper."""
+    module = example(9)
+    model = module.boxes({"box": (0.2, 0.2, 0.1)}, {"box": 0.5}, float(np.arctan(0.5)) + beyond)
+    model, start = jax.tree.map(lambda x: x.astype(np.float32), (model, module.placed(model, [(0, 0, 0.05)])))
+    traj = module.moved(model, start, 500, 2e-3)
+    assert traj.v.dtype == np.float32
+    assert abs(float(traj.v[-1, 0]) - slides) < 1e-4 * slides + 1e-7
+    assert float(jnp.abs(traj.v[100:, 1:3]).max()) < 1e-7 and float(traj.contacts.gaps.min()) > -1e-6
+
+
 @pytest.mark.parametrize("name", ["strider", pytest.param("cassie", marks=pytest.mark.slow)])
 def test_drop(name):
     module = example(10)
