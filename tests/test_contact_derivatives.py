@@ -174,7 +174,7 @@ def test_through_many_steps():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["looped slides", "balls"])
+@pytest.mark.parametrize("name", ["looped slides"])
 def test_second_order_where_the_active_set_is_regular(name):
     """The Hessian of a speed with respect to velocities and forces, against differences of gradients."""
     model, q, given = arguments(name)

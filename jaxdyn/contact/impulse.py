@@ -35,9 +35,10 @@ def check_law(call: str, model: Model, law) -> None:
         body, pairs = counts.most_common(1)[0] if counts else ("", 0)
         raise ValueError(
             f"`{call}`: `contacts` would have {rows} rows, and at most {MOST} are solved together: three for every "
-            "place where shapes may touch, one for every joint with limits or dry friction. Body "
-            f"{body!r} alone has {pairs} pairs of shapes. Choose those that matter, such as the feet: `model.with_pairs([('foot', 'ground')])`; "
-            "or leave joints out: `jd.contact.Auto(limits=False, dry_friction=False)`."
+            "place where shapes may touch, one for every joint with limits or dry friction. "
+            f"Body {body!r} alone has {pairs} pairs of shapes. Choose those that matter, such as the feet: "
+            "`model.with_pairs([('foot', 'ground')])`; or leave joints out: `jd.contact.Auto(limits=False, "
+            "dry_friction=False)`."
         )
     if not rows:
         raise ValueError(
