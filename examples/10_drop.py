@@ -21,9 +21,12 @@ STIFFNESS, DAMPING = 1000.0, 100.0
 
 @dataclasses.dataclass(frozen=True)
 class Biped:
-    """What the two robots differ in; names without their side. `stance`: angles of the motors, and `springs`: those of
-    the springs under the robot's weight, at which both feet are level below the
-    centre of mass; `heel` and `toe`, where the balls of a foot are."""
+    """What the two robots differ in; names without their side.
+
+    `stance`: angles of the motors, and `springs`: those of the springs under the robot's weight, at which both feet are
+    level below the centre of mass; `outward`: the joint that turns a leg outwards; `heel` and `toe`: where the balls of
+    a foot are; `guess`: about where other joints are.
+    """
 
     source: str | Path
     separator: str

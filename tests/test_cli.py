@@ -300,6 +300,22 @@ def test_simulate_with_contacts(tmp_path, capsys):
     assert one == three, "the picture has no forces"
 
 
+def test_simulate_takes_the_shapes_that_are_named(tmp_path, capsys):
+    more = "".join(
+        f'<collision name="{name} {k}"><origin xyz="{0.1 * k} 0 -0.1"/><geometry><{shape}/></geometry></collision>'
+        for name, shape, count in (("pad", 'sphere radius="0.03"', 3), ("fin", 'box size="0.1 0.1 0.1"', 20))
+        for k in range(count)
+    )
+    (tmp_path / "brick.urdf").write_text(BRICK.replace("</link>", more + "</link>"))
+    argv = ["simulate", "brick.urdf", "--floating", "--contacts", "--ground", "--seconds", "0.1", "--out", "t.npz"]
+    assert main(argv) == 2
+    text = capsys.readouterr().err
+    assert "87 places where shapes may touch" in text and "--touch" in text
+    assert main([*argv, "--touch", "pad*", "brick"]) == 0
+    with np.load("t.npz") as data:
+        assert sorted({a for a, _ in data["pairs"].tolist()}) == ["brick", "pad 0", "pad 1", "pad 2"]
+
+
 def test_simulate_pgs_says_what_it_misses(tmp_path, capsys, monkeypatch):
     """One sweep is too few for a brick that lands on a corner: told, and no failure of a solve."""
     (tmp_path / "brick.urdf").write_text(BRICK)
@@ -312,6 +328,11 @@ def test_simulate_pgs_says_what_it_misses(tmp_path, capsys, monkeypatch):
 @pytest.mark.parametrize(
     ("argv", "told"),
     [
+        (["--touch", "brick"], "--touch: without --contacts nothing touches"),
+        (
+            ["--contacts", "--ground", "--touch", "*foot*"],
+            "no pair that collides has a shape of that name; there are brick, ground",
+        ),
         (["--ground"], "--ground: without --contacts nothing touches it"),
         (["--contacts", "--ground", "--integrator", "rk4"], "--contacts goes with --integrator euler, not with rk4"),
         (["--contacts", "--ground", "--project"], "leave --project out"),

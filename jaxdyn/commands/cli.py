@@ -24,7 +24,7 @@ CONTACTS = ("auto", "admm", "pgs")
 SIMULATIONS = (
     "jaxdyn simulate cassie.sdf --batch 256 --seconds 2 --out traj.npz --plot traj.png",
     "jaxdyn simulate four_bar --integrator midpoint --project --out traj.npz",
-    "jaxdyn simulate go1.urdf --floating --contacts --ground --plot forces.png",
+    "jaxdyn simulate go1.urdf --floating --contacts --ground --touch '*foot*' --plot forces.png",
 )
 
 
@@ -127,9 +127,12 @@ def _check_outputs(args) -> None:
 
 def _simulate(args) -> int:
     from .rollouts import check_contacts, check_memory, run, steps_of
+    from .touching import touching
 
     if args.ground is not None and not args.contacts:
         raise WrongUse("--ground: without --contacts nothing touches it; give both.")
+    if args.touch and not args.contacts:
+        raise WrongUse("--touch: without --contacts nothing touches; give both.")
     if not args.out and not args.plot:
         raise WrongUse("name a file for the result: --out traj.npz, --plot traj.png, or both.")
     with _before_work():
@@ -139,6 +142,8 @@ def _simulate(args) -> int:
         steps = steps_of(args.seconds, args.dt, args.every)
     model = _model_of(args) if not args.contacts else _model_of(args, ground=args.ground, collision="all")
     with _before_work():
+        if args.touch:
+            model = touching(model, args.touch)
         if args.contacts:
             check_contacts(model, args.contacts, args.integrator, args.project)
         check_memory(model, args.batch, steps, args.contacts is not None)
@@ -299,6 +304,9 @@ def _simulate_options(command: argparse.ArgumentParser) -> None:
         choices=CONTACTS,
         const=CONTACTS[0],
         help=f"let shapes touch, joints stop at limits and rub, by this law (default: {CONTACTS[0]})",
+    )
+    command.add_argument(
+        "--touch", nargs="+", metavar="SHAPE", help="shapes that may touch, such as '*foot*' (default: all)"
     )
     command.add_argument(
         "--ground",

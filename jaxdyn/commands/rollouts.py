@@ -11,6 +11,7 @@ import numpy as np
 from tqdm import tqdm
 
 from ..constrained.forward_dynamics import Result
+from ..contact.impulse import MOST
 from ..contact.pairs import slots_of
 from ..contact.solution import rows_of
 from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual
@@ -99,10 +100,15 @@ def check_contacts(model: Model, law: str, integrator: str, project: bool) -> No
         raise ValueError(f"--contacts goes with --integrator euler, not with {integrator}.")
     if project:
         raise ValueError("--contacts and --project do not go together: leave --project out.")
-    if not rows_of(model, LAWS[law]()):
+    if not (rows := rows_of(model, LAWS[law]())):
         raise ValueError(
             f"--contacts: no shapes of {model.name!r} can collide, and no joint has limits or dry friction; add "
             "a floor by --ground, or shapes."
+        )
+    if rows > MOST:
+        raise ValueError(
+            f"--contacts: {len(slots_of(model))} places where shapes may touch, and limits and dry friction of joints, "
+            f"make {rows} rows, more than {MOST}; choose shapes by --touch, the feet: --touch '*foot*'."
         )
 
 

@@ -1,5 +1,7 @@
 """What `jaxdyn simulate --contacts` needs: a start above the ground, and what is told of contact."""
 
+from collections.abc import Sequence
+from fnmatch import fnmatchcase
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -18,6 +20,8 @@ from ..tree.topology import WORLD
 LAWS = {"auto": Auto, "admm": ADMM, "pgs": PGS}
 #: names of slots that a picture has room for
 NAMED = 8
+#: names of shapes that a message has room for
+MANY = 40
 
 
 class Touches(NamedTuple):
@@ -36,6 +40,22 @@ def touches(found: Contacts, every: int, dt: float) -> Touches:
     steps, slots = found.gaps.shape
     force = found.impulses.reshape(steps // every, every, slots, 3).mean(1) / dt
     return Touches(force, found.gaps[every - 1 :: every], found.gaps.min(initial=jnp.inf), found.residual.max())
+
+
+def touching(model: Model, patterns: Sequence[str]) -> Model:
+    """Return the model with those pairs of shapes alone of which one matches a pattern.
+
+    **Raises** `ValueError` for a pattern that no pair matches.
+    """
+    names, found = model.collision.names, []
+    for pattern in patterns:
+        hit = {k for k, name in enumerate(names) if fnmatchcase(name, pattern)}
+        pairs = [p for p in model.collision.pairs if hit & set(p)]
+        if not pairs:
+            known = ", ".join(names[:MANY]) + (", ..." if len(names) > MANY else "")
+            raise ValueError(f"--touch {pattern!r}: no pair that collides has a shape of that name; there are {known}.")
+        found += [p for p in pairs if p not in found]
+    return model.with_pairs([(names[i], names[j]) for i, j in found])
 
 
 def lifted(model: Model, q: Array) -> tuple[Array, float]:
