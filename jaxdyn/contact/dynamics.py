@@ -120,7 +120,7 @@ class ContactStep(Core):
             nu, _ = multipliers(damped(problem), start, at.rates, at.bodies, stop)
         if not reads[5]:
             return nu, jnp.zeros(f.shape[-1], jnp.int32)
-        found = Found(at.rates, nu, end.steps, None, None, at.bodies, at.lam[:first], None, end.active & bool(first))
+        found = Found(at.rates, nu, end.steps, None, None, at.bodies, at.lam[:first])
         code = ended(LCABA(), problem, start, found, v + dt * at.rates, inputs)
         size = calling(step.cones.counts, -end.r2[first:] - product(system.G, f))
         lost = (code == 0) & ~(off <= LAWFUL * size + jnp.finfo(f.dtype).tiny)
