@@ -58,6 +58,47 @@ def test_laws_agree_where_forces_are_unique():
     assert np.abs(swept - exact).max() < 1e-8
 
 
+def theirs(pin, G, g, friction):
+    """The impulses of Pinocchio's ADMM, whose rows are tangents first."""
+    order = np.concatenate([[3 * k + 1, 3 * k + 2, 3 * k] for k in range(len(friction))])
+    model = pin.Model()
+    joint = model.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "free")
+    models, datas = pin.StdVec_ConstraintModel(), pin.StdVec_ConstraintData()
+    for mu in friction:
+        point = pin.PointContactConstraintModel(model, joint, pin.SE3.Identity())
+        point.setFriction(float(mu))
+        models.append(pin.ConstraintModel(point))
+        datas.append(models[len(models) - 1].createData())
+    settings, result = pin.ADMMSolverSettings(), pin.ADMMSolverResult()
+    settings.max_iterations = 4000
+    for kind in ("absolute_feasibility", "relative_feasibility", "absolute_complementarity"):
+        setattr(settings, f"{kind}_tol", 1e-11)
+    solver = pin.ADMMConstraintSolver(len(g))
+    found = solver.solve(pin.DelassusOperatorDense(G[np.ix_(order, order)]), g[order], models, datas, settings, result)
+    out = np.empty(len(g))
+    out[order] = result.retrieveConstraintImpulses()
+    return out, found
+
+
+def test_impulses_are_pinocchios():
+    """On 200 random problems whose impulses are unique."""
+    pin = pytest.importorskip("pinocchio")
+    if not hasattr(pin, "ADMMConstraintSolver"):
+        pytest.skip("this Pinocchio has another solver of contact")
+    rng = np.random.default_rng(5)
+    A = rng.normal(size=(200, 12, 12))
+    G, g, friction = (
+        A @ np.swapaxes(A, 1, 2) / 12 + 0.3 * np.eye(12),
+        rng.normal(size=(200, 12)),
+        np.full((200, 4), 0.7),
+    )
+    ours, _ = program(ADMM(tol=1e-12, max_steps=2000), 4)(G, g, friction)
+    for k in range(200):
+        impulses, converged = theirs(pin, G[k], g[k], friction[k])
+        assert converged
+        np.testing.assert_allclose(ours[k], impulses, atol=1e-9)
+
+
 def test_auto_picks_by_rows():
     assert isinstance(Auto().pick(12, 8), ADMM) and isinstance(Auto().pick(90, 8), PGS)
     assert Auto().pick(12, 4).tol == 3e-4

@@ -14,9 +14,9 @@ from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from .dynamics import ContactStep
-from .joints import joints_of
 from .laws import Law
-from .pairs import pairs_of, slots_of, twists_of
+from .pairs import bearing, slots_of
+from .touch import slots
 
 
 class Contacts(eqx.Module):
@@ -55,8 +55,11 @@ class Touched(eqx.Module):
 
 def rows_of(model: Model, law: Law) -> int:
     """How many rows a law has forces for."""
-    (twists, _), joints = twists_of(model, pairs_of(model)), joints_of(model, law.limits, law.dry_friction)
-    return 3 * len(slots_of(model)) + sum(x.pair.slots for x in twists) + sum(x.rows for kind in joints for x in kind)
+    scene, kinds = model.collision.scene, model.topology.kinds
+    count = lambda i, j: slots(scene.shapes[i].kind, scene.shapes[j].kind)  # noqa: E731
+    twisting = sum(count(*pair) for pair in bearing(model) if not set(pair).isdisjoint(scene.twisting))
+    joints = (scene.limited if law.limits else ()) + (scene.rubbing if law.dry_friction else ())
+    return 3 * len(slots_of(model)) + twisting + sum(kinds[b].nv for b in joints)
 
 
 def contact_step(
