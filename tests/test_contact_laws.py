@@ -134,6 +134,8 @@ def test_impulse_refuses_what_does_not_go_with_contacts():
         jd.impulse(model, state, contacts=PGS(), restitution=0.5)
     with pytest.raises(ValueError, match="`impulse`: `near` is -1, not a distance"):
         jd.impulse(model, state, contacts=PGS(), near=-1)
+    with pytest.raises(ValueError, match="`impulse`: with `contacts`, leave `warm_start` out"):
+        jd.impulse(model, state, contacts=PGS(), warm_start=np.zeros(0))
     with pytest.raises(TypeError, match="`impulse`: .*contacts"):
         jd.impulse(model, state, contacts="pgs")
 

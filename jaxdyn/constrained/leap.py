@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..engine.core import Core, Function, bind, widen
+from ..engine.core import Core, bind, widen
 from ..engine.lanes import call
 from .auto import Auto
 from .base import Solver
@@ -17,6 +17,7 @@ from .iteration import Stop, largest_of
 from .kick import begun, end_of, linear_of, matrix_of
 from .kick import residuals as residuals_of
 from .kick_solve import KickSolve, kick_corrected, system_of
+from .linearised import Operands
 from .multipliers import multipliers as multipliers_of
 from .result import Result, ended, result_of
 
@@ -77,21 +78,9 @@ class LeapCore(Core):
         primals, tangents, known = list(primals[:n]), list(tangents[:n]), self.known[:n]
         model, constraints, q, v, _, _, dt, _ = jax.tree.unflatten(self.tree, [*range(n), *([-1] * (warm is not None))])
 
-        def core(fn, static, *operands):
-            leaves, tree = jax.tree.flatten(operands)
-            return Function(
-                fn, static, tree, tuple(known[k] if k >= 0 else None for k in leaves), self.compiler
-            ), leaves
-
-        def along(fn, static, operands, moved):
-            """The tangent of a function of operands, -1 being a."""
-            f, leaves = core(fn, static, *operands)
-            return tangent_of(
-                f, [a if k < 0 else primals[k] for k in leaves], [moved if k < 0 else tangents[k] for k in leaves]
-            )
-
+        operands = Operands(known, self.compiler, primals, tangents)
         everything = jax.tree.unflatten(self.tree, [*range(n), *([None] * (warm is not None))])[:-1]
-        residuals, _ = core(residuals_of, (self.projected,), *everything, -1, -1)
+        residuals, _ = operands.core(residuals_of, (self.projected,), *everything, -1, -1)
         dr = tangent_of(residuals, [*primals, a, lam], [*tangents, None, None])
         known_of = (*residuals.known, None, None)
         solve = KickSolve((self.projected,), residuals.tree, known_of, self.compiler, solver=self.solver)
@@ -99,24 +88,25 @@ class LeapCore(Core):
         if used is None or used[1]:
             moved = tangent_of(residuals, [*primals, a, lam], [*[None] * n, x, None])
             dr = [r + t for r, t in zip(dr, moved, strict=True)]
-            y = self._least(primals, tangents, known, core, along, (model, constraints, q, v, dt), a, lam, dr)
-        dq, dw = along(end_of, (), (model, q, v, dt, -1), x)
+            y = self._least(operands, (model, constraints, q, v, dt), a, lam, dr)
+        dq, dw = operands.along(end_of, (model, q, v, dt, -1), a, x)
         return [x, y, dq, dw, None, y]
 
-    def _least(self, primals, tangents, known, core, along, operands, a, lam, dr):
+    def _least(self, operands: Operands, taken, a, lam, dr):
         """The tangent of the multipliers of minimum norm; `dr` is what the accelerations' leave of the equations."""
-        model, constraints, q, v, dt = operands
-        located, leaves = core(matrix_of, (), model, q, v, dt)
-        there = bind(located, *[primals[k] for k in leaves])
+        model, constraints, q, v, dt = taken
+        located, leaves = operands.core(matrix_of, (), model, q, v, dt)
+        there = bind(located, *[operands.primals[k] for k in leaves])
         places = [model.joints.armature, q]
         every = jax.tree.leaves((model, constraints, q))
         put = lambda xs, others: [others[places.index(k)] if k in places else xs[k] for k in every]  # noqa: E731
         tree = jax.tree.structure((model, constraints, q))
-        free = tuple(put(known, (None, None)))
+        free = tuple(put(operands.known, (None, None)))
         solve = SaddleSolve(self.solver, tree, (*free, None, None), self.compiler)
-        matrix = put(primals, there)
+        matrix = put(operands.primals, there)
         _, y, _ = bind(solve, *matrix, *dr, used=(True, True, False))
-        return solve.follow(matrix, put(tangents, along(matrix_of, (), (model, q, v, dt), None)), a, lam, y)
+        moved = put(operands.tangents, operands.along(matrix_of, (model, q, v, dt)))
+        return solve.follow(matrix, moved, a, lam, y)
 
 
 def leap(model, constraints, q, v, tau, external, solver: Solver, warm, dt, projected: bool) -> Leap:

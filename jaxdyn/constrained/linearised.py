@@ -6,7 +6,7 @@ These are the proximal iterations of `jaxdyn.constrained.proximal`, one solve a 
 """
 
 import dataclasses
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -68,6 +68,30 @@ def corrected(system: System, left_over, like, lam, floor, plain: bool, complian
     state = loop(lambda s: s.active, iteration.step, iteration.begun(), iteration.stop)
     at = iteration.finished(state)
     return Found(at.rates, at.lam, state.steps, at.lam, None, at.bodies, at.lam, system, state.active)
+
+
+@dataclasses.dataclass(frozen=True)
+class Operands:
+    """The operands of a core and their tangents, of which functions take some: by number, −1 being one more."""
+
+    known: Sequence[bytes | None]
+    compiler: str
+    primals: Sequence[Array]
+    tangents: Sequence[Array | None]
+
+    def core(self, fn: Callable, static: tuple, *taken) -> tuple[Function, list[int]]:
+        """A function of operands as a core, and the numbers of those that it takes, flat."""
+        leaves, tree = jax.tree.flatten(taken)
+        known = tuple(self.known[k] if k >= 0 else None for k in leaves)
+        return Function(fn, static, tree, known, self.compiler), leaves
+
+    def along(self, fn: Callable, taken: tuple, more=None, moved=None) -> list:
+        """The tangent of a function of operands; `more` is operand −1, and `moved` its tangent."""
+        core, leaves = self.core(fn, (), *taken)
+        at, change = (
+            [x if k < 0 else xs[k] for k in leaves] for x, xs in ((more, self.primals), (moved, self.tangents))
+        )
+        return tangent_of(core, at, change)
 
 
 @dataclasses.dataclass(frozen=True)

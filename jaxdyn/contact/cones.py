@@ -53,44 +53,42 @@ class Cones(eqx.Module):
     def project(self, z: Array) -> Array:
         """What the natural map takes z (m, lanes) to: normal forces that push, and tangential ones within the bounds
         that these set."""
-        a = self.counts.ends[0]
-        blocks = z[:a].reshape(-1, 3, z.shape[-1])
-        normal = jnp.maximum(blocks[:, 0], 0)
-        tangent = within(blocks[:, 1:], self.friction * normal)
-        contacts = jnp.concatenate([normal[:, None], tangent], 1).reshape(a, z.shape[-1])
-        return jnp.concatenate([contacts, *self._others(z, normal)])
+        n, t = self._split(z)
+        normal = jnp.maximum(n, 0)
+        return self._whole(z, normal, within(t, self.friction * normal))
 
     def nearest(self, z: Array) -> Array:
         """The forces nearest to z (m, lanes) that the law allows, each contact's on its cone."""
-        a = self.counts.ends[0]
-        blocks = z[:a].reshape(-1, 3, z.shape[-1])
-        n, t, mu = blocks[:, 0], blocks[:, 1:], self.friction
+        (n, t), mu = self._split(z), self.friction
         length = _length(t)
         along = (mu * length + n) / (1 + mu * mu)
         inside, opposite = length <= mu * n, mu * length <= -n
         ratio = mu * along / jnp.where(length > 0, length, 1)
         choose = lambda x, y: jnp.where(inside, x, jnp.where(opposite, 0, y))  # noqa: E731
-        normal = choose(n, along)
-        cones = jnp.concatenate([normal[:, None], t * choose(1, ratio)[:, None]], 1).reshape(a, z.shape[-1])
-        return jnp.concatenate([cones, *self._others(z, normal)])
+        return self._whole(z, choose(n, along), t * choose(1, ratio)[:, None])
 
     def shift(self, s: Array) -> Array:
         """What makes the dual cone of s (m, lanes) that of Coulomb's law: μ ‖s_t‖ along normals (De Saxcé)."""
         a = self.counts.ends[0]
-        mu_s = self.friction * _length(s[:a].reshape(-1, 3, s.shape[-1])[:, 1:])
+        mu_s = self.friction * _length(self._split(s)[1])
         zero = jnp.zeros_like(mu_s)
         return jnp.concatenate([jnp.stack([mu_s, zero, zero], 1).reshape(a, s.shape[-1]), jnp.zeros_like(s[a:])])
 
-    def _others(self, z: Array, normal: Array) -> list[Array]:
-        """The nearest forces of rows that are no contacts, which press with forces `normal`."""
+    def _split(self, z: Array) -> tuple[Array, Array]:
+        """The normal and the tangential numbers of contacts: (contacts, lanes) and (contacts, 2, lanes)."""
+        blocks = z[: 3 * self.counts.contacts].reshape(-1, 3, z.shape[-1])
+        return blocks[:, 0], blocks[:, 1:]
+
+    def _whole(self, z: Array, normal: Array, tangent: Array) -> Array:
+        """The forces of contacts, and the nearest to z of the other rows."""
         a, b, c = self.counts.ends
-        parts = []
+        parts = [jnp.concatenate([normal[:, None], tangent], 1).reshape(a, z.shape[-1])]
         if self.counts.twists:
             most = self.radius * normal[jnp.asarray(self.counts.twists)]
             parts.append(jnp.clip(z[a:b], -most, most))
         if self.counts.bounded:
             parts.append(jnp.clip(z[b:c], -self.bound, self.bound))
-        return [*parts, jnp.maximum(z[c:], 0)]
+        return jnp.concatenate([*parts, jnp.maximum(z[c:], 0)])
 
 
 def _length(t: Array) -> Array:

@@ -39,12 +39,9 @@ def goals(law: Law, pairs: Sequence[Pair], counts: Counts, gaps: Array, rates: A
     apart = lambda x: jnp.stack([x, jnp.zeros_like(x), jnp.zeros_like(x)], 1).reshape(a, x.shape[-1])  # noqa: E731
     push = _rigid(law, gaps[b:], dt)
     # twists and rubbing joints shall not move
-    between, rest = (
-        jnp.zeros((b - a, goal.shape[-1]), gaps.dtype),
-        jnp.zeros((len(gaps) - a, goal.shape[-1]), gaps.dtype),
-    )
-    c = (rates - jnp.concatenate([apart(goal), between, push])) / dt
-    return c, jnp.concatenate([apart(compliance), rest])
+    none = jnp.zeros((len(gaps) - a, goal.shape[-1]), gaps.dtype)
+    c = (rates - jnp.concatenate([apart(goal), none[: b - a], push])) / dt
+    return c, jnp.concatenate([apart(compliance), none])
 
 
 def _rigid(law: Law, gap: Array, dt: Array) -> Array:

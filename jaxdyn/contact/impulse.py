@@ -31,7 +31,7 @@ def check_law(call: str, model: Model, law) -> None:
     rows = rows_of(model, law)
     if rows > MOST:
         names = model.body_names
-        counts = Counter(names[model.collision.shapes[i].body] for i, j in bearing(model))
+        counts = Counter(names[model.collision.shapes[i].body] for i, _ in bearing(model))
         body, pairs = counts.most_common(1)[0] if counts else ("", 0)
         raise ValueError(
             f"`{call}`: `contacts` would have {rows} rows, and at most {MOST} are solved together: three for every "
@@ -91,6 +91,8 @@ def impulse(
     if solver.soft:
         raise ValueError(f"`{name}`: `{type(solver).__name__}` only pulls at rows. Use `jd.solvers.LCABA()`.")
     if contacts is not None:
+        if warm_start is not None:
+            raise ValueError(f"`{name}`: with `contacts`, leave `warm_start` out.")
         return _struck(name, model, state, p, constraints, restitution, solver, contacts, near)
     model, constraints, q, v, p, warm = common_dtype(model, constraints, state.q, state.v, p, warm_start)
     r2 = -(1 + e.astype(v.dtype)) * rates(model, constraints, q, v) if constraints else jnp.zeros(0, v.dtype)
@@ -108,7 +110,6 @@ def _struck(name, model, state, p, constraints, restitution, solver, law, near) 
     if not isinstance(near, int | float) or not 0 <= near < float("inf"):
         raise ValueError(f"`{name}`: `near` is {near!r}, not a distance in m.")
     model, constraints, q, v, p = common_dtype(model, constraints, state.q, state.v, p)
-    options = {x: getattr(law, x) for x in ("recovery", "recovery_speed", "bounce_speed", "limits")}
-    impact = Impact(law, float(near), dry_friction=False, **options)
+    impact = Impact(law, float(near), limits=law.limits, dry_friction=False)
     found = contact_step(model, constraints, q, v, p, None, jnp.ones((), v.dtype), impact)
     return Jump(v + found.acceleration, found.multipliers, found.contacts)

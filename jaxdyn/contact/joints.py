@@ -12,33 +12,36 @@ from .pairs import without_gains
 FAR = 1e3
 
 
-class Rub(Lock):
-    """The velocities of a joint with dry friction; `bound` (rows,), in N or N m, is as large as it gets."""
+class _Rows(Lock):
+    """The velocities of the joint that moves a body of a model (its arrays with a last axis of lanes)."""
+
+    def __init__(self, model: Model, body: int):
+        self.joint, self.rows = model.topology.joint_names[body], model.topology.kinds[body].nv
+        self.name = self.position = None
+        self.target = jnp.zeros((self.rows, 1), model.joints.friction.dtype)
+        self.stabilization = without_gains(self.target[0])
+
+
+class Rub(_Rows):
+    """The velocities of a joint with dry friction; `bound` (rows, lanes), in N or N m, is as large as it gets."""
 
     bound: Array
 
     def __init__(self, model: Model, body: int):
-        topology, joints = model.topology, model.joints
-        at = topology.v_slice(body)
-        self.joint, self.rows, self.name = topology.joint_names[body], topology.kinds[body].nv, None
-        self.position, self.bound = None, joints.friction[at]
-        self.target = jnp.zeros((self.rows, 1), joints.friction.dtype)
-        self.stabilization = without_gains(self.target[0])
+        super().__init__(model, body)
+        self.bound = model.joints.friction[model.topology.v_slice(body)]
 
 
-class Stop(Lock):
+class Stop(_Rows):
     """The velocities of a joint away from the limits that are nearest; residuals are how far it is from them."""
 
     lower: Array
     upper: Array
 
     def __init__(self, model: Model, body: int):
-        topology, joints = model.topology, model.joints
-        at = topology.v_slice(body)
-        self.joint, self.rows, self.name = topology.joint_names[body], topology.kinds[body].nv, None
-        self.position, self.lower, self.upper = None, joints.lower[at], joints.upper[at]
-        self.target = jnp.zeros((self.rows, 1), joints.lower.dtype)
-        self.stabilization = without_gains(self.target[0])
+        super().__init__(model, body)
+        at = model.topology.v_slice(body)
+        self.lower, self.upper = model.joints.lower[at], model.joints.upper[at]
 
     def evaluate(self, layout, attachments, views, robot) -> Rows:
         found, kind, q = super().evaluate(layout, attachments, views, robot), layout.signature[1], robot.joint(0).q

@@ -10,7 +10,7 @@ F_sᵀ z for the forces along the rows, and (F_fᵀ + G F_sᵀ) z = −r3 − J_
 
 import dataclasses
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import equinox as eqx
 import jax
@@ -19,10 +19,11 @@ from jaxtyping import Array
 
 from ..constrained.linearised import Linearised, corrected
 from ..engine.core import joined, widen
-from ..systems.problem import body_accelerations, still
-from .cones import Cones, natural
+from ..systems.base import System
+from ..systems.problem import Problem, body_accelerations, still
+from .cones import Cones, natural, product
 from .inverse import inverse
-from .problem import Touching, begun, residuals, touching
+from .problem import Kept, begun, residuals, touching
 
 #: of its diagonal, that is added to G: forces of redundant contacts are not unique
 REGULAR = {4: 1e-5, 8: 1e-10}
@@ -52,28 +53,24 @@ class _At(eqx.Module):
         return jax.vmap(self.moved, out_axes=1)(units, widen(G, lanes))
 
 
-class _Linear(Touching):
+class _Linear(System):
     """The factor with the linearised law on top; `inverse` is that of F_f + F_s G, or its transpose."""
 
+    problem: Problem
+    weights: Array
+    kept: Kept
     inverse: Array
     at: _At
     across: bool = eqx.field(static=True)
 
     def solve(self, tau, force, r2):
-        m = len(self.inverse)
+        first = len(self.weights)
 
         def top(b):  # b is −J_c x₀
-            r3 = r2[len(r2) - m :]
-            z = _times(self.inverse, (b if self.across else self.at.by_s(b)) - r3)
+            z = product(self.inverse, (b if self.across else self.at.by_s(b)) - r2[first:])
             return z, jax.linear_transpose(self.at.by_s, z)(z)[0] if self.across else z
 
-        none = jnp.zeros((m, r2.shape[-1]), r2.dtype)
-        return self.corrected(tau, force, joined([r2[: len(r2) - m], none]), top)
-
-
-def _times(A: Array, x: Array) -> Array:
-    """A x of the lanes."""
-    return (A * x[None]).sum(1)
+        return self.kept.corrected(tau, force, joined([r2[:first], jnp.zeros_like(r2[first:])]), top)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,12 +102,10 @@ class ContactSolve(Linearised):
         lam = sign * found.multipliers
         return [found.acceleration, lam[:h], lam[h:]]
 
-    def _system(self, made: Touching, step, w, a, f) -> _Linear:
+    def _system(self, kept: Kept, step, w, a, f) -> _Linear:
         bodies = body_accelerations(step.problem, step.start, a)
         at = _At(step.cones, w, f, step.answer(bodies, f))
-        inverted = inverse(
-            at.whole(made.G * (1 + REGULAR[f.dtype.itemsize] * jnp.eye(len(f), dtype=f.dtype)[..., None]))
-        )
+        regular = 1 + REGULAR[f.dtype.itemsize] * jnp.eye(len(f), dtype=f.dtype)[..., None]
+        inverted = inverse(at.whole(kept.G * regular))
         inverted = jnp.swapaxes(inverted, 0, 1) if self.across else inverted
-        fields: dict[str, Any] = {x.name: getattr(made, x.name) for x in dataclasses.fields(Touching)}
-        return _Linear(**fields, inverse=inverted, at=at, across=self.across)
+        return _Linear(kept.problem, kept.weights, kept, inverted, at, self.across)

@@ -11,6 +11,7 @@ from ..model.constraints import Baumgarte, Constraint, Layout, Rows
 from ..model.model import Model
 from ..spatial.small import cross, mm, mtv, mv
 from ..tree.topology import WORLD, Topology
+from .placed import sign
 from .touch import Placed, slots, touches
 
 
@@ -41,9 +42,9 @@ class Twist(Constraint):
         moving, found = self.pair.placed(views)
         none = jnp.zeros_like(found[0].gap)
         K = []
-        for view, sign in zip(moving, (1, -1), strict=True):
+        for view, way in zip(moving, (1, -1), strict=True):
             if view is not None:
-                turn = jnp.stack([sign * mtv(view.R, touch.normal) for touch in found])
+                turn = jnp.stack([way * mtv(view.R, touch.normal) for touch in found])
                 K.append((turn, jnp.zeros_like(turn)))
         rest = jnp.stack([none for _ in found])
         return Rows(K, rest, rest)
@@ -80,19 +81,19 @@ class Pair(Constraint):
 
     def evaluate(self, layout, attachments, views, robot) -> Rows:
         moving, found = self.placed(views)
-        K = [_seen(view, found, sign) for view, sign in zip(moving, (1, -1), strict=True) if view is not None]
+        K = [_seen(view, found, way) for view, way in zip(moving, (1, -1), strict=True) if view is not None]
         none = jnp.zeros_like(found[0].gap)
         gaps = jnp.stack([x for touch in found for x in (touch.gap, none, none)])
         return Rows(K, jnp.zeros_like(gaps), gaps)
 
 
-def _seen(view, found, sign: int):
+def _seen(view, found, way: int):
     """The coefficients of the rows on a body, (angular, linear)."""
     angular, linear = [], []
     for touch in found:
         arm = mtv(view.R, touch.point - view.p)
         for direction in (touch.normal, *tangents(touch.normal)):
-            own = sign * mtv(view.R, direction)
+            own = way * mtv(view.R, direction)
             linear.append(own)
             angular.append(cross(arm, own))
     return jnp.stack(angular), jnp.stack(linear)
@@ -101,10 +102,10 @@ def _seen(view, found, sign: int):
 def tangents(n: Array) -> tuple[Array, Array]:
     """Two unit vectors that make a right-handed frame with n (Duff et al. 2017)."""
     x, y, z = n[0], n[1], n[2]
-    sign = jnp.where(z >= 0, 1.0, -1.0).astype(n.dtype)
-    a = -1 / (sign + z)
+    way = sign(z)
+    a = -1 / (way + z)
     b = x * y * a
-    return jnp.stack([1 + sign * x * x * a, sign * b, -sign * x]), jnp.stack([b, sign + y * y * a, -y])
+    return jnp.stack([1 + way * x * x * a, way * b, -way * x]), jnp.stack([b, way + y * y * a, -y])
 
 
 def pairs_of(model: Model) -> tuple[Pair, ...]:
@@ -112,19 +113,16 @@ def pairs_of(model: Model) -> tuple[Pair, ...]:
     shapes = model.collision
     if not shapes.pairs:
         return ()
-    values, found = shapes.of_pairs(), []
-    for k, (i, j) in enumerate(shapes.pairs):
-        count = slots(shapes.shapes[i].kind, shapes.shapes[j].kind)
-        if count:
-            found.append(_pair(shapes, i, j, count, Surface(*(x[k] for x in values))))
-    return tuple(found)
+    values, counts = shapes.of_pairs(), bearing(model)
+    surface = lambda k: Surface(*(x[k] for x in values))  # noqa: E731
+    return tuple(_pair(shapes, *p, counts[p], surface(k)) for k, p in enumerate(shapes.pairs) if p in counts)
 
 
 def twists_of(model: Model, pairs: tuple[Pair, ...]) -> tuple[tuple[Twist, ...], tuple[int, ...]]:
     """The rows of pairs whose surfaces resist twists, and of which contacts they are."""
     rows, of, start = [], [], 0
     for pair, shapes in zip(pairs, bearing(model), strict=True):
-        if not set(shapes).isdisjoint(model.collision.scene.twisting):
+        if twists(model, shapes):
             none = jnp.zeros((pair.slots, 1), pair.target.dtype)
             rows.append(Twist(pair=pair, target=none, stabilization=without_gains(none[0])))
             of += range(start, start + pair.slots)
@@ -132,18 +130,22 @@ def twists_of(model: Model, pairs: tuple[Pair, ...]) -> tuple[tuple[Twist, ...],
     return tuple(rows), tuple(of)
 
 
-def bearing(model: Model) -> list[tuple[int, int]]:
-    """The pairs of shapes, by number, that can collide."""
+def twists(model: Model, shapes: tuple[int, int]) -> bool:
+    """Whether the surfaces of a pair resist twists."""
+    return not set(shapes).isdisjoint(model.collision.scene.twisting)
+
+
+def bearing(model: Model) -> dict[tuple[int, int], int]:
+    """The pairs of shapes, by number, that can collide, and how many slots each has."""
     shapes = model.collision.shapes
-    return [(i, j) for i, j in model.collision.pairs if slots(shapes[i].kind, shapes[j].kind)]
+    counts = {(i, j): slots(shapes[i].kind, shapes[j].kind) for i, j in model.collision.pairs}
+    return {pair: count for pair, count in counts.items() if count}
 
 
 def slots_of(model: Model) -> tuple[tuple[str, str], ...]:
     """The names of the two shapes of every slot."""
-    infos, found = model.collision.shapes, []
-    for i, j in model.collision.pairs:
-        found += [(infos[i].name, infos[j].name)] * slots(infos[i].kind, infos[j].kind)
-    return tuple(found)
+    names = model.collision.names
+    return tuple((names[i], names[j]) for (i, j), count in bearing(model).items() for _ in range(count))
 
 
 def _size(shapes, k: int):

@@ -11,19 +11,16 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..delassus.refined import REDUNDANT
+from ..delassus.riding import factor_of
 from ..engine.core import joined, widen
-from ..kinematics.embedding import reflected
-from ..kinematics.forward import accelerations
+from ..kinematics.embedding import body_rates, reflected
 from ..kinematics.rows import Rows
 from ..kinematics.straight import apparent, moved
-from ..systems.base import System
 from ..systems.body_factor import body_factor, tying
 from ..systems.problem import Problem, Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
 from ..systems.weights import automatic_weights
-from ..tree import panels
-from ..tree.factor import Factor, kept_of
-from ..tree.plan import elimination, kept_riders, riders_of
+from ..tree.factor import SWEPT, Factor, kept_of
+from ..tree.plan import elimination, kept_riders
 from ..tree.rows import Plan
 from .cones import Cones, Counts, natural
 from .goals import goals, surfaces
@@ -95,31 +92,27 @@ def _started(problem: Problem, tau, external, dt, v, first: int, c: Array) -> St
     """Where a step starts, with −c as right sides of contact."""
     motion, start = problem.motion, start_of(problem, tau, external)
     # rows are taken where they are: what they gain by moving on is not theirs
-    turning = accelerations(motion, apparent(motion.model.topology, motion.rates))
+    turning = body_rates(motion, apparent(motion.model.topology, v))
     gained = problem.rows.times(tuple(x - y for x, y in zip(start.acceleration, turning, strict=True)))
     late = reflected(motion, dt * motion.model.joints.stiffness, v)
     return start._replace(tau=start.tau - late, rows=joined([start.rows[:first], gained[first:] - c]))
 
 
-class Touching(System):
+class Kept(NamedTuple):
     """The factor of the robot with its loops, in which rows of contact are kept. `G` is that of these, with their
-    compliances. Loops ride to the common ancestors of their bodies and are eliminated there, or are penalties where
-    bodies may have no inertia of their own."""
+    compliances, `weights` are those of the loops. Loops ride to the common ancestors of their bodies and are eliminated
+    there, or are `penalised` where bodies may have no inertia of their own."""
 
     problem: Problem
     weights: Array
     factor: Factor
     G: Array
-    first: int = eqx.field(static=True)
-    penalised: bool = eqx.field(static=True)
-
-    def solve(self, tau, force, r2):
-        raise NotImplementedError
+    penalised: bool
 
     def corrected(self, tau, force, r2, top):
         """x, the motions of the bodies, y and J x, as `System.solve`; ``top(b)`` gives the change of the unknowns of
         contact, and the change of the forces along the rows, from b = r2 − J x where those forces do not change."""
-        rows, first = self.problem.rows, self.first
+        rows, first = self.problem.rows, len(self.weights)
         lanes = max(tau.shape[-1], r2.shape[-1])
         none = jnp.zeros((first, lanes), r2.dtype)
         if self.penalised:
@@ -132,37 +125,29 @@ class Touching(System):
         return x, moved, joined([held, z]), image
 
 
-def touching(step: Step) -> Touching:
+def touching(step: Step) -> Kept:
     """The factor of a step."""
     problem, held, first = step.problem, step.held, step.first
-    plan, topology = problem.plan, problem.model.topology
-    loops, kept = tuple(range(held)), range(held, len(plan))
-    penalised = held > 0 and topology.singular
-    weights = automatic_weights(step.loops())
-    cliques, riders, rides, rule = (
-        frozenset(),
-        riders_of(topology, plan)[:held],
-        range(len(plan)),
-        panels.if_independent,
-    )
-    if penalised:
-        cliques, riders = frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, loops)), ()
-        rides, rule = kept, panels.damped
-    elif held:
-        share = REDUNDANT[problem.q.dtype.itemsize]
-        weights = weights * (1 - share) / share
-    order = elimination(topology, cliques, (*riders, *kept_riders(plan, kept)))
+    plan, weights = problem.plan, automatic_weights(step.loops())
     every = joined([weights, jnp.ones((plan.rows - first, 1), problem.q.dtype)])
-    tied = loops if penalised else ()
-    factor = body_factor(problem, order, every, frozenset(rides), rule, penalised=tied).factor
+    penalised = held > 0 and problem.model.topology.singular
+    factor = _penalised(problem, held, every) if penalised else factor_of(problem, held, every)
     cells = factor.parts["L"]
     places = plan.placed(factor.tables.blocks, cells.shape[0])[first:, first:]
     padded = jnp.concatenate([cells, jnp.zeros((1, cells.shape[-1]), cells.dtype)])
     G = jnp.take(padded, places, axis=0, mode="clip")
     R = step.compliance
     G = widen(G, max(G.shape[-1], R.shape[-1])) + jnp.eye(len(R), dtype=G.dtype)[..., None] * R
-    parts = {name: x for name, x in factor.parts.items() if name in ("U", "V", "R", "Linv", "below", "taken")}
-    return Touching(problem, weights, Factor(factor.tables, factor.joints, parts), G, first, penalised)
+    parts = {name: x for name, x in factor.parts.items() if name in SWEPT}
+    return Kept(problem, weights, Factor(factor.tables, factor.joints, parts), G, penalised)
+
+
+def _penalised(problem: Problem, held: int, weights: Array):
+    """The factor in which the first `held` constraints are penalties."""
+    plan, loops, kept = problem.plan, tuple(range(held)), range(held, len(problem.plan))
+    cliques = frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, loops))
+    order = elimination(problem.model.topology, cliques, kept_riders(plan, kept))
+    return body_factor(problem, order, weights, frozenset(kept), penalised=loops).factor
 
 
 def residuals(law: Law, model, constraints, q, v, tau, external, dt, w, a, nu, f):
@@ -177,14 +162,7 @@ def residuals(law: Law, model, constraints, q, v, tau, external, dt, w, a, nu, f
 
 def end_of(model, q, v, dt, a):
     """q and v after the step."""
-    topology = model.topology
-    w = v + dt * a
-    if not topology.clusters:
-        return moved(model, q, w + dt * apparent(topology, v), dt)
-    turning = apparent(
-        topology, jnp.zeros((topology.nv, v.shape[-1]), v.dtype).at[jnp.asarray(topology.independent)].set(v)
-    )
-    return moved(model, q, w + dt * turning[jnp.asarray(topology.independent)], dt)
+    return moved(model, q, v + dt * a + dt * apparent(model.topology, v), dt)
 
 
 def gaps(model, q) -> Array:

@@ -15,8 +15,7 @@ from ..model.model import Model
 from ..model.state import State
 from .dynamics import ContactStep
 from .laws import Law
-from .pairs import bearing, slots_of
-from .touch import slots
+from .pairs import bearing, slots_of, twists
 
 
 class Contacts(eqx.Module):
@@ -56,10 +55,9 @@ class Touched(eqx.Module):
 def rows_of(model: Model, law: Law) -> int:
     """How many rows a law has forces for."""
     scene, kinds = model.collision.scene, model.topology.kinds
-    count = lambda i, j: slots(scene.shapes[i].kind, scene.shapes[j].kind)  # noqa: E731
-    twisting = sum(count(*pair) for pair in bearing(model) if not set(pair).isdisjoint(scene.twisting))
+    touching = sum(count * (4 if twists(model, pair) else 3) for pair, count in bearing(model).items())
     joints = (scene.limited if law.limits else ()) + (scene.rubbing if law.dry_friction else ())
-    return 3 * len(slots_of(model)) + twisting + sum(kinds[b].nv for b in joints)
+    return touching + sum(kinds[b].nv for b in joints)
 
 
 def contact_step(
@@ -68,9 +66,9 @@ def contact_step(
     """What a step of dt seconds finds, differentiable in everything, from the multipliers and forces `warm` on."""
     args = model, tuple(constraints), q, v, independent_forces(model, q, tau), external, dt, warm
     found = call(lambda tree, known, c: ContactStep(law, tree, known, c), *args)
-    a, nu, f, _, gaps, code, left, end, after = found
+    a, nu, f, _, gaps, code, left, end, after, some = found
     n = len(gaps)
     contacts = Contacts(
         dt * f[: 3 * n].reshape(n, 3), dt * f[3 * n :], gaps, jax.lax.stop_gradient(left), slots_of(model)
     )
-    return Touched(State(end, after), a, nu, result_of(code), contacts, jnp.concatenate([nu, f]))
+    return Touched(State(end, after), a, nu, result_of(code), contacts, jnp.concatenate([some, f]))

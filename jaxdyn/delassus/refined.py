@@ -28,7 +28,7 @@ from ..systems.body_factor import body_factor, tying
 from ..systems.problem import Problem, Start, left_over
 from ..tree import panels
 from ..tree.elimination import elimination_of
-from ..tree.factor import Factor, kept_of
+from ..tree.factor import SWEPT, Factor, kept_of
 from ..tree.plan import Order, elimination, kept_riders
 from ..tree.rows import Plan
 from ..tree.topology import Topology
@@ -129,7 +129,7 @@ def factorised(given: Given, geometry: Geometry, R: Array | None, kept: Array | 
     order, every = _order(topology, plan, n), tuple(range(len(plan)))
     weights = _weights(given, geometry.mu, R)
     made = body_factor(problem, order, weights, frozenset(range(n)), penalised=every).factor
-    parts = {name: x for name, x in made.parts.items() if name in ("U", "V", "R", "Linv", "below", "taken")}
+    parts = {name: x for name, x in made.parts.items() if name in SWEPT}
     if not h:
         return Factored(parts, None, None)
     cells = made.parts["L"]

@@ -20,11 +20,12 @@ from ..engine.kept import tables
 from ..engine.lanes import laned
 from ..kinematics.rows import plan_of
 from ..systems.body_factor import body_factor
-from ..systems.problem import problem_of
+from ..systems.problem import Problem, problem_of
 from ..systems.weights import automatic_weights
 from ..tree import columns as co
 from ..tree import panels
 from ..tree.elimination import Elimination, elimination_of
+from ..tree.factor import Factor
 from ..tree.plan import Joint, Order, beyond_a_base, elimination, kept_riders, riders_of
 from ..tree.rows import Plan
 from ..tree.topology import Topology
@@ -48,15 +49,23 @@ def _tables(topology: Topology, plan: Plan, held: int, open_base: bool) -> Elimi
     return elimination_of(topology, plan, _order(topology, plan, held, open_base), (), panels.if_independent)
 
 
-def _parts(held: int, open_base: bool, given: Given):
-    """The problem, and the parts of the factor. Rows that hold are left out where they are redundant, as `refined.py`
-    has it: 1 / least is the weight whose share in S is `REDUNDANT`."""
-    problem = problem_of(given.model, given.constraints, given.q)
-    order, share = _order(given.model.topology, problem.plan, held, open_base), REDUNDANT[given.q.dtype.itemsize]
-    weights = jax.lax.stop_gradient(automatic_weights(problem)) * (1 - share) / share
+def factor_of(problem: Problem, held: int, weights: Array, open_base: bool = False) -> Factor:
+    """The factor of a robot on which the first `held` constraints hold, in which the rows of the others are kept. Rows
+    that hold are left out where they are redundant, as `refined.py` has it: 1 / least is the weight whose share in S is
+    `REDUNDANT`. `weights` are μ of all rows (m, lanes)."""
+    order, share = _order(problem.model.topology, problem.plan, held, open_base), REDUNDANT[problem.q.dtype.itemsize]
     rides = frozenset(range(len(problem.plan)))
+    weights = weights * (1 - share) / share
     factor = body_factor(problem, order, weights, rides, panels.if_independent, penalised=()).factor
-    return problem, factor.parts
+    assert isinstance(factor, Factor)
+    return factor
+
+
+def _parts(held: int, open_base: bool, given: Given):
+    """The problem, and the parts of the factor."""
+    problem = problem_of(given.model, given.constraints, given.q)
+    weights = jax.lax.stop_gradient(automatic_weights(problem))
+    return problem, factor_of(problem, held, weights, open_base).parts
 
 
 def _factor(held: int, given: Given):

@@ -6,17 +6,15 @@ w = v + dt (q̈ + ω × l) there, the origin moves by dt w, and the axes turn w 
 """
 
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from ..engine.kept import tables
-from ..engine.steps import Row, Step, Table
+from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..model.joints import FreeKind
 from ..model.model import Model
 from ..spatial.rotation import quaternion_conjugate, quaternion_exp, rotate
 from ..spatial.small import cross
-from ..tree.sweep import v_of
 from ..tree.topology import Topology
 from .manifold import advanced, normalized
 
@@ -38,39 +36,36 @@ def _turned(v, w):
     return jnp.concatenate([rotate(quaternion_conjugate(quaternion_exp(w[3:])), v[:3]), v[3:]])
 
 
-def _free(topology: Topology) -> list[int]:
-    """Bodies on joints whose axes turn."""
-    return [b for b, k in enumerate(topology.kinds) if isinstance(k, FreeKind) and b not in topology.cluster_of]
+def _places(topology: Topology) -> list[slice]:
+    """Where velocities are whose axes turn: those of free joints, which depend on no others."""
+    free = [b for b, k in enumerate(topology.kinds) if isinstance(k, FreeKind) and b not in topology.cluster_of]
+    starts = [topology.places[topology.v_starts[b]] for b in free]
+    return [slice(k, k + FreeKind.nv) for k in starts]
 
 
 @tables
 def _table(topology: Topology, fn, reads: tuple[str, ...]) -> Table:
-    of = lambda name, b: v_of(topology, b, name)  # noqa: E731
-    row = lambda b: Row(Step(fn), tuple(of(r, b) for r in reads), of("out", b))  # noqa: E731
-    return Table([row(b) for b in _free(topology)], {"out": topology.nv})
+    of = lambda name, at: Ref(name, at.start, at.stop - at.start)  # noqa: E731
+    rows = [Row(Step(fn), tuple(of(r, at) for r in reads), of("out", at)) for at in _places(topology)]
+    return Table(rows, {"out": len(topology.independent)})
 
 
 def _swept(topology: Topology, fn, otherwise: Array, **given: Array) -> Array:
-    """What a function of such joints gives, `otherwise` at all others."""
-    if not (free := _free(topology)):
+    """What a function of such joints gives, `otherwise` at all others: (nv, lanes)."""
+    for at in _places(topology):
+        otherwise = otherwise.at[at].set(0)
+    if not _places(topology):
         return otherwise
-    at = np.array([v for b in free for v in range(topology.v_starts[b], topology.v_starts[b] + topology.kinds[b].nv)])
-    return swept(_table(topology, fn, tuple(given)), given | {"out": otherwise.at[at].set(0)})["out"]
+    return swept(_table(topology, fn, tuple(given)), given | {"out": otherwise})["out"]
 
 
 def apparent(topology: Topology, v: Array) -> Array:
-    """Return what accelerations lack in axes that do not turn, ω × l of free joints (velocities of the tree, lanes)."""
+    """Return what accelerations lack in axes that do not turn, ω × l of free joints (nv, lanes)."""
     return _swept(topology, _turning, jnp.zeros_like(v), v=v)
 
 
 def moved(model: Model, q: Array, w: Array, dt: Array) -> tuple[Array, Array]:
     """Return q and v after a step of dt at velocities w (nv, lanes) in the axes of its start."""
-    topology = model.topology
-    if topology.clusters:
-        every = jnp.zeros((topology.nv, w.shape[-1]), w.dtype).at[jnp.asarray(topology.independent)].set(w)
-        straight = _swept(topology, _straight, dt * every, w=dt * every)[jnp.asarray(topology.independent)]
-        after = _swept(topology, _turned, every, v=every, w=dt * every)[jnp.asarray(topology.independent)]
-    else:
-        straight = _swept(topology, _straight, dt * w, w=dt * w)
-        after = _swept(topology, _turned, w, v=w, w=dt * w)
-    return normalized(topology, advanced(model, q, straight)), after
+    topology, way = model.topology, dt * w
+    straight = _swept(topology, _straight, way, w=way)
+    return normalized(topology, advanced(model, q, straight)), _swept(topology, _turned, w, v=w, w=way)

@@ -10,6 +10,9 @@ from ..engine.core import joined
 from ..engine.sweeps import swept
 from .elimination import Elimination
 
+#: the parts that solves take; the others are those of rows that are kept
+SWEPT = ("U", "V", "R", "Linv", "below", "taken")
+
 
 class Factor(eqx.Module):
     """A factorised inertia of a tree, with or without ties between its bodies and rows that ride.
@@ -82,5 +85,5 @@ def factorise(
         given |= {} if weights is None else {"weight": weights, "own": K}
         given |= {} if compliance is None else {"compliance": compliance}
     found = swept(tables.factor, given)
-    kept = ("U", "V", "R", "Linv", "below", "taken", *(("L", "K", "H") if tables.keeps else ()))
+    kept = *SWEPT, *(("L", "K", "H") if tables.keeps else ())
     return Factor(tables, joints, {name: found[name] for name in kept if name in found})
