@@ -9,7 +9,7 @@ from ..model.spec import ModelSpec
 from .pose import Pose, rotation_to
 from .sdf_frames import Scope, pose_of
 from .sdf_parts import Body
-from .shapes import Shapes, Wanted
+from .shapes import Shapes, Wanted, geometry_of, is_mesh, unknown_shape
 from .xml import Document, Element, Notes, fail, needed, numbers, only, text_number
 
 
@@ -29,7 +29,6 @@ def add_shapes(
     for name, link in links.items():
         own = frames[name].inverse() @ link.pose
         for c in link.element.findall("collision"):
-            geometry = c.find("geometry")
             shapes.add(
                 c,
                 c.get("name"),
@@ -37,7 +36,7 @@ def add_shapes(
                 lambda c=c, link=link, own=own: own @ _place(c, link) @ _tilt(c),
                 lambda c=c: shape_of(c, shapes),
                 lambda c=c: surface_of(c),
-                mesh=geometry is not None and geometry.find("mesh") is not None,
+                mesh=is_mesh(c),
             )
 
 
@@ -51,22 +50,15 @@ def _place(collision: Element, link: Body) -> Pose:
     return link.pose.inverse() @ scope.place(pose, told) @ pose_of(pose)
 
 
-def _geometry(collision: Element) -> Element:
-    inner = [e for e in needed(collision, "geometry") if isinstance(e.tag, str)]
-    if len(inner) != 1:
-        fail(collision, f"its <geometry> holds {len(inner)} shapes, not one.")
-    return inner[0]
-
-
 def _tilt(collision: Element) -> Pose:
     """Return the pose of a shape in its `<collision>`: a plane has its `<normal>` there."""
-    normal = _geometry(collision).find("normal")
+    normal = geometry_of(collision).find("normal")
     return Pose() if normal is None else Pose(rotation_to(numbers(normal, normal.text, 3, "normal")))
 
 
 def shape_of(collision: Element, shapes: Shapes) -> Shape:
     """Return the shape of a `<collision>`; errors name its line."""
-    e = _geometry(collision)
+    e = geometry_of(collision)
     three = lambda tag: np.ones(3) if only(e, tag) is None else numbers(only(e, tag), only(e, tag).text, 3, tag)  # noqa: E731
     if e.tag == "box":
         return Box(three("size"))
@@ -83,7 +75,7 @@ def shape_of(collision: Element, shapes: Shapes) -> Shape:
         if only(e, "submesh") is not None:
             fail(e, "one <submesh> of a mesh is not read.")
         return shapes.mesh((needed(e, "uri").text or "").strip(), three("scale"))
-    return fail(e, "it is no shape that is read: box, sphere, cylinder, capsule, ellipsoid, plane, mesh.")
+    unknown_shape(e)
 
 
 def surface_of(collision: Element) -> dict[str, Any]:

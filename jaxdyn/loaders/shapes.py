@@ -4,7 +4,7 @@ are broken, or whose meshes are absent, load as far as their dynamics go."""
 from collections import Counter
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 
@@ -15,12 +15,31 @@ from .mesh_files import triangles
 from .meshes import found
 from .pose import Pose
 from .skeleton import rigid
-from .xml import Document, Element, Notes, brief, cut
+from .xml import Document, Element, Notes, brief, cut, fail, needed
 
 #: which shapes are read
 Wanted = Literal["all", "primitives", "none"]
 LOST = "shapes that cannot be read, and that collide with nothing: {}."
 ODD = "meshes of which a convex hull is taken: {}."
+
+
+def geometry_of(collision: Element, unread: tuple[str, ...] = ()) -> Element:
+    """Return the element of the one shape in a `<collision>`, beside elements that say nothing of it."""
+    inner = [e for e in needed(collision, "geometry") if isinstance(e.tag, str) and e.tag not in unread]
+    if len(inner) != 1:
+        fail(collision, f"its <geometry> holds {len(inner)} shapes, not one.")
+    return inner[0]
+
+
+def is_mesh(collision: Element) -> bool:
+    """Return whether the shape of a `<collision>` is a mesh."""
+    geometry = collision.find("geometry")
+    return geometry is not None and geometry.find("mesh") is not None
+
+
+def unknown_shape(element: Element) -> NoReturn:
+    """Raise `ValueError` for a shape that no format of links has."""
+    fail(element, "it is no shape that is read: box, sphere, cylinder, capsule, ellipsoid, plane, mesh.")
 
 
 class Shapes:

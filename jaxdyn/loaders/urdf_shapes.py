@@ -8,8 +8,8 @@ from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, Plane, Shape, Sphe
 from ..model.spec import ModelSpec
 from .origin import origin
 from .pose import Pose, rotation_to
-from .shapes import Shapes, Wanted
-from .xml import Document, Element, Notes, attribute, fail, needed, number, numbers, only, vector
+from .shapes import Shapes, Wanted, geometry_of, is_mesh, unknown_shape
+from .xml import Document, Element, Notes, attribute, number, numbers, only, vector
 
 #: Bullet's elements of <contact>, in jaxdyn's terms
 BULLET = {
@@ -35,7 +35,6 @@ def add_shapes(spec: ModelSpec, notes: Notes, document: Document, wanted: Wanted
         name = attribute(link, "name")
         body = "world_link" if name == "world" and "world_link" in spec.bodies else name
         for c in link.findall("collision"):
-            geometry = c.find("geometry")
             shapes.add(
                 c,
                 c.get("name"),
@@ -43,27 +42,19 @@ def add_shapes(spec: ModelSpec, notes: Notes, document: Document, wanted: Wanted
                 lambda c=c: origin(only(c, "origin")) @ _tilt(c),
                 lambda c=c: shape_of(c, shapes),
                 lambda link=link, name=name: surface_of(link, blocks.get(name, [])),
-                mesh=geometry is not None and geometry.find("mesh") is not None,
+                mesh=is_mesh(c),
             )
-
-
-def _geometry(collision: Element) -> Element:
-    """Return the element of a shape in a `<collision>`."""
-    inner = [e for e in needed(collision, "geometry") if isinstance(e.tag, str) and e.tag != "verbose"]
-    if len(inner) != 1:
-        fail(collision, f"its <geometry> holds {len(inner)} shapes, not one.")
-    return inner[0]
 
 
 def _tilt(collision: Element) -> Pose:
     """Return the pose of a shape in the frame of its `<origin>`: a plane has its `normal` there."""
-    e = _geometry(collision)
+    e = geometry_of(collision, ("verbose",))
     return Pose(rotation_to(vector(e, "normal", (0, 0, 1)))) if e.tag == "plane" else Pose()
 
 
 def shape_of(collision: Element, shapes: Shapes) -> Shape:
     """Return the shape of a `<collision>`; errors name its line."""
-    e = _geometry(collision)
+    e = geometry_of(collision, ("verbose",))
     if e.tag == "box":
         return Box(numbers(e, attribute(e, "size"), 3, "size"))
     if e.tag == "sphere":
@@ -78,7 +69,7 @@ def shape_of(collision: Element, shapes: Shapes) -> Shape:
         told = (e.get("scale") or "1 1 1").split()
         scale = numbers(e, " ".join(told * 3 if len(told) == 1 else told), 3, "scale")
         return shapes.mesh(attribute(e, "filename"), np.array(scale))
-    return fail(e, "it is no shape that is read: box, sphere, cylinder, capsule, ellipsoid, plane, mesh.")
+    unknown_shape(e)
 
 
 def surface_of(link: Element, blocks: list[Element]) -> dict[str, Any]:
