@@ -11,9 +11,8 @@ import numpy as np
 from tqdm import tqdm
 
 from ..constrained.forward_dynamics import Result
-from ..contact.impulse import MOST
-from ..contact.pairs import slots_of
-from ..contact.solution import rows_of
+from ..contact.limbs import MOST, rows_of
+from ..contact.places import names_of
 from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual
 from ..kinematics.assemble import assemble
 from ..model.model import Model
@@ -83,8 +82,8 @@ def steps_of(seconds: float, dt: float, every: int, step: str = "--dt") -> Steps
 
 def check_memory(model: Model, batch: int, steps: Steps, contacts: bool = False) -> None:
     """Raise `ValueError` for a batch whose samples do not fit the computer's memory."""
-    slots = len(slots_of(model)) if contacts else 0
-    numbers = batch * (model.nq + model.nv + 4 * slots) * (steps.total // steps.every + steps.piece + 2.0)
+    places = len(names_of(model)) if contacts else 0
+    numbers = batch * (model.nq + model.nv + 4 * places) * (steps.total // steps.every + steps.piece + 2.0)
     size = numbers * model.gravity.dtype.itemsize
     have = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") if hasattr(os, "sysconf") else 1e12
     if size > have:
@@ -107,7 +106,7 @@ def check_contacts(model: Model, law: str, integrator: str, project: bool) -> No
         )
     if rows > MOST:
         raise ValueError(
-            f"--contacts: {len(slots_of(model))} places where shapes may touch, and limits and dry friction of joints, "
+            f"--contacts: {len(names_of(model))} places where shapes may touch, and limits and dry friction of joints, "
             f"make {rows} rows, more than {MOST}; choose shapes by --touch, the feet: --touch '*foot*'."
         )
 
@@ -199,7 +198,7 @@ def run(
     if (touched := found.touches) is not None:
         for line in told(model, touched.force, float(touched.deepest), float(touched.off), found.lost, made):
             say(f"  {line}")
-        arrays |= {"force": touched.force, "gap": touched.gap, "pairs": np.array(slots_of(model))}
+        arrays |= {"force": touched.force, "gap": touched.gap, "pairs": np.array(names_of(model))}
     finite = np.isfinite(found.q).all() and np.isfinite(found.v).all()
     if found.failed or not finite:
         say(

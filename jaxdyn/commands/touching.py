@@ -9,25 +9,25 @@ import numpy as np
 from jaxtyping import Array
 
 from ..contact import ADMM, PGS, Auto
-from ..contact.pairs import pairs_of, slots_of
-from ..contact.problem import gaps
+from ..contact.places import bearing, names_of, touches_of
 from ..contact.solution import Contacts
 from ..engine.lanes import laned
+from ..kinematics.embedding import kinematics
 from ..model.joints import FreeKind
 from ..model.model import Model
 from ..tree.topology import WORLD
 
 LAWS = {"auto": Auto, "admm": ADMM, "pgs": PGS}
-#: names of slots that a picture has room for
+#: names of places that a picture has room for
 NAMED = 8
 #: names of shapes that a message has room for
 MANY = 40
 
 
 class Touches(NamedTuple):
-    """Of a piece of a rollout: `force` (samples, slots, 3), N, the mean since the sample before, along the normal and
-    two tangents; `gap` (samples, slots), m, at the start of the step that ends in the sample; `deepest`, the least gap
-    of all steps; `off`, m/s, the most that was left of the law."""
+    """Of a piece of a rollout: `force` (samples, places, 3), N, the mean since the sample before, along the normal and
+    two tangents; `gap` (samples, places), m, at the start of the step that ends in the sample, infinite where no slot
+    was; `deepest`, the least gap of all steps; `off`, m/s, the most that was left of the law."""
 
     force: Array
     gap: Array
@@ -37,9 +37,12 @@ class Touches(NamedTuple):
 
 def touches(found: Contacts, every: int, dt: float) -> Touches:
     """Return what is kept of the contacts of some steps."""
-    steps, slots = found.gaps.shape
-    force = found.impulses.reshape(steps // every, every, slots, 3).mean(1) / dt
-    return Touches(force, found.gaps[every - 1 :: every], found.gaps.min(initial=jnp.inf), found.residual.max())
+    steps, places = len(found.gaps), len(found.pairs)
+    at = jnp.arange(steps)[:, None], found.which
+    whole = jnp.zeros((steps, places, 3), found.gaps.dtype).at[at].set(found.impulses)
+    force = whole.reshape(steps // every, every, places, 3).mean(1) / dt
+    gap = jnp.full((steps, places), jnp.inf, found.gaps.dtype).at[at].set(found.gaps)
+    return Touches(force, gap[every - 1 :: every], found.gaps.min(initial=jnp.inf), found.residual.max())
 
 
 def touching(model: Model, patterns: Sequence[str]) -> Model:
@@ -61,8 +64,9 @@ def touching(model: Model, patterns: Sequence[str]) -> Model:
 def lifted(model: Model, q: Array) -> tuple[Array, float]:
     """Return q with floating bases lifted as far as something overlaps the world, and by how much."""
     topology = model.topology
-    low = [bool(set(pair.bodies) & {WORLD}) for pair in pairs_of(model) for _ in range(pair.slots)]
-    deep = float(jnp.where(jnp.array(low), laned(gaps)(model, q), 0).min()) if any(low) else 0.0
+    shapes = model.collision.shapes
+    low = [WORLD in (shapes[i].body, shapes[j].body) for (i, j), count in bearing(model).items() for _ in range(count)]
+    deep = float(jnp.where(jnp.array(low), laned(_gaps)(model, q), 0).min()) if any(low) else 0.0
     roots = np.flatnonzero(np.equal(topology.parents, WORLD))
     bases = [int(b) for b in roots if isinstance(topology.kinds[b], FreeKind)]
     if deep >= 0 or not bases:
@@ -74,9 +78,13 @@ def lifted(model: Model, q: Array) -> tuple[Array, float]:
     return q, -deep
 
 
+def _gaps(model: Model, q: Array) -> Array:
+    return touches_of(model, kinematics(model, q)).gap
+
+
 def told(model: Model, force: np.ndarray, deepest: float, off: float, lost: int, steps: int) -> list[str]:
     """Return lines on the contacts of all rollouts; `lost` of the `steps` have not met the law."""
-    pairs = slots_of(model)
+    pairs = names_of(model)
     load = force[..., 0].mean((0, 1))
     loads: dict[str, float] = {}
     for pair, newton in zip(pairs, load, strict=True):
@@ -84,15 +92,15 @@ def told(model: Model, force: np.ndarray, deepest: float, off: float, lost: int,
     most = sorted((x for x in loads.items() if x[1] > 0), key=lambda x: -x[1])[:4]
     carried = ", ".join(f"{name} {newton:.4g} N" for name, newton in most) or "nothing touched"
     least = f"shapes overlap by {-deepest:.2g} m at most" if deepest < 0 else f"the least gap is {deepest:.2g} m"
-    lines = [f"{len(pairs)} slots of contact; mean normal forces: {carried}", *([least] if pairs else [])]
+    lines = [f"{len(pairs)} places where shapes may touch; mean normal forces: {carried}", *([least] if pairs else [])]
     lines.append(f"the law of contact is met to {off:.2g} m/s, and missed in {lost} of {steps} steps")
     return lines
 
 
 def draw(model: Model, axes, t: np.ndarray, force: np.ndarray) -> None:
-    """Draw the normal forces (samples, slots, 3) of a rollout, which are means between the times (samples + 1,)."""
+    """Draw the normal forces (samples, places, 3) of a rollout, which are means between the times (samples + 1,)."""
     busy = np.argsort(-force[..., 0].mean(0), kind="stable")
-    pairs = slots_of(model)
+    pairs = names_of(model)
     for k in sorted(busy[:NAMED]):
         count = [j for j, pair in enumerate(pairs) if pair == pairs[k]]
         name = ", ".join(pairs[k]) + (f" {count.index(k) + 1}" if len(count) > 1 else "")

@@ -85,9 +85,9 @@ class Operands:
         known = tuple(self.known[k] if k >= 0 else None for k in leaves)
         return Function(fn, static, tree, known, self.compiler), leaves
 
-    def along(self, fn: Callable, taken: tuple, more=None, moved=None) -> list:
+    def along(self, fn: Callable, taken: tuple, more=None, moved=None, static: tuple = ()) -> list:
         """The tangent of a function of operands; `more` is operand −1, and `moved` its tangent."""
-        core, leaves = self.core(fn, (), *taken)
+        core, leaves = self.core(fn, static, *taken)
         at, change = (
             [x if k < 0 else xs[k] for k in leaves] for x, xs in ((more, self.primals), (moved, self.tangents))
         )

@@ -27,6 +27,7 @@ from ..systems.base import System
 from ..systems.problem import Problem
 from .cones import Cones, calling, natural, product, scales
 from .laws import Law
+from .limbs import groups_of, now
 from .linear import ContactSolve
 from .problem import Kept, begun, end_of, gaps, residuals, touching
 
@@ -70,15 +71,15 @@ class _Passes(Iteration):
 class ContactStep(Core):
     """(model, constraints, q, v, tau, external, dt, warm) to a (nv,), ν of the constraints, forces f of contact, the
     weights of the natural map, gaps, how it ended, what is left of the law (m/s), q and v after the step, and some ν:
-    those of least norm take a factor of their own. `tree` is the structure of all operands; `warm` are multipliers
-    (ν, f)."""
+    those of least norm take a factor of their own; and the places of slots that are chosen. `tree` is the structure of
+    all operands; `warm` are a `Warm`."""
 
     law: Law
     tree: Any
     known: tuple[bytes | None, ...]
     compiler: str = "auto"
 
-    implicit: ClassVar[int] = 10
+    implicit: ClassVar[int] = 11
 
     def run(self, args, used):
         lanes = max(x.shape[-1] for x in args)
@@ -86,6 +87,7 @@ class ContactStep(Core):
         q, v, tau = widen(q, lanes), widen(v, lanes), widen(tau, lanes)
         step = begun(self.law, model, constraints, q, v, tau, external, dt, recursive=True)
         kept, first, counts = touching(step), step.first, step.cones.counts
+        warm = None if warm is None else now(groups_of(model, self.law), first, warm, step.slots.which)
         stop = Stop(0.0, PASSES[q.dtype.itemsize] if kept.penalised else 1, plain=True)
         none = jnp.zeros((counts.rows, 1), q.dtype)
         guess = None if kept.penalised else none if warm is None else warm[first:]
@@ -95,7 +97,7 @@ class ContactStep(Core):
         end = loop(lambda s: s.active, passes.step, passes.begun(), stop)
         at = passes.finished(end)
         a, nu, f = at.rates, at.lam[:first], at.lam[first:]
-        some, reads = nu, (True,) * 10 if used is None else used
+        some, reads = nu, (True,) * 11 if used is None else used
         w, s = scales(counts, kept.G), -end.r2[first:]
         off = jnp.abs(natural(step.cones, w, f, s) / w).max(0)
         code = jnp.zeros(lanes, jnp.int32)
@@ -111,6 +113,7 @@ class ContactStep(Core):
             dt * off,
             *end_of(model, q, v, dt, a),
             some,
+            step.slots.which,
         ]
 
     def _told(self, step, kept, end, at, off, reads, inputs):
@@ -134,24 +137,23 @@ class ContactStep(Core):
         return nu, jnp.where(lost, MEMBERS.index("contact_not_converged"), code).astype(jnp.int32)
 
     def instead(self, outs, used):
-        a, nu, f, w, *_, some = outs
+        a, nu, f, w, *_, some, which = outs
         nu = nu if used is None or used[1] else some
-        return [a, nu, f, w, *[a] * 5, nu]
+        return [a, nu, f, w, *[a] * 5, nu, which]
 
     def tangents(self, primals, tangents, outs, used):
-        a, nu, f, w, *_ = self.instead(outs, used)
-        *_, warm = jax.tree.unflatten(self.tree, list(range(len(primals))))
-        n = len(primals) - (warm is not None)  # where passes start does not matter
+        a, nu, f, w, *_, which = self.instead(outs, used)
+        *given, warm = jax.tree.unflatten(self.tree, list(range(len(primals))))
+        n = len(primals) - len(jax.tree.leaves(warm))  # where passes start does not matter
         primals, tangents, known = list(primals[:n]), list(tangents[:n]), self.known[:n]
-        given = jax.tree.unflatten(self.tree, [*range(n), *([-1] * (warm is not None))])[:-1]
         model, constraints, q, v, _, _, dt = given
 
         operands = Operands(known, self.compiler, primals, tangents)
-        residual, _ = operands.core(residuals, (self.law,), *given, -1, -1, -1, -1)
-        dr = tangent_of(residual, [*primals, w, a, nu, f], [*tangents, *[None] * 4])
+        residual, _ = operands.core(residuals, (self.law,), *given, *[-1] * 5)
+        dr = tangent_of(residual, [*primals, which, w, a, nu, f], [*tangents, *[None] * 5])
         solve = ContactSolve((self.law,), residual.tree, (*residual.known, None, None, None), self.compiler)
-        x, y, z = bind(solve, *primals, w, a, nu, f, *dr)
+        x, y, z = bind(solve, *primals, which, w, a, nu, f, *dr)
         none = jnp.zeros(x.shape[-1:], x.dtype)
-        (dgap,) = operands.along(gaps, (model, q))
+        (dgap,) = operands.along(gaps, (model, q, -1), which, static=(self.law,))
         dq, dv = operands.along(end_of, (model, q, v, dt, -1), a, x)
-        return [x, y, z, jnp.zeros_like(z), dgap, none, none, dq, dv, y]
+        return [x, y, z, jnp.zeros_like(z), dgap, none, none, dq, dv, y, jnp.zeros_like(which)]

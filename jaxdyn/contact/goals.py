@@ -11,31 +11,21 @@ Over a step dt the rows move at J v⁺ = J (v + dt a). A normal row shall open a
 In accelerations: s = J a + c + R f with c = (J v − goal) / dt.
 """
 
-from collections.abc import Sequence
-
 import jax.numpy as jnp
 from jaxtyping import Array
 
 from .cones import Counts
 from .laws import Impact, Law
-from .pairs import Pair
-
-
-def surfaces(pairs: Sequence[Pair], name: str) -> Array:
-    """A property of surfaces, contact by contact (contacts, lanes)."""
-    each = [getattr(pair.surface, name) for pair in pairs for _ in range(pair.slots)]
-    lanes = max((x.shape[-1] for x in each), default=1)
-    return jnp.stack([jnp.broadcast_to(x, (lanes,)) for x in each]) if each else jnp.zeros((0, 1))
-
+from .places import Surface
 
 #: m/s, at which shapes that are apart may come nearer while time stands still
 ANY = 1e6
 
 
-def goals(law: Law, pairs: Sequence[Pair], counts: Counts, gaps: Array, rates: Array, dt: Array):
+def goals(law: Law, surface: Surface, counts: Counts, gaps: Array, rates: Array, dt: Array):
     """c and R of all rows (m, lanes); `gaps` (m, lanes) are read at normal and pushing rows, `rates` are J v."""
     a, _, b = counts.ends
-    goal, compliance = _normal(law, pairs, gaps[:a:3], rates[:a:3], dt)
+    goal, compliance = _normal(law, surface, gaps[:a:3], rates[:a:3], dt)
     apart = lambda x: jnp.stack([x, jnp.zeros_like(x), jnp.zeros_like(x)], 1).reshape(a, x.shape[-1])  # noqa: E731
     push = _rigid(law, gaps[b:], dt)
     # twists and rubbing joints shall not move
@@ -50,11 +40,9 @@ def _rigid(law: Law, gap: Array, dt: Array) -> Array:
     return jnp.where(gap > 0, -gap / dt, jnp.minimum(-law.recovery * gap / dt, law.recovery_speed))
 
 
-def _normal(law: Law, pairs: Sequence[Pair], gap: Array, speed: Array, dt: Array) -> tuple[Array, Array]:
+def _normal(law: Law, surface: Surface, gap: Array, speed: Array, dt: Array) -> tuple[Array, Array]:
     """Goals and compliances of normal rows."""
-    restitution, stiffness, damping = (
-        surfaces(pairs, name).astype(gap.dtype) for name in ("restitution", "stiffness", "damping")
-    )
+    restitution, stiffness, damping = surface.restitution, surface.stiffness, surface.damping
     soft = jnp.isfinite(stiffness)
     k, d = jnp.where(soft, stiffness, 1), jnp.where(soft & jnp.isfinite(damping), damping, 0)
     rigid = _rigid(law, gap, dt)

@@ -1,6 +1,5 @@
 """`impulse`: the jump of the velocity when constraints begin to hold, or bodies strike each other."""
 
-from collections import Counter
 from collections.abc import Sequence
 
 import jax.numpy as jnp
@@ -18,11 +17,8 @@ from ..model.state import State
 from ..spatial.instances import check_instance
 from ..spatial.numbers import floats
 from .laws import Impact, Law
-from .pairs import bearing
-from .solution import Jump, contact_step, rows_of
-
-#: rows that are solved together: G is dense, and its code grows with their square
-MOST = 200
+from .limbs import MOST, groups_of, rows_of
+from .solution import Jump, contact_step
 
 
 def check_law(call: str, model: Model, law) -> None:
@@ -30,14 +26,12 @@ def check_law(call: str, model: Model, law) -> None:
     check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
     rows = rows_of(model, law)
     if rows > MOST:
-        names = model.body_names
-        counts = Counter(names[model.collision.shapes[i].body] for i, _ in bearing(model))
-        body, pairs = counts.most_common(1)[0] if counts else ("", 0)
+        law_name, slots = type(law).__name__, sum(group.slots for group in groups_of(model, law))
         raise ValueError(
-            f"`{call}`: `contacts` would have {rows} rows, and at most {MOST} are solved together: three for every "
-            "place where shapes may touch, one for every joint with limits or dry friction. "
-            f"Body {body!r} alone has {pairs} pairs of shapes. Choose those that matter, such as the feet: "
-            "`model.with_pairs([('foot', 'ground')])`; or leave joints out: `jd.contact.Auto(limits=False, "
+            f"`{call}`: `contacts` would have {rows} rows, and at most {MOST} are solved together: three for each of "
+            f"{slots} slots where shapes may touch, one for every joint with limits or dry friction. Choose the pairs "
+            "that matter, such as the feet: `model.with_pairs([('foot', 'ground')])`; or fewer slots a limb: "
+            f"`jd.contact.{law_name}(slots=2)`; or leave joints out: `jd.contact.{law_name}(limits=False, "
             "dry_friction=False)`."
         )
     if not rows:
@@ -110,6 +104,6 @@ def _struck(name, model, state, p, constraints, restitution, solver, law, near) 
     if not isinstance(near, int | float) or not 0 <= near < float("inf"):
         raise ValueError(f"`{name}`: `near` is {near!r}, not a distance in m.")
     model, constraints, q, v, p = common_dtype(model, constraints, state.q, state.v, p)
-    impact = Impact(law, float(near), limits=law.limits, dry_friction=False)
+    impact = Impact(law, float(near), limits=law.limits, dry_friction=False, slots=law.slots)
     found = contact_step(model, constraints, q, v, p, None, jnp.ones((), v.dtype), impact)
     return Jump(v + found.acceleration, found.multipliers, found.contacts)

@@ -6,7 +6,7 @@ from jaxtyping import Array
 from ..model.constraints import Rows
 from ..model.lock import Lock
 from ..model.model import Model
-from .pairs import without_gains
+from .slots import without_gains
 
 #: how far a joint without a limit is from it
 FAR = 1e3

@@ -18,7 +18,9 @@ class Law(eqx.Module):
 
     **Arguments** of all laws: `recovery`, the share of an overlap that one step takes away, at most at the speed
     `recovery_speed` (m/s); `bounce_speed` (m/s), below which impacts do not bounce; `limits`, whether joints stop at
-    their limits, and `dry_friction`, whether they rub: each adds a row a joint.
+    their limits, and `dry_friction`, whether they rub: each adds a row a joint; `slots`, at how many places two limbs,
+    or a limb and a shape of the world, touch at a time: of more places, those that are nearest to touching in each
+    step (None: all of them, or 4 where there would be more than 200 rows).
     """
 
     recovery: float = eqx.field(static=True, default=0.2, kw_only=True)
@@ -26,12 +28,15 @@ class Law(eqx.Module):
     bounce_speed: float = eqx.field(static=True, default=0.05, kw_only=True)
     limits: bool = eqx.field(static=True, default=True, kw_only=True)
     dry_friction: bool = eqx.field(static=True, default=True, kw_only=True)
+    slots: int | None = eqx.field(static=True, default=None, kw_only=True)
 
     def __check_init__(self):
         name = type(self).__name__
         check_number(name, "recovery", self.recovery, lambda x: 0 <= x <= 1, "a number from 0 to 1")
         for what in ("recovery_speed", "bounce_speed"):
             check_number(name, what, getattr(self, what), lambda x: x >= 0, "a number from 0 on")
+        if self.slots is not None:
+            check_positive_integer(self, "slots")
 
     @abc.abstractmethod
     def solve(self, G: Array, g: Array, cones: Cones, f: Array) -> Array:

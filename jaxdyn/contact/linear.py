@@ -83,11 +83,12 @@ class ContactSolve(Linearised):
 
     def run(self, args, used):
         lanes = max(x.shape[-1] for x in args)
-        *given, w, a, nu, f = jax.tree.unflatten(self.tree, args[:-3])
+        *given, which, w, a, nu, f = jax.tree.unflatten(self.tree, args[:-3])
         a, nu, f, *right = (widen(x, lanes) for x in (a, nu, f, *args[-3:]))
-        step = begun(*self.static, *given, recursive=True)
+        (law,) = self.static
+        step = begun(law, *given, which, recursive=True)  # type: ignore
         system = self._system(touching(step), step, w, a, f)
-        image = self.image((*given, w, a, nu, f))
+        image = self.image((*given, which, w, a, nu, f))
         sign = jnp.concatenate([jnp.full((len(nu), 1), -1.0 if self.across else 1.0), jnp.ones((len(f), 1))])
         sign, h = sign.astype(a.dtype), len(nu)
 

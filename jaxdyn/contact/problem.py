@@ -13,31 +13,33 @@ from jaxtyping import Array
 
 from ..delassus.riding import factor_of
 from ..engine.core import joined, widen
-from ..kinematics.embedding import body_rates, reflected
+from ..kinematics.embedding import body_rates, kinematics, reflected
 from ..kinematics.rows import Rows
 from ..kinematics.straight import apparent, moved
 from ..systems.body_factor import body_factor, tying
-from ..systems.problem import Problem, Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
+from ..systems.problem import Problem, Start, body_accelerations, residual, start_of, with_gyrostats, with_rows
 from ..systems.weights import automatic_weights
 from ..tree.factor import SWEPT, Factor, kept_of
 from ..tree.plan import elimination, kept_riders
 from ..tree.rows import Plan
 from .cones import Cones, Counts, natural
-from .goals import goals, surfaces
+from .goals import goals
 from .joints import joints_of
 from .laws import Impact, Law
-from .pairs import pairs_of, twists_of
+from .limbs import groups_of
+from .slots import Slots, slots_at
 
 
 class Step(NamedTuple):
     """What a step is made of: the problem whose rows are those of the `held` constraints, and then those of contact;
-    where solvers start, with a* − γ of the former and −c of the latter; and the law's side."""
+    where solvers start, with a* − γ of the former and −c of the latter; the law's side; and the slots."""
 
     problem: Problem
     start: Start
     held: int
     cones: Cones
     compliance: Array
+    slots: Slots
 
     @property
     def first(self) -> int:
@@ -61,31 +63,37 @@ class Step(NamedTuple):
         return moved - self.start.rows[self.first :] + self.compliance * f
 
 
-def begun(law: Law, model, constraints, q, v, tau, external, dt, recursive: bool = False) -> Step:
-    """The step of a model (lanes-last) under constraints and contact; if `recursive`, its rotors may be gyrostats.
-    Springs and dampers of joints act at its end. With an `Impact`, dt is 1 and `tau` an impulse."""
-    pairs, strikes = pairs_of(model), isinstance(law, Impact)
-    (twists, twisted), (rubs, stops) = twists_of(model, pairs), joints_of(model, law.limits, law.dry_friction)
-    every = *constraints, *pairs, *twists, *rubs, *stops
+def begun(
+    law: Law, model, constraints, q, v, tau, external, dt, which: Array | None = None, recursive: bool = False
+) -> Step:
+    """The step of a model (lanes-last) under constraints and contact, with slots where `which` tells (None: where gaps
+    are least); if `recursive`, its rotors may be gyrostats. Springs and dampers of joints act at its end. With an
+    `Impact`, dt is 1 and `tau` an impulse."""
+    groups, strikes = groups_of(model, law), isinstance(law, Impact)
+    rubs, stops = joints_of(model, law.limits, law.dry_friction)
     if recursive:
-        model = with_gyrostats(model, every, external)
+        model = with_gyrostats(model, (*constraints, *groups, *rubs, *stops), external)
     if not strikes:
         joints = model.joints
         stiffened = joints.armature + dt * (joints.damping + dt * joints.stiffness)
         model = eqx.tree_at(lambda m: m.joints.armature, model, stiffened)
-    problem = problem_of(model, every, q, v)
+    motion = kinematics(model, q, v, None, biased=True)
+    slots = slots_at(model, groups, motion, which)
+    problem = with_rows(motion, (*constraints, *slots.touching, *slots.twists, *rubs, *stops))
     rates = problem.rows.times(problem.motion.velocity)
     first = problem.plan.starts[len(constraints)]
     count = lambda rows: sum(x.rows for x in rows)  # noqa: E731
-    counts = Counts(sum(pair.slots for pair in pairs), twisted, count(rubs), count(stops))
-    c, compliance = goals(law, pairs, counts, problem.rows.residual[first:], rates[first:], dt)
+    counts = Counts(len(slots.surface.friction), slots.twisted, count(rubs), count(stops))
+    c, compliance = goals(law, slots.surface, counts, problem.rows.residual[first:], rates[first:], dt)
     none = jnp.zeros((0, 1), q.dtype)
-    radius = surfaces(pairs, "torsion")[jnp.asarray(twisted, int)] if twisted else none
+    radius = slots.surface.torsion[jnp.asarray(slots.twisted, int)] if slots.twisted else none
     bound = joined([none, *(rub.bound for rub in rubs)])
-    cones = Cones(counts, surfaces(pairs, "friction").astype(q.dtype), radius, bound)
+    cones = Cones(counts, slots.surface.friction, radius, bound)
     if strikes:
-        return Step(problem, Start(tau, joined([-rates[:first], -c]), None, None), len(constraints), cones, compliance)
-    return Step(problem, _started(problem, tau, external, dt, v, first, c), len(constraints), cones, compliance)
+        start = Start(tau, joined([-rates[:first], -c]), None, None)
+    else:
+        start = _started(problem, tau, external, dt, v, first, c)
+    return Step(problem, start, len(constraints), cones, compliance, slots)
 
 
 def _started(problem: Problem, tau, external, dt, v, first: int, c: Array) -> Start:
@@ -150,10 +158,10 @@ def _penalised(problem: Problem, held: int, weights: Array):
     return body_factor(problem, order, weights, frozenset(kept), penalised=loops).factor
 
 
-def residuals(law: Law, model, constraints, q, v, tau, external, dt, w, a, nu, f):
+def residuals(law: Law, model, constraints, q, v, tau, external, dt, which, w, a, nu, f):
     """(r1, r2, r3) at any a, ν and f: (nv, lanes), (loops' rows, lanes) and, of contact with weights `w` of the natural
-    map, (m, lanes)."""
-    step = begun(law, model, constraints, q, v, tau, external, dt)
+    map and slots where `which` tells, (m, lanes)."""
+    step = begun(law, model, constraints, q, v, tau, external, dt, which)
     bodies = body_accelerations(step.problem, step.start, a)
     r1, r = residual(step.problem, step.start, a, bodies, joined([nu, f]))
     s = step.compliance * f - r[step.first :]
@@ -165,7 +173,7 @@ def end_of(model, q, v, dt, a):
     return moved(model, q, v + dt * a + dt * apparent(model.topology, v), dt)
 
 
-def gaps(model, q) -> Array:
-    """The gaps of all contacts (contacts, lanes)."""
-    rows = problem_of(model, pairs_of(model), q).rows
-    return jnp.zeros((0, q.shape[-1]), q.dtype) if rows is None else rows.residual[::3]
+def gaps(law: Law, model, q, which) -> Array:
+    """The gaps of slots where `which` tells (slots, lanes)."""
+    touching = slots_at(model, groups_of(model, law), kinematics(model, q), which).touching
+    return joined([jnp.zeros((0, 1), q.dtype), *(rows.touch.gap for rows in touching)])

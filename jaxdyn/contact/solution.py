@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Float, Int
 
 from ..constrained.result import Result, result_of
 from ..engine.lanes import call
@@ -15,18 +15,21 @@ from ..model.model import Model
 from ..model.state import State
 from .dynamics import ContactStep
 from .laws import Law
-from .pairs import bearing, slots_of, twists
+from .limbs import Warm, groups_of, places_of
+from .places import names_of
 
 
 class Contacts(eqx.Module):
     """What happens at the places where shapes may touch. **Fields:** `impulses` (slots, 3), N s: along the normal and
-    two tangents, over the step; `gaps` (slots,), m, at its start, negative where shapes overlap; `pairs`, the names of
-    the two shapes of every slot; `joints` (rows,), N s or N m s: impulses of twists, dry friction and limits of joints,
-    in this order; `residual` (), m/s, what is left of the law of contact."""
+    two tangents, over the step; `gaps` (slots,), m, at its start, negative where shapes overlap; `which` (slots,), the
+    place that each slot is at; `pairs`, the names of the two shapes of every place; `joints` (rows,), N s or N m s:
+    impulses of twists, dry friction and limits of joints, in this order; `residual` (), m/s, what is left of the law of
+    contact."""
 
     impulses: Float[Array, "slots 3"]
     joints: Float[Array, " rows"]
     gaps: Float[Array, " slots"]
+    which: Int[Array, " slots"]
     residual: Float[Array, ""]
     pairs: tuple[tuple[str, str], ...] = eqx.field(static=True)
 
@@ -42,33 +45,30 @@ class Jump(eqx.Module):
 
 class Touched(eqx.Module):
     """**Fields:** `state`, after the step; `acceleration` (nv,), over it; `multipliers` (m,) of the constraints;
-    `result`; `contacts`; `warm` (rows,), the forces of constraints and contact, to start from."""
+    `result`; `contacts`; `warm`, what the next step may start from."""
 
     state: State
     acceleration: Float[Array, " nv"]
     multipliers: Float[Array, " m"]
     result: Result
     contacts: Contacts
-    warm: Float[Array, " rows"]
-
-
-def rows_of(model: Model, law: Law) -> int:
-    """How many rows a law has forces for."""
-    scene, kinds = model.collision.scene, model.topology.kinds
-    touching = sum(count * (4 if twists(model, pair) else 3) for pair, count in bearing(model).items())
-    joints = (scene.limited if law.limits else ()) + (scene.rubbing if law.dry_friction else ())
-    return touching + sum(kinds[b].nv for b in joints)
+    warm: Warm
 
 
 def contact_step(
-    model: Model, constraints: Sequence[Constraint], q, v, tau, external, dt, law: Law, warm: Array | None = None
+    model: Model, constraints: Sequence[Constraint], q, v, tau, external, dt, law: Law, warm: Warm | None = None
 ) -> Touched:
-    """What a step of dt seconds finds, differentiable in everything, from the multipliers and forces `warm` on."""
+    """What a step of dt seconds finds, differentiable in everything, from `warm` on."""
     args = model, tuple(constraints), q, v, independent_forces(model, q, tau), external, dt, warm
     found = call(lambda tree, known, c: ContactStep(law, tree, known, c), *args)
-    a, nu, f, _, gaps, code, left, end, after, some = found
-    n = len(gaps)
+    a, nu, f, _, gaps, code, left, end, after, some, which = found
+    n, which = len(gaps), jax.lax.stop_gradient(which)
     contacts = Contacts(
-        dt * f[: 3 * n].reshape(n, 3), dt * f[3 * n :], gaps, jax.lax.stop_gradient(left), slots_of(model)
+        dt * f[: 3 * n].reshape(n, 3),
+        dt * f[3 * n :],
+        gaps,
+        places_of(groups_of(model, law), which),
+        jax.lax.stop_gradient(left),
+        names_of(model),
     )
-    return Touched(State(end, after), a, nu, result_of(code), contacts, jnp.concatenate([some, f]))
+    return Touched(State(end, after), a, nu, result_of(code), contacts, Warm(jnp.concatenate([some, f]), which))

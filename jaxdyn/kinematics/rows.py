@@ -157,7 +157,7 @@ def evaluate(
     model = motion.model
     topology = model.topology
     plan = plan_of(topology, constraints)
-    names, given = _stacked(plan, constraints)
+    names, given = stacked([layout.signature for layout in plan.layouts], constraints)
     given |= {"world": motion.world, **motion.joints}
     given |= {"frame": (model.frames.rotation, model.frames.translation)}
     given |= {"mass": model.bodies.mass, "center": model.bodies.center_of_mass}
@@ -170,20 +170,20 @@ def evaluate(
     return Rows(plan, topology, **found)
 
 
-def _stacked(plan: Plan, constraints: Sequence[Constraint]) -> tuple[tuple[tuple[str, int], ...], dict[str, Any]]:
-    """Return constraints stacked as the cells of fields, one field for each signature: the field and the cell of each
-    constraint, and the fields."""
+def stacked(signatures: Sequence[Any], items: Sequence[Any]) -> tuple[tuple[tuple[str, int], ...], dict[str, Any]]:
+    """Return trees, such as constraints, stacked as the cells of fields, one field for each signature: the field and
+    the cell of each, and the fields."""
     groups: dict[Any, list[int]] = {}
-    for k, layout in enumerate(plan.layouts):
-        groups.setdefault(layout.signature, []).append(k)
+    for k, signature in enumerate(signatures):
+        groups.setdefault(signature, []).append(k)
     names: dict[int, tuple[str, int]] = {}
     fields = {}
     for n, members in enumerate(groups.values()):
-        leaves = zip(*[jax.tree.leaves(constraints[k]) for k in members], strict=True)
-        stacked = [_beside(group) for group in leaves]
-        fields[f"constraints {n}"] = jax.tree.unflatten(jax.tree.structure(constraints[members[0]]), stacked)
-        names |= {k: (f"constraints {n}", cell) for cell, k in enumerate(members)}
-    return tuple(names[k] for k in range(len(constraints))), fields
+        leaves = zip(*[jax.tree.leaves(items[k]) for k in members], strict=True)
+        beside = [_beside(group) for group in leaves]
+        fields[f"kind {n}"] = jax.tree.unflatten(jax.tree.structure(items[members[0]]), beside)
+        names |= {k: (f"kind {n}", cell) for cell, k in enumerate(members)}
+    return tuple(names[k] for k in range(len(items))), fields
 
 
 def _beside(group: Sequence[Array]) -> Array:

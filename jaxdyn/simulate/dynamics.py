@@ -10,6 +10,7 @@ from ..constrained.forward_dynamics import Solution, forward_dynamics
 from ..constrained.leap import Leap, leap
 from ..constrained.result import Result
 from ..contact.laws import Law
+from ..contact.limbs import Warm
 from ..contact.solution import Contacts, Touched, contact_step
 from ..kinematics.embed import independent_forces
 from ..model.constraints import Constraint
@@ -25,7 +26,7 @@ class Told(eqx.Module):
     multipliers: Float[Array, " m"]
     result: Result
     contacts: Contacts | None = None
-    warm: Array | None = None
+    warm: Array | Warm | None = None
 
 
 class Dynamics(eqx.Module):
@@ -38,7 +39,7 @@ class Dynamics(eqx.Module):
     constraints: Sequence[Constraint]
     solver: Solver
     external: Float[Array, "nb 6"] | None = None
-    warm: Float[Array, " m"] | None = None
+    warm: Float[Array, " m"] | Warm | None = None
     law: Law | None = eqx.field(static=True, default=None)
     projected: bool = eqx.field(static=True, default=False)
 

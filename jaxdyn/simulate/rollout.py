@@ -11,8 +11,8 @@ from ..constrained.auto import Auto
 from ..constrained.base import Solver
 from ..constrained.result import Result
 from ..contact.laws import Law
+from ..contact.limbs import cold
 from ..contact.solution import Contacts
-from ..contact.solution import rows_of as contact_rows
 from ..kinematics.embed import independent_forces
 from ..model.checks import rows_of
 from ..model.constraints import Constraint
@@ -101,8 +101,8 @@ def simulate(
         force = independent_forces(model, state.q, force)
         return (after, kept), (after, force, now.multipliers, now.result, now.contacts)
 
-    rows = rows_of(model, constraints) + (0 if contacts is None else contact_rows(model, contacts))
-    warm = jnp.zeros(rows if warm_start else 0, dtype)
+    rows = rows_of(model, constraints) if warm_start else 0
+    warm = jnp.zeros(rows, dtype) if contacts is None or not warm_start else cold(model, contacts, rows)
     times = jnp.arange(steps, dtype=dtype)
     _, (states, forces, lam, result, touched) = jax.lax.scan(body, (state, warm), (times, taus))
     q, v = (jnp.concatenate([a[None], b]) for a, b in ((state.q, states.q), (state.v, states.v)))

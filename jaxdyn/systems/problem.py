@@ -64,8 +64,12 @@ def with_gyrostats(model: Model, constraints: Sequence[Constraint], external: Ar
 def problem_of(model: Model, constraints: Sequence[Constraint], q: Array, v: Array | None = None, a=None) -> Problem:
     """Kinematics and rows at q, v and joint accelerations a, which are zero if they are None. Everything is
     lanes-last."""
-    motion = kinematics(model, q, v, a, biased=v is not None)
-    return Problem(model, tuple(constraints), motion, evaluate(constraints, motion) if constraints else None)
+    return with_rows(kinematics(model, q, v, a, biased=v is not None), constraints)
+
+
+def with_rows(motion: Kinematics, constraints: Sequence[Constraint]) -> Problem:
+    """The problem of constraints at a motion."""
+    return Problem(motion.model, tuple(constraints), motion, evaluate(constraints, motion) if constraints else None)
 
 
 def start_of(problem: Problem, tau: Array, external: Array | None) -> Start:

@@ -7,38 +7,61 @@
 | b_r | ``taken`` | b_r − V_r u / D |
 """
 
+import functools
+import itertools
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
+from ..engine.core import joined
 from ..spatial.small import summed
 from . import columns as co
-from . import panels
 
 
 class Riding:
     """Rows while a body is eliminated: `K` by constraint, (moment, force) of (rows, 3, lanes)."""
 
     def __init__(self, K):
-        self.K, self.R = list(K), []
-        self._near: dict[tuple[int, int], Any] = {}
-        self._L: dict[tuple[int, int], Any] = {}
+        self.counts = [x.shape[0] for x, _ in K]
+        ends = np.cumsum([0, *self.counts])
+        #: the rows of each constraint, among all
+        self._spans = [range(a, b) for a, b in itertools.pairwise(ends)]
+        self._K = tuple(joined(x) for x in zip(*K, strict=True))
+        self.R: list[Any] = []
+        self._near: dict[int, Any] = {}
+        self._L: Any = None
 
     def column(self, s, scaled, Dinv, V, H):
         """Follow a column s with `scaled` U / D and V of the neighbours. Returns H, which rows that ride on leave."""
-        r = [co.product(s, *(jnp.swapaxes(x, 0, 1) for x in k)) for k in self.K]
-        self.K = [
-            tuple(x - y[:, None] * u for x, u in zip(k, scaled, strict=True)) for k, y in zip(self.K, r, strict=True)
-        ]
-        for k, x in enumerate(r):
-            x = x * Dinv
-            for i, v in enumerate(V):
-                less = tuple(-x[:, None] * part for part in v)
-                self._near[k, i] = co.added(self._near.get((k, i)), less)
-            for l in range(k, len(r)):
-                self._L[k, l] = co.added(self._L.get((k, l)), (x[:, None] * r[l][None],))
-        self.R += r
+        if not self.counts:
+            return H
+        # all rows at once: there may be many, and of many constraints
+        r = co.product(s, *(jnp.swapaxes(x, 0, 1) for x in self._K))
+        self._K = tuple(x - r[:, None] * u for x, u in zip(self._K, scaled, strict=True))
+        x = r * Dinv
+        for i, v in enumerate(V):
+            self._near[i] = co.added(self._near.get(i), tuple(-x[:, None] * part for part in v))
+        first, second = self._entries
+        self._L = co.added(self._L, (x[first] * r[second],))
+        self.R.append(r)
         return H
+
+    @functools.cached_property
+    def _pairs(self) -> list[tuple[int, int]]:
+        return list(itertools.combinations_with_replacement(range(len(self.counts)), 2))
+
+    @functools.cached_property
+    def _entries(self) -> tuple[np.ndarray, np.ndarray]:
+        """The rows of all entries of the blocks of L, pair by pair; of a constraint with itself they are symmetric."""
+        of = [(k, l, i, j) for k, l in self._pairs for i in self._spans[k] for j in self._spans[l]]
+        both = [(max(i, j), min(i, j)) if k == l else (i, j) for k, l, i, j in of]
+        return tuple(np.array(both, int).reshape(-1, 2).T)
+
+    @property
+    def K(self) -> list[Any]:
+        """What is left of the coefficients, by constraint."""
+        return [tuple(x[span.start : span.stop] for x in self._K) for span in self._spans]
 
     @property
     def factor(self):
@@ -48,19 +71,23 @@ class Riding:
     @property
     def on_neighbours(self) -> tuple:
         """What is added to K of the neighbours, by constraint and neighbour."""
-        return tuple(self._near.values())
+        return tuple(
+            tuple(x[span.start : span.stop] for x in near) for span in self._spans for near in self._near.values()
+        )
 
     @property
     def coupling(self) -> tuple:
         """What is added to L, by pair of constraints."""
-        blocks = [panels.mirrored(x) if k == l else x for (k, l), (x,) in self._L.items()]
-        return tuple(x.reshape(-1, x.shape[-1]) for x in blocks)
+        if self._L is None:
+            return ()
+        ends = np.cumsum([self.counts[k] * self.counts[l] for k, l in self._pairs])
+        return tuple(jnp.split(self._L[0], ends[:-1]))
 
     @property
     def diagonal(self) -> tuple:
         """What is added to the diagonal of L, by constraint."""
-        blocks = [self._L[k, k][0] for k in range(len(self.K)) if (k, k) in self._L]
-        return tuple(jnp.stack([x[r, r] for r in range(x.shape[0])]) for x in blocks)
+        own = [x for (k, l), x in zip(self._pairs, self.coupling, strict=False) if k == l]
+        return tuple(x[:: n + 1] for n, x in zip(self.counts, own, strict=True)) if own else ()
 
 
 class _Factor:

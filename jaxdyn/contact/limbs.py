@@ -1,0 +1,171 @@
+"""Which places share slots: all those between two limbs, or a limb and a shape of the world, where there are many.
+
+A robot's file has a hundred places and more where it might touch the ground, and it touches at a few. The rows of a
+slot ride up the bodies of one limb alone, whichever place it is at: a limb is a chain of bodies without branches.
+"""
+
+import dataclasses
+from collections import Counter
+from typing import Any, NamedTuple
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.kept import tables
+from ..model.collision import Scene
+from ..model.constraints import Layout
+from ..model.model import Model
+from ..tree.topology import WORLD, Topology
+from .laws import Law
+from .places import bearing, twists
+
+#: rows that are solved together: G is dense, and its code grows with their square
+MOST = 200
+#: slots of two limbs where there would be more rows
+FEW = 4
+
+
+@dataclasses.dataclass(frozen=True)
+class Group:
+    """Places that share slots. **Fields:** `bodies`, the moving ones; `places`, their numbers; `ways`, by body and
+    place: 1 if the body's shape is the first of the pair, −1 if it is the second, else 0; how many `slots`; and whether
+    they resist `twists`."""
+
+    bodies: tuple[int, ...]
+    places: tuple[int, ...]
+    ways: tuple[tuple[int, ...], ...]
+    slots: int
+    twists: bool
+
+    @property
+    def chosen(self) -> bool:
+        """Whether slots are at some of the places only."""
+        return self.slots < len(self.places)
+
+    def layout(self, topology: Topology, rows: int = 3) -> Layout:
+        """That of the slots, with so many rows each."""
+        return Layout(("slots", rows, len(self.bodies), self.slots), rows * self.slots, self.bodies)
+
+
+def groups_of(model: Model, law: Law) -> tuple[Group, ...]:
+    """The groups of a model under a law."""
+    pairs = tuple((p, count, twists(model, p)) for p, count in bearing(model).items())
+    slots = law.slots
+    if slots is None and rows_of_joints(model, law) + sum(n * (4 if t else 3) for _, n, t in pairs) > MOST:
+        slots = FEW
+    return _groups(model.topology, model.collision.scene, pairs, slots)
+
+
+def rows_of(model: Model, law: Law) -> int:
+    """How many rows a law has forces for."""
+    slots = sum(group.slots * (4 if group.twists else 3) for group in groups_of(model, law))
+    return slots + rows_of_joints(model, law)
+
+
+def rows_of_joints(model: Model, law: Law) -> int:
+    """How many rows limits and dry friction of joints have."""
+    scene = model.collision.scene
+    joints = (scene.limited if law.limits else ()) + (scene.rubbing if law.dry_friction else ())
+    return sum(model.topology.kinds[b].nv for b in joints)
+
+
+def limbs(topology: Topology) -> tuple[int, ...]:
+    """The limb of each body, by its first body."""
+    found: list[int] = []
+    children = Counter(topology.parents)
+    for b, parent in enumerate(topology.parents):
+        alone = parent != WORLD and children[parent] == 1
+        found.append(found[parent] if alone else b)
+    return tuple(found)
+
+
+@tables
+def _groups(topology: Topology, scene: Scene, pairs, slots: int | None) -> tuple[Group, ...]:
+    limb, together, first = limbs(topology), {}, 0
+    for (i, j), count, twisting in pairs:
+        bodies = scene.shapes[i].body, scene.shapes[j].body
+        sides = [("world", k) if b == WORLD else ("limb", limb[b]) for k, b in zip((i, j), bodies, strict=True)]
+        together.setdefault(frozenset(sides), []).append((range(first, first + count), bodies, twisting))
+        first += count
+    found: list[Group] = []
+    for members in together.values():
+        shared = slots is not None and sum(len(places) for places, *_ in members) > slots
+        for part in [members] if shared else [[m] for m in members]:
+            found.append(_group(part, slots if shared else None))
+    return tuple(sorted(found, key=lambda group: group.places))
+
+
+def _group(members: list[Any], slots: int | None) -> Group:
+    places = tuple(k for part, *_ in members for k in part)
+    bodies = tuple(dict.fromkeys(b for _, own, _ in members for b in own if b != WORLD))
+    way = lambda b, own: (own[0] == b) - (own[1] == b)  # noqa: E731
+    ways = tuple(tuple(way(b, own) for part, own, _ in members for _ in part) for b in bodies)
+    return Group(bodies, places, ways, len(places) if slots is None else slots, any(t for *_, t in members))
+
+
+def nearest(group: Group, gaps: Array) -> Array:
+    """The places of a group, by number (slots, lanes), where the gaps (places, lanes) are least, the least first."""
+    numbers = jnp.asarray(group.places, gaps.dtype)[:, None]
+    found = []
+    for _ in range(group.slots):
+        least = jnp.where(gaps == gaps.min(0), numbers, jnp.inf).min(0)
+        gaps = jnp.where(numbers == least, jnp.inf, gaps)
+        found.append(least)
+    return jnp.stack(found)
+
+
+def taken(group: Group, which: Array) -> Array:
+    """Whether a slot is at a place of the group (slots, places, lanes), of the places (slots, lanes) that slots are
+    at."""
+    return which[:, None] == jnp.asarray(group.places, which.dtype)[:, None]
+
+
+def at_places(hits: Array, x: Array) -> Array:
+    """The values of x (places, ..., lanes) where slots are, (slots, ..., lanes)."""
+    hits = hits.reshape(*hits.shape[:2], *[1] * (x.ndim - 2), hits.shape[-1])
+    return jnp.where(hits, x, 0).sum(1)
+
+
+class Warm(NamedTuple):
+    """What a step starts from. **Fields:** `forces` (rows, ...) of constraints and contact; `which` (chosen, ...), the
+    places that they were at, of slots that are chosen; −1 is none."""
+
+    forces: Array
+    which: Array
+
+
+def now(groups: tuple[Group, ...], first: int, warm: Warm, which: Array) -> Array:
+    """The forces (rows, lanes) of a step before where slots are now, zero where there was none; rows of contact begin
+    at `first`."""
+    f, read, row = warm.forces, 0, first
+    twist = first + 3 * sum(group.slots for group in groups)
+    for group in groups:
+        n, twists = group.slots, group.slots if group.twists else 0
+        if group.chosen:
+            places = slice(read, read + n)
+            same = which[places, None] == warm.which[None, places]
+            own = f[row : row + 3 * n].reshape(n, 3, -1)
+            f = f.at[row : row + 3 * n].set(jnp.where(same[:, :, None], own[None], 0).sum(1).reshape(3 * n, -1))
+            if twists:
+                turned = jnp.where(same, f[None, twist : twist + n], 0).sum(1)
+                f = f.at[twist : twist + n].set(turned)
+            read += n
+        row, twist = row + 3 * n, twist + twists
+    return f
+
+
+def cold(model: Model, law: Law, rows: int) -> Warm:
+    """No forces, of so many rows of constraints."""
+    chosen = sum(group.slots for group in groups_of(model, law) if group.chosen)
+    dtype = model.gravity.dtype
+    return Warm(jnp.zeros(rows + rows_of(model, law), dtype), jnp.full(chosen, -1, dtype))
+
+
+def places_of(groups: tuple[Group, ...], which: Array) -> Array:
+    """The places of all slots (slots,), of those that are chosen as `which` (chosen,) tells."""
+    parts, read = [jnp.zeros(0, int)], 0
+    for group in groups:
+        n = group.slots if group.chosen else 0
+        parts.append(which[read : read + n].astype(int) if n else jnp.asarray(group.places, int))
+        read += n
+    return jnp.concatenate(parts)

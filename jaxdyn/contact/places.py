@@ -1,0 +1,123 @@
+"""Where shapes of a model may touch: the pairs that collide, and gap, point and normal at each of their places."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.kept import tables
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from ..kinematics.forward import Kinematics
+from ..kinematics.rows import stacked
+from ..model.model import Model
+from ..spatial.small import mm, mv
+from ..tree.topology import WORLD
+from .touch import Placed, Touch, slots, touches
+
+
+class Surface(eqx.Module):
+    """What holds at places (places, lanes) each: `friction`, `torsion` (m), `restitution`, `stiffness` (N/m,
+    infinite if rigid), `damping` (N s/m)."""
+
+    friction: Array
+    torsion: Array
+    restitution: Array
+    stiffness: Array
+    damping: Array
+
+
+class Pair(eqx.Module):
+    """Two shapes that collide: their kinds, the bodies that they belong to (`WORLD`: none), how many places they may
+    touch at, their frames in the bodies, and their sizes."""
+
+    kinds: tuple[str, str] = eqx.field(static=True)
+    bodies: tuple[int, int] = eqx.field(static=True)
+    places: int = eqx.field(static=True)
+    placements: tuple[tuple[Array, Array], tuple[Array, Array]]
+    sizes: tuple[Any, Any]
+
+    @property
+    def signature(self) -> Any:
+        """Pairs of one signature are the same program."""
+        on_world = tuple(b == WORLD for b in self.bodies)
+        return self.kinds, on_world, tuple(jnp.shape(x)[:-1] for x in jax.tree.leaves(self.sizes))
+
+
+def bearing(model: Model) -> dict[tuple[int, int], int]:
+    """The pairs of shapes, by number, that can collide, and at how many places each."""
+    shapes = model.collision.shapes
+    counts = {(i, j): slots(shapes[i].kind, shapes[j].kind) for i, j in model.collision.pairs}
+    return {pair: count for pair, count in counts.items() if count}
+
+
+def names_of(model: Model) -> tuple[tuple[str, str], ...]:
+    """The names of the two shapes of every place."""
+    names = model.collision.names
+    return tuple((names[i], names[j]) for (i, j), count in bearing(model).items() for _ in range(count))
+
+
+def twists(model: Model, shapes: tuple[int, int]) -> bool:
+    """Whether the surfaces of a pair resist twists."""
+    return not set(shapes).isdisjoint(model.collision.scene.twisting)
+
+
+def touches_of(model: Model, motion: Kinematics) -> Touch:
+    """All places where shapes may touch: `gap` (places, lanes), `point` and `normal` (places, 3, lanes)."""
+    pairs = [_pair(model.collision, p, count) for p, count in bearing(model).items()]
+    if not pairs:
+        lanes = motion.q.shape[-1]
+        none = jnp.zeros((0, 3, lanes), motion.q.dtype)
+        return Touch(none[:, 0], none, none)
+    signatures = tuple(p.signature for p in pairs)
+    names, fields = stacked(signatures, pairs)
+    table = _table(names, signatures, tuple(p.bodies for p in pairs), tuple(p.places for p in pairs))
+    found = swept(table, {**fields, "world": motion.world})
+    return Touch(found["gap"], found["point"], found["normal"])
+
+
+def surfaces_of(model: Model, dtype: Any) -> Surface:
+    """The surfaces of all places."""
+    if not bearing(model):
+        return Surface(*[jnp.zeros((0, 1), dtype)] * 5)
+    at = [k for k, p in enumerate(model.collision.pairs) for _ in range(bearing(model).get(p, 0))]
+    return Surface(*(x[jnp.asarray(at)].astype(dtype) for x in model.collision.of_pairs()))
+
+
+def _pair(shapes, pair: tuple[int, int], count: int) -> Pair:
+    infos = [shapes.shapes[k] for k in pair]
+    placements = [(shapes.placement.rotation[k], shapes.placement.translation[k]) for k in pair]
+    sizes = [_size(shapes, k) for k in pair]
+    kinds, bodies = [s.kind for s in infos], [s.body for s in infos]
+    return Pair((kinds[0], kinds[1]), (bodies[0], bodies[1]), count, (placements[0], placements[1]), (*sizes,))
+
+
+def _size(shapes, k: int):
+    info = shapes.shapes[k]
+    if info.kind == "mesh":
+        return shapes.vertices[info.data]
+    return (shapes.grids[info.data], shapes.size[k]) if info.kind == "heights" else shapes.size[k]
+
+
+def _found(kinds: tuple[str, str], pair: Pair, poses) -> tuple[Array, Array, Array]:
+    """Gaps, points and normals of a pair."""
+    placed = []
+    for pose, (R, p), size in zip(poses, pair.placements, pair.sizes, strict=True):
+        placed.append(Placed(R, p, size) if pose is None else Placed(mm(pose[0], R), pose[1] + mv(pose[0], p), size))
+    found = touches(*kinds, *placed)
+    gap, point, normal = (jnp.stack(x) for x in zip(*found, strict=True))
+    return gap, point, normal
+
+
+@tables
+def _table(names, signatures, bodies, counts: Sequence[int]) -> Table:
+    rows, first = [], 0
+    for name, (kinds, *_), own, count in zip(names, signatures, bodies, counts, strict=True):
+        poses = tuple(None if b == WORLD else Ref("world", b) for b in own)
+        writes = tuple(Ref(x, first, count) for x in ("gap", "point", "normal"))
+        rows.append(Row(Step(_found, (kinds,)), (Ref(*name), poses), writes))
+        first += count
+    return Table(rows, dict.fromkeys(("gap", "point", "normal"), first))

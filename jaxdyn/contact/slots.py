@@ -1,0 +1,132 @@
+"""The rows of contact: at every slot, how fast two bodies move apart, and how they slide; and the slots of a robot."""
+
+from typing import ClassVar, NamedTuple
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.core import joined
+from ..kinematics.forward import Kinematics
+from ..model.constraints import Baumgarte, Constraint, Layout, Rows
+from ..model.model import Model
+from ..spatial.small import cross, mtv
+from ..tree.topology import Topology
+from .limbs import Group, at_places, nearest, taken
+from .placed import sign
+from .places import Surface, surfaces_of, touches_of
+from .touch import Touch
+
+
+class AtSlots(Constraint):
+    """Rows at the slots of a group, where they are: `ways` (bodies, slots, lanes), see `Group`."""
+
+    group: Group = eqx.field(static=True)
+    touch: Touch
+    ways: Array
+    target: Array
+    stabilization: Baumgarte
+    name: str | None = eqx.field(static=True, default=None)
+
+    #: rows of a slot
+    each: ClassVar[int]
+
+    def layout(self, topology: Topology) -> Layout:
+        return self.group.layout(topology, self.each)
+
+
+class Touching(AtSlots):
+    """Slots with three rows each: along the normal and two tangents, the velocity of the first shape against the
+    second. The residual of a normal row is the gap."""
+
+    each = 3
+
+    def evaluate(self, layout, attachments, views, robot) -> Rows:
+        K = [_seen(view, self.touch, way) for view, way in zip(views, self.ways, strict=True)]
+        gaps = self.touch.gap
+        none = jnp.zeros_like(gaps)
+        residual = jnp.stack([gaps, none, none], 1).reshape(-1, *gaps.shape[1:])
+        return Rows(K, jnp.zeros_like(residual), residual)
+
+
+class Twist(AtSlots):
+    """The rates at which bodies twist about the normals, a row a slot."""
+
+    each = 1
+
+    def evaluate(self, layout, attachments, views, robot) -> Rows:
+        K = []
+        for view, way in zip(views, self.ways, strict=True):
+            turn = jnp.stack([w * mtv(view.R, n) for w, n in zip(way, self.touch.normal, strict=True)])
+            K.append((turn, jnp.zeros_like(turn)))
+        rest = jnp.zeros_like(self.touch.gap)
+        return Rows(K, rest, rest)
+
+
+def _seen(view, touch: Touch, ways):
+    """The coefficients of the rows on a body, (angular, linear)."""
+    angular, linear = [], []
+    for point, normal, way in zip(touch.point, touch.normal, ways, strict=True):
+        arm = mtv(view.R, point - view.p)
+        for direction in (normal, *tangents(normal)):
+            own = way * mtv(view.R, direction)
+            linear.append(own)
+            angular.append(cross(arm, own))
+    return jnp.stack(angular), jnp.stack(linear)
+
+
+def tangents(n: Array) -> tuple[Array, Array]:
+    """Two unit vectors that make a right-handed frame with n (Duff et al. 2017)."""
+    x, y, z = n[0], n[1], n[2]
+    way = sign(z)
+    a = -1 / (way + z)
+    b = x * y * a
+    return jnp.stack([1 + way * x * x * a, way * b, -way * x]), jnp.stack([b, way + y * y * a, -y])
+
+
+def without_gains(zero: Array) -> Baumgarte:
+    """Rows of contact have goals of their own."""
+    return eqx.tree_at(lambda b: (b.stiffness, b.damping), Baumgarte(0.0, 0.0), (zero, zero))
+
+
+class Slots(NamedTuple):
+    """The slots of a robot: rows that touch and rows that twist, of which slots the latter are, the surfaces (slots,
+    lanes), and at which places the slots are that are chosen (chosen, lanes), by number."""
+
+    touching: tuple[Touching, ...]
+    twists: tuple[Twist, ...]
+    twisted: tuple[int, ...]
+    surface: Surface
+    which: Array
+
+
+def slots_at(model: Model, groups: tuple[Group, ...], motion: Kinematics, which: Array | None) -> Slots:
+    """The slots of a model (lanes-last) where `which` tells; None: where gaps are least."""
+    dtype = motion.q.dtype
+    touches, surfaces = touches_of(model, motion), surfaces_of(model, dtype)
+    touching, twists, twisted, parts, chosen, start, read = [], [], [], [], [], 0, 0
+    for group in groups:
+        here = jnp.asarray(group.places)
+        touch, surface = (jax.tree.map(lambda x, here=here: x[here], tree) for tree in (touches, surfaces))
+        ways = jnp.asarray(group.ways, dtype)[..., None]
+        if group.chosen:
+            numbers = nearest(group, touch.gap) if which is None else which[read : read + group.slots]
+            hits, read = taken(group, numbers), read + group.slots
+            touch, surface = (jax.tree.map(lambda x, hits=hits: at_places(hits, x), tree) for tree in (touch, surface))
+            ways = jnp.stack([at_places(hits, way) for way in ways])
+            chosen.append(numbers)
+        touching.append(Touching(group, touch, ways, *_wanted(3 * group.slots, dtype)))
+        if group.twists:
+            twists.append(Twist(group, touch, ways, *_wanted(group.slots, dtype)))
+            twisted += range(start, start + group.slots)
+        parts.append(surface)
+        start += group.slots
+    whole = jax.tree.map(lambda *xs: joined(xs), *parts) if parts else surfaces
+    at = joined([jnp.zeros((0, 1), dtype), *chosen])
+    return Slots((*touching,), (*twists,), (*twisted,), whole, at)
+
+
+def _wanted(rows: int, dtype) -> tuple[Array, Baumgarte]:
+    zero = jnp.zeros((rows, 1), dtype)
+    return zero, without_gains(zero[0])
