@@ -5,7 +5,6 @@ slot ride up the bodies of one limb alone, whichever place it is at: a limb is a
 """
 
 import dataclasses
-from collections import Counter
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -69,19 +68,9 @@ def rows_of_joints(model: Model, law: Law) -> int:
     return sum(model.topology.kinds[b].nv for b in joints)
 
 
-def limbs(topology: Topology) -> tuple[int, ...]:
-    """The limb of each body, by its first body."""
-    found: list[int] = []
-    children = Counter(topology.parents)
-    for b, parent in enumerate(topology.parents):
-        alone = parent != WORLD and children[parent] == 1
-        found.append(found[parent] if alone else b)
-    return tuple(found)
-
-
 @tables
 def _groups(topology: Topology, scene: Scene, pairs, slots: int | None) -> tuple[Group, ...]:
-    limb, together, first = limbs(topology), {}, 0
+    limb, together, first = topology.limbs, {}, 0
     for (i, j), count, twisting in pairs:
         bodies = scene.shapes[i].body, scene.shapes[j].body
         sides = [("world", k) if b == WORLD else ("limb", limb[b]) for k, b in zip((i, j), bodies, strict=True)]

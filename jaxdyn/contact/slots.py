@@ -1,6 +1,6 @@
 """The rows of contact: at every slot, how fast two bodies move apart, and how they slide; and the slots of a robot."""
 
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
 import jax
@@ -116,9 +116,9 @@ def slots_at(model: Model, groups: tuple[Group, ...], motion: Kinematics, which:
             touch, surface = (jax.tree.map(lambda x, hits=hits: at_places(hits, x), tree) for tree in (touch, surface))
             ways = jnp.stack([at_places(hits, way) for way in ways])
             chosen.append(numbers)
-        touching.append(Touching(group, touch, ways, *_wanted(3 * group.slots, dtype)))
+        touching.append(_rows(Touching, group, touch, ways))
         if group.twists:
-            twists.append(Twist(group, touch, ways, *_wanted(group.slots, dtype)))
+            twists.append(_rows(Twist, group, touch, ways))
             twisted += range(start, start + group.slots)
         parts.append(surface)
         start += group.slots
@@ -127,6 +127,6 @@ def slots_at(model: Model, groups: tuple[Group, ...], motion: Kinematics, which:
     return Slots((*touching,), (*twists,), (*twisted,), whole, at)
 
 
-def _wanted(rows: int, dtype) -> tuple[Array, Baumgarte]:
-    zero = jnp.zeros((rows, 1), dtype)
-    return zero, without_gains(zero[0])
+def _rows(kind: type[AtSlots], group: Group, touch: Touch, ways: Array) -> Any:
+    zero = jnp.zeros((kind.each * group.slots, 1), touch.gap.dtype)
+    return kind(group=group, touch=touch, ways=ways, target=zero, stabilization=without_gains(zero[0]))

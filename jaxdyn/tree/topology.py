@@ -2,6 +2,7 @@
 
 import dataclasses
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import cached_property
 from itertools import accumulate
@@ -130,6 +131,15 @@ class Topology:
                 found[v] = start, len(cluster.independent)
                 start += len(cluster.independent)
         return found
+
+    @cached_property
+    def limbs(self) -> tuple[int, ...]:
+        """The first body of each body's limb, a chain without branches."""
+        found: list[int] = []
+        children = Counter(self.parents)
+        for b, parent in enumerate(self.parents):
+            found.append(found[parent] if parent != WORLD and children[parent] == 1 else b)
+        return tuple(found)
 
     @cached_property
     def wide_in_series(self) -> int:
