@@ -1,0 +1,152 @@
+"""Slots that are where gaps are least: the same motion as with a slot at every place."""
+
+import functools
+
+import contact_scenes as scenes
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxdyn as jd
+from jaxdyn.contact.limbs import groups_of, rows_of
+from jaxdyn.contact.places import names_of
+
+DT = 2e-3
+ALL, FEW = (jd.contact.PGS(300, slots=n) for n in (100, 3))
+
+
+@functools.cache
+def program(law, steps, **options):
+    zero = lambda s, t: jnp.zeros_like(s.v)  # noqa: E731
+    run = lambda m, q, v: jd.simulate(m, jd.State(q, v), zero, DT, steps=steps, contacts=law, **options)  # noqa: E731
+    return jax.jit(run)
+
+
+def at_places(traj) -> np.ndarray:
+    """Impulses at all places (steps, places, 3)."""
+    found = traj.contacts
+    whole = np.zeros((len(found.gaps), len(found.pairs), 3))
+    np.put_along_axis(whole, np.asarray(found.which)[..., None], np.asarray(found.impulses), 1)
+    return whole
+
+
+@pytest.fixture(scope="module")
+def robot():
+    return scenes.armoured()
+
+
+@pytest.mark.parametrize("torsion", [0.0, 0.01])
+def test_few_slots_make_the_same_motion(torsion):
+    """A robot that falls on its feet, spins and stands touches at no more places than it has slots."""
+    model, q = scenes.armoured(torsion=torsion)
+    v = np.zeros(model.nv)
+    v[:6] = 0.3, 0.1, -0.2, 0.2, -0.1, 1.0
+    few, every = (program(law, 60)(model, q, v) for law in (FEW, ALL))
+    assert few.contacts.gaps.shape[1] == 15 and every.contacts.gaps.shape[1] == 40
+    assert at_places(every)[:, :, 0].max() > 1e-3
+    np.testing.assert_allclose(few.q, every.q, rtol=0, atol=1e-9)
+    np.testing.assert_allclose(at_places(few), at_places(every), rtol=0, atol=1e-8)
+
+
+def test_slots_are_where_gaps_are_least(robot):
+    """In every group, in order, and each lane for itself."""
+    model, q = robot
+    tilted = np.stack([np.concatenate([scenes.pose(z=0.5, tilt=a, spin=a), q[7:]]) for a in (0.0, 0.7, -1.3, 3.0)])
+    step = jax.vmap(lambda q: jd.step(model, jd.State(q, jnp.zeros(model.nv)), jnp.zeros(model.nv), DT, contacts=FEW))
+    assert np.isfinite(step(tilted).q).all()
+    found = jax.vmap(lambda q: program(FEW, 1)(model, q, jnp.zeros(model.nv)).contacts)(tilted)
+    every = jax.vmap(lambda q: program(ALL, 1)(model, q, jnp.zeros(model.nv)).contacts)(tilted)
+    gaps, which = np.asarray(every.gaps[:, 0]), np.asarray(found.which[:, 0])
+    np.testing.assert_allclose(np.take_along_axis(gaps, which, 1), found.gaps[:, 0], rtol=0, atol=1e-12)
+    assert len({tuple(w) for w in which}) == 4
+    for n, group in enumerate(groups_of(model, FEW)):
+        least = np.sort(gaps[:, group.places], 1)[:, :3]
+        np.testing.assert_allclose(found.gaps[:, 0, 3 * n : 3 * n + 3], least, rtol=0, atol=1e-12)
+
+
+def test_many_places_get_a_few_slots_by_themselves():
+    """A robot whose places would make more rows than are solved together; others have a slot at every place."""
+    law = jd.contact.PGS()
+    model, q = scenes.armoured(plates=9)
+    assert len(names_of(model)) == 72 and rows_of(model, law) == 3 * 20
+    assert rows_of(scenes.armoured()[0], law) == 3 * 40
+    for group in groups_of(model, law):
+        assert len({model.topology.limbs[b] for b in group.bodies}) == 1
+    found = program(law, 600)(model, q, np.zeros(model.nv))
+    push = at_places(found)[-1, :, 0] / DT
+    feet = [k for k, (a, _) in enumerate(found.contacts.pairs) if a.startswith("foot")]
+    mass = float(model.bodies.mass.sum())
+    np.testing.assert_allclose(push[feet].sum(), mass * 9.81, rtol=1e-3)
+    np.testing.assert_allclose(push.sum(), push[feet].sum(), rtol=1e-6)
+    assert (found.result == jd.Result.successful).all()
+
+
+def test_limbs_share_slots_with_each_other():
+    """Places between two robots: those of two limbs are one group."""
+    spec = jd.ModelSpec("two", gravity=(0, 0, -9.81))
+    for side, x in (("left", -0.2), ("right", 0.2)):
+        spec.add_body(side, "world", jd.joints.Free(), inertia=scenes.round_body(1.0, 0.1))
+        for k in range(3):
+            spec.add_shape(side, jd.shapes.Sphere(0.1), placement=scenes.at(x=-x, z=0.3 * k))
+    model = spec.build()
+    (group,) = groups_of(model, jd.contact.PGS(slots=2))
+    assert group.bodies == (0, 1) and len(group.places) == 9
+    q = np.concatenate([scenes.pose(x=-0.301), scenes.pose(x=0.301)])
+    v = np.zeros(12)
+    v[0], v[6] = 1.0, -1.0
+    few, every = (program(jd.contact.PGS(200, slots=n), 5)(model, q, v) for n in (3, 9))
+    assert at_places(every)[:, :, 0].max() > 0.01
+    np.testing.assert_allclose(few.v, every.v, rtol=0, atol=1e-9)
+
+
+def test_forces_of_the_step_before_stay_at_their_places():
+    """Warm starts change nothing but time, though slots change places."""
+    model, q = scenes.armoured(torsion=0.01)
+    v = np.zeros(model.nv)
+    v[:6] = 0.0, 0.0, -0.2, 1.5, 1.0, 0.5
+    warm, cold = (program(FEW, 80, warm_start=w)(model, q, v) for w in (True, False))
+    assert (np.diff(np.asarray(warm.contacts.which), axis=0) != 0).any()
+    np.testing.assert_allclose(warm.q, cold.q, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+def test_derivatives(robot, reverse):
+    """In state, size and friction, where the choice of places does not change."""
+    model, q = robot
+    q = np.array(q)
+    q[2] = 0.34 - 0.0275
+    v = np.zeros(model.nv)
+    v[:3] = 0.5, 0.2, -0.3
+
+    def end(x):
+        made = model.replace({"collision.friction": model.collision.friction * (1 + x[0])})
+        made = made.replace({"collision.size": model.collision.size * (1 + x[1])})
+        state = jd.State(jd.integrate(model, jnp.asarray(q), x[2 : 2 + model.nv]), v + x[2 + model.nv :])
+        after = jd.step(made, state, jnp.zeros(model.nv), DT, contacts=FEW)
+        return jnp.concatenate([after.q, after.v])
+
+    x = np.zeros(2 + 2 * model.nv)
+    rng = np.random.default_rng(0)
+    along, across = rng.normal(size=x.shape), rng.normal(size=model.nq + model.nv)
+    h, run = 1e-5, jax.jit(end)
+    near, far = ((run(x + k * h * along) - run(x - k * h * along)) / (2 * k * h) for k in (1, 2))
+    exact = (4 * near - far) / 3
+    if reverse:
+        grad = jax.jit(jax.grad(lambda x: across @ end(x)))(x)
+        np.testing.assert_allclose(grad @ along, across @ exact, rtol=1e-6, atol=1e-6)
+    else:
+        np.testing.assert_allclose(jax.jit(lambda x: jax.jvp(end, (x,), (along,))[1])(x), exact, rtol=1e-6, atol=1e-6)
+
+
+def test_both_compilers(robot):
+    """The same motion by XLA."""
+    model, q = robot
+    kernel, xla = (program(FEW, 20)(model.with_compiler(c), q, np.zeros(model.nv)) for c in ("kernel", "xla"))
+    np.testing.assert_allclose(kernel.q, xla.q, rtol=0, atol=1e-10)
+
+
+def test_wrong_numbers():
+    for wrong in (0, -1, 2.5, True, "4"):
+        with pytest.raises((TypeError, ValueError), match="`slots`"):
+            jd.contact.PGS(slots=wrong)
