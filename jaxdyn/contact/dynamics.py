@@ -107,7 +107,7 @@ class ContactStep(Core):
             a,
             nu,
             f,
-            widen(w, lanes),
+            widen(scales(counts, kept.G, apart=True) if self.law.smoothing else w, lanes),
             step.problem.rows.residual[first : first + 3 * counts.contacts : 3],
             code,
             dt * off,
