@@ -10,8 +10,11 @@ is z − p(z − R) + p(−z − R), which is z times
 
     2 R / (((z + R)² + 4 k²)^½ + ((z − R)² + 4 k²)^½),
 
-and so are tangential forces, with their length in place of z. Only the derivatives of these are used: the smoothed law
-is shifted, row by row, so that the exact forces fulfil it.
+and so are tangential forces, with their length in place of z.
+
+Only derivatives of this are used, at the exact forces. They are those of a smoothed law that is shifted, row by row, so
+that the exact forces fulfil it. A contact that presses bears what it bears, and the cone of its friction is as wide; one
+that does not has the cone that goes with p, so that friction is felt before it touches.
 """
 
 import jax
@@ -25,11 +28,11 @@ def forces(law, w: Array, dt: Array) -> Array | None:
 
 
 def pushing(z: Array, k: Array) -> Array:
-    """max(z, 0), with the derivative of p."""
+    """max(z, 0), and p where that is zero, with the derivative of p."""
     x = z / k  # squares of forces may be too large or small for single precision
-    p = k * (x + jnp.sqrt(x * x + 4)) / 2
-    exact, now = jax.lax.stop_gradient((jnp.where(z > 0, z, p), p))
-    return exact + (p - now)
+    p = k * (jnp.maximum(x, 0) + 2 / (jnp.abs(x) + jnp.sqrt(x * x + 4)))  # without a difference of large numbers
+    value, now = jax.lax.stop_gradient((jnp.where(z > 0, z, p), p))
+    return value + (p - now)
 
 
 def share(z: Array, bound: Array, k: Array) -> Array:
