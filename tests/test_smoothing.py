@@ -98,7 +98,9 @@ def test_impacts_keep_their_bits_and_are_smoothed():
 
     plain, smooth = jump(0.01, PGS()), jump(0.01, PGS(smoothing=SPEED))
     np.testing.assert_array_equal(plain.velocity, smooth.velocity)
-    speeds = jax.jit(jax.grad(lambda v, law: jd.impulse(model, jd.State(q, v), contacts=law).velocity[2]), static_argnums=1)
+    speeds = jax.jit(
+        jax.grad(lambda v, law: jd.impulse(model, jd.State(q, v), contacts=law).velocity[2]), static_argnums=1
+    )
     # σ = v + e |v| without a contact
     share = central(-1.0 + 0.5 * -1.0)
     np.testing.assert_allclose(speeds(v, PGS(smoothing=SPEED))[2], 1 - share * 1.5, rtol=1e-12)
@@ -150,7 +152,9 @@ def test_joints_follow_it_too(place, v):
     share = central((0.2 - way * place) / DT - way * v)
     np.testing.assert_allclose(by_q[0, 0], -share / DT, rtol=1e-11)
     np.testing.assert_allclose(by_v[0, 0], 1 - share, rtol=1e-11)
-    bound = 30.0 * DT / 2  # the change of the velocity at most; the projection of x is (|x + bound|' − |x − bound|') / 2
+    bound = (
+        30.0 * DT / 2
+    )  # the change of the velocity at most; the projection of x is (|x + bound|' − |x − bound|') / 2
     share = (central(-v - bound) - central(bound - v)) if v else bound / np.hypot(bound, 2 * SPEED)
     np.testing.assert_allclose(by_v[1, 1], 1 - share, rtol=1e-11, atol=1e-14)
 
@@ -170,7 +174,9 @@ def test_exact_derivatives_are_the_limit(name):
         args = given(name, height)
         rows = slice(0, 2 * args[0].nv)  # forces of feet that depend on each other have no exact derivatives
         wanted = flat(forward(*args, EXACT))[rows]
-        off = [np.abs(flat(forward(*args, smoothed(c)))[rows] - wanted).max() / np.abs(wanted).max() for c in (0.1, 1e-4)]
+        off = [
+            np.abs(flat(forward(*args, smoothed(c)))[rows] - wanted).max() / np.abs(wanted).max() for c in (0.1, 1e-4)
+        ]
         assert off[0] > 1e-3 and off[1] < 1e-4 and off[1] < 1e-4 * off[0], off
 
 
@@ -213,7 +219,11 @@ def test_derivatives_of_motions_do_not_depend_on_the_time_step(dt):
 
     def rises(height):
         motion = jd.simulate(
-            model, jd.State(q + height * np.eye(7)[2], np.zeros(6)), jnp.zeros((round(seconds / dt), 6)), dt, contacts=smoothed()
+            model,
+            jd.State(q + height * np.eye(7)[2], np.zeros(6)),
+            jnp.zeros((round(seconds / dt), 6)),
+            dt,
+            contacts=smoothed(),
         )
         return motion.v[-1, 2]
 
