@@ -142,7 +142,7 @@ def test_drop(name):
 
 
 def test_smoothed_gradients():
-    """What the table of docs/contact.md says: two tasks that need smoothing, one that it does not help, one it spoils."""
+    """What the table of docs/contact.md says: two tasks need smoothing, one it does not help, and one it spoils."""
     push, right, left, hold = example(11).main(verbose=False).values()
     for found in (push, right, left):
         assert found["slopes"][0] == 0 and found["slopes"][1] > 1e-5 and abs(found["exact"] - 1) < 1e-9

@@ -54,9 +54,9 @@ class Cones(eqx.Module):
     def project(self, z: Array, k: Array | None = None) -> Array:
         """What the natural map takes z (m, lanes) to: normal forces that push, and tangential ones within the bounds
         that these set. With k (m, lanes) its derivatives are smoothed; see `smooth.py`."""
-        n, t = self._split(z)
-        normal = pushing(n, rows_of(k, 0, len(n) * 3, 3))
-        return self._whole(z, normal, within(t, self.friction * normal, rows_of(k, 1, len(n) * 3, 3)), k)
+        (n, t), a = self._split(z), self.counts.ends[0]
+        normal = pushing(n, part(k, 0, a, 3))
+        return self._whole(z, normal, within(t, self.friction * normal, part(k, 1, a, 3)), k)
 
     def nearest(self, z: Array) -> Array:
         """The forces nearest to z (m, lanes) that the law allows, each contact's on its cone."""
@@ -86,10 +86,10 @@ class Cones(eqx.Module):
         parts = [jnp.concatenate([normal[:, None], tangent], 1).reshape(a, z.shape[-1])]
         if self.counts.twists:
             most = self.radius * normal[jnp.asarray(self.counts.twists)]
-            parts.append(bounded(z[a:b], most, rows_of(k, a, b)))
+            parts.append(bounded(z[a:b], most, part(k, a, b)))
         if self.counts.bounded:
-            parts.append(bounded(z[b:c], self.bound, rows_of(k, b, c)))
-        return jnp.concatenate([*parts, pushing(z[c:], rows_of(k, c))])
+            parts.append(bounded(z[b:c], self.bound, part(k, b, c)))
+        return jnp.concatenate([*parts, pushing(z[c:], part(k, c))])
 
 
 def _length(t: Array) -> Array:
@@ -99,7 +99,7 @@ def _length(t: Array) -> Array:
     return jnp.where(some, jnp.sqrt(jnp.where(some, square, 1)), 0)
 
 
-def rows_of(k: Array | None, start: int, end: int | None = None, by: int = 1) -> Array | None:
+def part(k: Array | None, start: int, end: int | None = None, by: int = 1) -> Array | None:
     """Some rows of what smooths derivatives, if it is there."""
     return None if k is None else k[start:end:by]
 

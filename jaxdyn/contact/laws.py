@@ -12,7 +12,6 @@ from ..engine.core import widen
 from ..engine.kernel import kernel
 from .cones import Cones, within
 
-
 #: m/s, which rounding hides
 LEAST_SMOOTHING = 1e-9
 

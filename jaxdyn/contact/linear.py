@@ -107,7 +107,7 @@ class ContactSolve(Linearised):
 
     def _system(self, kept: Kept, step, w, a, f, dt) -> _Linear:
         bodies = body_accelerations(step.problem, step.start, a)
-        at = _At(step.cones, w, f, step.answer(bodies, f), smooth.forces(*self.static, w, dt))
+        at = _At(step.cones, w, f, step.answer(bodies, f), smooth.forces(self.static[0].smoothing, w, dt))
         regular = 1 + REGULAR[f.dtype.itemsize] * jnp.eye(len(f), dtype=f.dtype)[..., None]
         inverted = inverse(at.whole(kept.G * regular))
         inverted = jnp.swapaxes(inverted, 0, 1) if self.across else inverted

@@ -166,7 +166,7 @@ def residuals(law: Law, model, constraints, q, v, tau, external, dt, which, w, a
     bodies = body_accelerations(step.problem, step.start, a)
     r1, r = residual(step.problem, step.start, a, bodies, joined([nu, f]))
     s = step.compliance * f - r[step.first :]
-    return r1, r[: step.first], natural(step.cones, w, f, s, smooth.forces(law, w, dt))
+    return r1, r[: step.first], natural(step.cones, w, f, s, smooth.forces(law.smoothing, w, dt))
 
 
 def end_of(model, q, v, dt, a):

@@ -13,8 +13,8 @@ is z − p(z − R) + p(−z − R), which is z times
 and so are tangential forces, with their length in place of z.
 
 Only derivatives of this are used, at the exact forces. They are those of a smoothed law that is shifted, row by row, so
-that the exact forces fulfil it. A contact that presses bears what it bears, and the cone of its friction is as wide; one
-that does not has the cone that goes with p, so that friction is felt before it touches.
+that the exact forces fulfil it. A contact that presses bears what it bears, and the cone of its friction is as wide as
+it is; one that does not has the cone that goes with p, so that friction is felt before it touches.
 """
 
 import jax
@@ -22,9 +22,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 
-def forces(law, w: Array, dt: Array) -> Array | None:
-    """k (m, lanes) of a law for steps of dt, from the weights w of the natural map; None without smoothing."""
-    return w * (law.smoothing / jax.lax.stop_gradient(dt)) if law.smoothing else None
+def forces(speed: float, w: Array, dt: Array) -> Array | None:
+    """k (m, lanes) for steps of dt, from the weights w of the natural map; None if nothing is smoothed."""
+    return w * (speed / jax.lax.stop_gradient(dt)) if speed else None
 
 
 def pushing(z: Array, k: Array) -> Array:
