@@ -23,9 +23,8 @@ class Law(eqx.Module):
     `recovery_speed` (m/s); `bounce_speed` (m/s), below which impacts do not bounce; `limits`, whether joints stop at
     their limits, and `dry_friction`, whether they rub: each adds a row a joint; `slots`, at how many places two limbs,
     or a limb and a shape of the world, touch at a time: of more places, those that are nearest to touching in each
-    step (None: all of them, or 4 where there would be more than 200 rows);
-    `smoothing` (m/s, and rad/s of joints
-    that turn), the speed over which derivatives are smoothed: motions are the same, and 0 gives exact derivatives.
+    step (None: all of them, or 4 where there would be more than 200 rows); `smoothing` (m/s, and rad/s of joints that
+    turn), the speed over which derivatives are smoothed: motions are the same, and 0 gives exact derivatives.
     """
 
     recovery: float = eqx.field(static=True, default=0.2, kw_only=True)
