@@ -102,6 +102,14 @@ def frame_of(n):
 
 def step(model, q, v, tau, dt, law) -> Found:
     """One step of dt seconds under the parameters (`recovery`, ...) of a law of jaxdyn."""
+    found = posed(model, q, v, tau, dt, law)
+    lam, left = solve(found.G, found.g, found.friction)
+    q, v = after(model, q, v, dt, found, lam)
+    return found._replace(q=q, v=v, impulses=lam.reshape(-1, 3), left=left)
+
+
+def posed(model, q, v, tau, dt, law) -> Found:
+    """A step without impulses: the problem that these solve."""
     robot, places = oracle.read(model), contacts(model, q)
     axes = [frame_of(c.normal) for c in places]
     frames = [*oracle.body_frames(robot, q), oracle_world(robot)]
@@ -130,9 +138,8 @@ def step(model, q, v, tau, dt, law) -> Found:
     G = J @ P @ J.T
     G[np.arange(0, len(g), 3), np.arange(0, len(g), 3)] += R
     G = (G + G.T) / 2
-    lam, left = solve(G, g, mu)
-    q, v = ended(robot, q, v, dt, a + P @ J.T @ lam / dt)
-    return Found(q, v, a, P @ J.T, lam.reshape(-1, 3), G, g, mu, places, left)
+    q, v = ended(robot, q, v, dt, a)
+    return Found(q, v, a, P @ J.T, np.zeros((len(mu), 3)), G, g, mu, places, 0.0)
 
 
 def after(model, q, v, dt, found: Found, lam) -> tuple[np.ndarray, np.ndarray]:

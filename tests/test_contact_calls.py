@@ -68,6 +68,14 @@ def test_wrong_calls(call):
         ("recovery_speed", -1.0),
         ("recovery_speed", "fast"),
         ("bounce_speed", -1e-3),
+        ("bounce_speed", None),
+        ("recovery", None),
+        ("smoothing", -0.1),
+        ("smoothing", 1e-12),
+        ("smoothing", np.inf),
+        ("smoothing", "some"),
+        ("smoothing", True),
+        ("smoothing", None),
     ],
 )
 def test_wrong_laws(name, value):

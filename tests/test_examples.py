@@ -139,3 +139,14 @@ def test_drop(name):
     assert got["upright"] > 0.99 and abs(got["load"] - 1) < 0.05, "it does not stand"
     assert got["opening"] < 1e-5 and got["overlap"] < 1e-3
     assert got["failed"] < 30
+
+
+def test_smoothed_gradients():
+    """What the table of docs/contact.md says: two tasks need smoothing, one it does not help, and one it spoils."""
+    push, right, left, hold = example(11).main(verbose=False).values()
+    for found in (push, right, left):
+        assert found["slopes"][0] == 0 and found["slopes"][1] > 1e-5 and abs(found["exact"] - 1) < 1e-9
+    assert push["smoothed"] < 0.02 and push["then exact"] < 0.01
+    assert right["smoothed"] < 0.1 and right["then exact"] < 0.05
+    assert abs(left["smoothed"] - 1) < 1e-6
+    assert hold["exact"] < 0.01 and hold["smoothed"] > 0.5

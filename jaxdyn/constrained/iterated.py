@@ -28,8 +28,10 @@ def _tolerance(problem: Problem, tol: float | None) -> float:
     return 1e-12 if problem.q.dtype == jnp.float64 else 1e-6
 
 
-def check_number(name: str, what: str, value, allowed: Callable[[float], bool], which: str) -> None:
-    if value is None:
+def check_number(
+    name: str, what: str, value, allowed: Callable[[float], bool], which: str, optional: bool = False
+) -> None:
+    if value is None and optional:
         return
     ok = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value)) and allowed(value)
     if not ok:
@@ -63,8 +65,8 @@ class Proximal(Unrollable):
 
     def __check_init__(self):
         name = type(self).__name__
-        check_number(name, "mu", self.mu, lambda x: x > 0, "a positive number")
-        check_number(name, "tol", self.tol, lambda x: x >= 0, "a number from 0 on")
+        check_number(name, "mu", self.mu, lambda x: x > 0, "a positive number", optional=True)
+        check_number(name, "tol", self.tol, lambda x: x >= 0, "a number from 0 on", optional=True)
         check_positive_integer(self, "max_steps")
 
     @abc.abstractmethod

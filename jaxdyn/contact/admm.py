@@ -43,7 +43,7 @@ class ADMM(Law):
     sweeps: int = eqx.field(static=True, default=50)
 
     def __check_init__(self):
-        check_number("ADMM", "tol", self.tol, lambda x: x >= 0, "a number from 0 on")
+        check_number("ADMM", "tol", self.tol, lambda x: x >= 0, "a number from 0 on", optional=True)
         check_positive_integer(self, "max_steps")
         check_positive_integer(self, "sweeps")
 

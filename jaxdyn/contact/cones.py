@@ -20,6 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..spatial.small import summed
+from . import smooth
 
 
 class Counts(NamedTuple):
@@ -50,12 +51,12 @@ class Cones(eqx.Module):
     radius: Array
     bound: Array
 
-    def project(self, z: Array) -> Array:
+    def project(self, z: Array, k: Array | None = None) -> Array:
         """What the natural map takes z (m, lanes) to: normal forces that push, and tangential ones within the bounds
-        that these set."""
-        n, t = self._split(z)
-        normal = jnp.maximum(n, 0)
-        return self._whole(z, normal, within(t, self.friction * normal))
+        that these set. With k (m, lanes) its derivatives are smoothed; see `smooth.py`."""
+        (n, t), a = self._split(z), self.counts.ends[0]
+        normal = pushing(n, part(k, 0, a, 3))
+        return self._whole(z, normal, within(t, self.friction * normal, part(k, 1, a, 3)), k)
 
     def nearest(self, z: Array) -> Array:
         """The forces nearest to z (m, lanes) that the law allows, each contact's on its cone."""
@@ -79,16 +80,16 @@ class Cones(eqx.Module):
         blocks = z[: 3 * self.counts.contacts].reshape(-1, 3, z.shape[-1])
         return blocks[:, 0], blocks[:, 1:]
 
-    def _whole(self, z: Array, normal: Array, tangent: Array) -> Array:
+    def _whole(self, z: Array, normal: Array, tangent: Array, k: Array | None = None) -> Array:
         """The forces of contacts, and the nearest to z of the other rows."""
         a, b, c = self.counts.ends
         parts = [jnp.concatenate([normal[:, None], tangent], 1).reshape(a, z.shape[-1])]
         if self.counts.twists:
             most = self.radius * normal[jnp.asarray(self.counts.twists)]
-            parts.append(jnp.clip(z[a:b], -most, most))
+            parts.append(bounded(z[a:b], most, part(k, a, b)))
         if self.counts.bounded:
-            parts.append(jnp.clip(z[b:c], -self.bound, self.bound))
-        return jnp.concatenate([*parts, jnp.maximum(z[c:], 0)])
+            parts.append(bounded(z[b:c], self.bound, part(k, b, c)))
+        return jnp.concatenate([*parts, pushing(z[c:], part(k, c))])
 
 
 def _length(t: Array) -> Array:
@@ -98,26 +99,47 @@ def _length(t: Array) -> Array:
     return jnp.where(some, jnp.sqrt(jnp.where(some, square, 1)), 0)
 
 
-def within(t: Array, radius: Array) -> Array:
+def part(k: Array | None, start: int, end: int | None = None, by: int = 1) -> Array | None:
+    """Some rows of what smooths derivatives, if it is there."""
+    return None if k is None else k[start:end:by]
+
+
+def pushing(z: Array, k: Array | None = None) -> Array:
+    """The nearest forces that push."""
+    return jnp.maximum(z, 0) if k is None else smooth.pushing(z, k)
+
+
+def bounded(z: Array, bound: Array, k: Array | None = None) -> Array:
+    """The nearest forces within bounds."""
+    return jnp.clip(z, -bound, bound) if k is None else z * smooth.share(jnp.abs(z), bound, k)
+
+
+def within(t: Array, radius: Array, k: Array | None = None) -> Array:
     """The nearest vectors (n, 2, lanes) of lengths up to `radius` (n, lanes)."""
+    if k is not None:
+        return t * smooth.share(_length(t), radius, k)[:, None]
     square = (t * t).sum(1)
     outside = square > radius * radius
     length = jnp.sqrt(jnp.where(outside, square, 1))  # zero has no derivative
     return t * jnp.where(outside, radius / length, 1)[:, None]
 
 
-def natural(cones: Cones, w: Array, f: Array, s: Array) -> Array:
-    """f − P(f − w s) (m, lanes): zero where the law holds. Positive weights w (m, lanes), the same for the rows of a
-    contact, change no solution (Alart and Curnier 1991)."""
-    return f - cones.project(f - w * s)
+def natural(cones: Cones, w: Array, f: Array, s: Array, k: Array | None = None) -> Array:
+    """f − P(f − w s) (m, lanes): zero where the law holds. Positive weights w (m, lanes), the same for both tangents of
+    a contact, change no solution (Alart and Curnier 1991). With k (m, lanes) its derivatives are smoothed."""
+    return f - cones.project(f - w * s, k)
 
 
-def scales(counts: Counts, G: Array) -> Array:
-    """Weights (m, lanes) of the natural map: 1 / G of a row, for the rows of a contact 3 over their trace."""
+def scales(counts: Counts, G: Array, apart: bool = False) -> Array:
+    """Weights (m, lanes) of the natural map: 1 / G of a row, for the rows of a contact 3 over their trace, or, `apart`,
+    for its tangents 2 over theirs."""
     a = 3 * counts.contacts
     diagonal = jnp.stack([G[k, k] for k in range(counts.rows)])
-    mean = summed(diagonal[k:a:3] for k in range(3)) / 3 if a else diagonal[:0]
-    sizes = jnp.concatenate([jnp.repeat(mean, 3, axis=0), diagonal[a:]])
+    first = 1 if apart else 0
+    mean = summed(diagonal[k:a:3] for k in range(first, 3)) / (3 - first) if a else diagonal[:0]
+    of_contacts = jnp.repeat(mean, 3, axis=0)
+    of_contacts = of_contacts.at[::3].set(diagonal[:a:3]) if apart else of_contacts
+    sizes = jnp.concatenate([of_contacts, diagonal[a:]])
     return 1 / jnp.maximum(sizes, jnp.finfo(G.dtype).tiny ** 0.5)
 
 

@@ -103,6 +103,8 @@ class ContactStep(Core):
         code = jnp.zeros(lanes, jnp.int32)
         if reads[5] or reads[1] and first:
             nu, code = self._told(step, kept, end, at, off, reads, (q, v, tau, external, dt))
+        if self.law.smoothing:  # for derivatives alone: single rows are then exactly on the central path
+            w = scales(counts, kept.G, apart=True)
         return [
             a,
             nu,

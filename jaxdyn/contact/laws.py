@@ -12,6 +12,9 @@ from ..engine.core import widen
 from ..engine.kernel import kernel
 from .cones import Cones, within
 
+#: m/s, which rounding hides
+LEAST_SMOOTHING = 1e-9
+
 
 class Law(eqx.Module):
     """Base class: static, hashable, without arrays.
@@ -20,7 +23,8 @@ class Law(eqx.Module):
     `recovery_speed` (m/s); `bounce_speed` (m/s), below which impacts do not bounce; `limits`, whether joints stop at
     their limits, and `dry_friction`, whether they rub: each adds a row a joint; `slots`, at how many places two limbs,
     or a limb and a shape of the world, touch at a time: of more places, those that are nearest to touching in each
-    step (None: all of them, or 4 where there would be more than 200 rows).
+    step (None: all of them, or 4 where there would be more than 200 rows); `smoothing` (m/s, and rad/s of joints that
+    turn), the speed over which derivatives are smoothed: motions are the same, and 0 gives exact derivatives.
     """
 
     recovery: float = eqx.field(static=True, default=0.2, kw_only=True)
@@ -29,6 +33,7 @@ class Law(eqx.Module):
     limits: bool = eqx.field(static=True, default=True, kw_only=True)
     dry_friction: bool = eqx.field(static=True, default=True, kw_only=True)
     slots: int | None = eqx.field(static=True, default=None, kw_only=True)
+    smoothing: float = eqx.field(static=True, default=0.0, kw_only=True)
 
     def __check_init__(self):
         name = type(self).__name__
@@ -37,6 +42,8 @@ class Law(eqx.Module):
             check_number(name, what, getattr(self, what), lambda x: x >= 0, "a number from 0 on")
         if self.slots is not None:
             check_positive_integer(self, "slots")
+        allowed, which = lambda x: x == 0 or x >= LEAST_SMOOTHING, f"0 or a speed from {LEAST_SMOOTHING:g} m/s on"
+        check_number(name, "smoothing", self.smoothing, allowed, which)
 
     @abc.abstractmethod
     def solve(self, G: Array, g: Array, cones: Cones, f: Array) -> Array:

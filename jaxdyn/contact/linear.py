@@ -21,6 +21,7 @@ from ..constrained.linearised import Linearised, corrected
 from ..engine.core import joined, widen
 from ..systems.base import System
 from ..systems.problem import Problem, body_accelerations, still
+from . import smooth
 from .cones import Cones, natural, product
 from .inverse import inverse
 from .problem import Kept, begun, residuals, touching
@@ -36,10 +37,11 @@ class _At(eqx.Module):
     w: Array
     f: Array
     s: Array
+    k: Array | None
 
     def moved(self, df: Array, ds: Array) -> Array:
         """F_f df + F_s ds."""
-        value = lambda f, s: natural(self.cones, self.w, f, s)  # noqa: E731
+        value = lambda f, s: natural(self.cones, self.w, f, s, self.k)  # noqa: E731
         return jax.jvp(value, (self.f, self.s), (df, ds))[1]
 
     def by_s(self, ds: Array) -> Array:
@@ -87,7 +89,7 @@ class ContactSolve(Linearised):
         a, nu, f, *right = (widen(x, lanes) for x in (a, nu, f, *args[-3:]))
         (law,) = self.static
         step = begun(law, *given, which, recursive=True)  # type: ignore
-        system = self._system(touching(step), step, w, a, f)
+        system = self._system(touching(step), step, w, a, f, given[-1])
         image = self.image((*given, which, w, a, nu, f))
         sign = jnp.concatenate([jnp.full((len(nu), 1), -1.0 if self.across else 1.0), jnp.ones((len(f), 1))])
         sign, h = sign.astype(a.dtype), len(nu)
@@ -103,9 +105,9 @@ class ContactSolve(Linearised):
         lam = sign * found.multipliers
         return [found.acceleration, lam[:h], lam[h:]]
 
-    def _system(self, kept: Kept, step, w, a, f) -> _Linear:
+    def _system(self, kept: Kept, step, w, a, f, dt) -> _Linear:
         bodies = body_accelerations(step.problem, step.start, a)
-        at = _At(step.cones, w, f, step.answer(bodies, f))
+        at = _At(step.cones, w, f, step.answer(bodies, f), smooth.forces(self.static[0].smoothing, w, dt))
         regular = 1 + REGULAR[f.dtype.itemsize] * jnp.eye(len(f), dtype=f.dtype)[..., None]
         inverted = inverse(at.whole(kept.G * regular))
         inverted = jnp.swapaxes(inverted, 0, 1) if self.across else inverted

@@ -22,6 +22,7 @@ from ..systems.weights import automatic_weights
 from ..tree.factor import SWEPT, Factor, kept_of
 from ..tree.plan import elimination, kept_riders
 from ..tree.rows import Plan
+from . import smooth
 from .cones import Cones, Counts, natural
 from .goals import goals
 from .joints import joints_of
@@ -165,7 +166,7 @@ def residuals(law: Law, model, constraints, q, v, tau, external, dt, which, w, a
     bodies = body_accelerations(step.problem, step.start, a)
     r1, r = residual(step.problem, step.start, a, bodies, joined([nu, f]))
     s = step.compliance * f - r[step.first :]
-    return r1, r[: step.first], natural(step.cones, w, f, s)
+    return r1, r[: step.first], natural(step.cones, w, f, s, smooth.forces(law.smoothing, w, dt))
 
 
 def end_of(model, q, v, dt, a):
