@@ -47,40 +47,48 @@ def exceeds(larger: Damping, R: Damping | None) -> Array:
 
 
 class _State(NamedTuple):
-    """Of the iteration: x, the last step, the size of what was left before it and the least so far, how often in a row
-    that did not shrink, the number of steps, and whether to go on."""
+    """Of the iteration: x, the right side that is left, the last step, the least size so far of what x left over, how
+    often in a row that did not shrink, the steps since x was zero and all of them, whether b was found to be out of the
+    range, and whether to go on."""
 
     x: Array
+    b: Array
     step: Array
-    left: Array
     least: Array
     stuck: Array
+    round: Array
     steps: Array
+    outside: Array
     active: Array
 
 
-def damped_inverse(times: Callable, damped: Callable, b: Array, proximal: Array):
+def damped_inverse(times: Callable, damped: Callable, added: Callable, b: Array, proximal: Array):
     """x with A x = b, the place of how it ended among the results, and the number of solves; `times` is A, `damped`
-    is D, `proximal` tells whether D is not the inverse itself."""
+    is D, `added` is R' − R, `proximal` tells whether D is not the inverse itself.
+
+    What is out of the range of A makes the same step s again and again, (R' − R) s being what is left over. It is taken
+    from b, and x begins anew: 1 / δ of it would take the digits of the rest."""
     eps = jnp.finfo(b.dtype).eps
     size_of = lambda x: jnp.abs(x).max()  # noqa: E731
-    count = jnp.zeros((), jnp.int32)
+    zero, inf, none = jnp.zeros((), jnp.int32), jnp.full_like(size_of(b), jnp.inf), jnp.zeros((), bool)
 
     def step(s: _State) -> _State:
-        left = b - times(s.x)
+        left = s.b - times(s.x)
         change, size = damped(left), size_of(left)
         x = s.x + change
         stuck = jnp.where(size < SHRINKS * s.least, 0, s.stuck + 1)
+        again = (stuck >= PATIENCE) & (size > jnp.sqrt(eps) * size_of(b))
         active = (size_of(change) > 10 * eps * size_of(x)) & (stuck < PATIENCE)  # NaN ends it
-        return _State(x, change, size, jnp.minimum(size, s.least), stuck, s.steps + 1, active)
+        least, steps = jnp.minimum(size, s.least), s.steps + 1
+        more = _State(x, s.b, change, least, stuck, s.round + 1, steps, s.outside, active)
+        anew = _State(jnp.zeros_like(x), s.b - added(change), change, inf, zero, zero, steps, again, again)
+        return jax.tree.map(lambda x, y: jnp.where(again, x, y), anew, more)
 
     first = damped(b)
-    start = _State(first, first, size_of(b), jnp.full_like(size_of(b), jnp.inf), count, count + 1, proximal)
+    start = _State(first, b, first, inf, zero, zero + 1, zero + 1, none, proximal)
     end = jax.lax.while_loop(lambda s: s.active & (s.steps < STEPS), step, start)
-    outside = (end.stuck >= PATIENCE) & (end.left > jnp.sqrt(eps) * size_of(b))
-    # of b, what is out of the range has made the same step again and again
-    x = end.x - jnp.where(outside, end.steps, 0).astype(b.dtype) * end.step
-    code = jnp.where(outside, MEMBERS.index("inconsistent_constraints"), 0)
+    x = end.x - jnp.where(end.outside, end.round, 0).astype(b.dtype) * end.step
+    code = jnp.where(end.outside, MEMBERS.index("inconsistent_constraints"), 0)
     code = jnp.where(end.active & proximal, MEMBERS.index("max_steps_reached"), code)
     code = jnp.where(jnp.isfinite(x).all(), code, MEMBERS.index("not_finite"))
     return x, code, end.steps

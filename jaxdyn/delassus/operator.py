@@ -18,6 +18,7 @@ from ..spatial.numbers import floats
 from .base import Given, Method
 from .damping import Damping, damping_of
 from .inverse import Solved, at_least, damped_inverse, exceeds
+from .least_norm import any_of_batch, derivative
 from .matrix_free import MatrixFree
 
 
@@ -85,7 +86,8 @@ class Delassus(eqx.Module):
         """x, how the iteration ended, and the number of its solves."""
         R = at_least(self._damping, self._given)
         once = lambda r: self.method.solve(self._given, self._made, self._damped, R, r)  # noqa: E731
-        return damped_inverse(self._times, once, b, exceeds(R, self._damping))
+        added = R.times if self._damping is None else lambda x: R.times(x) - self._damping.times(x)
+        return damped_inverse(self._times, once, added, b, exceeds(R, self._damping))
 
     def _vector(self, call, name, x):
         x = floats(f"`{call}`", name, x)
@@ -107,20 +109,23 @@ def _inverse(operator: Delassus, b: Array):
 
 @_inverse.defjvp
 def _inverse_jvp(primals, tangents):
-    """dx = A⁺ (db − dA x) + (1 − A⁺A) dA A⁺ x: the second part turns x with the range of A, where that is not all."""
+    """See `least_norm.py`; where R is nowhere zero, dx = A⁻¹ (db − dA x)."""
     (operator, b), (moved, db) = primals, tangents
     x, code, steps = _inverse(operator, b)
-
-    def inverse(r):
-        solve = lambda _, r: jax.lax.stop_gradient(operator)._iterated(r)[0]  # noqa: E731
-        return jax.lax.custom_linear_solve(operator._times, r, solve, symmetric=True)
-
+    inverse = lambda b: jax.lax.stop_gradient(operator)._iterated(b)[0]  # noqa: E731
     change = lambda y: jax.jvp(lambda o: o._times(y), (operator,), (moved,))[1]  # noqa: E731
-    dx = inverse(db - change(x))
-    if operator._damping is None:
-        turned = change(inverse(x))
-        image = jax.jvp(operator._times, (x,), (turned,))[1]  # which has a transpose
-        dx = dx + turned - inverse(image)
+
+    def regular(x, b, db):
+        solve = lambda _, b: inverse(b)  # noqa: E731
+        return jax.lax.custom_linear_solve(operator._times, db - change(x), solve, symmetric=True)
+
+    def singular(x, b, db):
+        w = _inverse(operator, x)[0]
+        return derivative(operator._times, change, inverse, w, b - operator._times(x), x, db)
+
+    R = operator._damping
+    anywhere = any_of_batch(exceeds(at_least(R, operator._given), R))
+    dx = singular(x, b, db) if R is None else jax.lax.cond(anywhere, singular, regular, x, b, db)
     return (x, code, steps), (dx, *(np.zeros(y.shape, jax.dtypes.float0) for y in (code, steps)))
 
 
