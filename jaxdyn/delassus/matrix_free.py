@@ -81,8 +81,8 @@ class MatrixFree(Method):
     """Products and damped inverses by sweeps over the robot: any constraints, O(n + m) time and memory where loops are
     local; rows that hold add a dense system of their own.
 
-    **Arguments:** `tol`, the relative change at which refinement stops (None: 1e-12 in double, 1e-6 in single
-    precision); `max_steps`, the most solves of a refinement.
+    **Arguments:** `tol`: refinement stops when another step would be no larger, relative to what it changes (None:
+    1e-12 in double, 1e-6 in single precision); `max_steps`, the most solves of a refinement.
     """
 
     tol: float | None = eqx.field(static=True, default=None)

@@ -39,7 +39,7 @@ REDUNDANT = {4: 1e-2, 8: 2.5e-2}
 
 
 class Stop(NamedTuple):
-    """The relative change at which refinement stops, and the most solves."""
+    """The relative size of another step at which refinement stops, and the most solves."""
 
     tol: float
     max_steps: int
@@ -212,7 +212,8 @@ def refined(stop: Stop, given: Given, made: Prepared, factor: Factored, tau, for
         a, lam = s.a + da, s.lam + dlam
         shares = [d / jnp.maximum(x, tiny) for d, x in zip(size(da, dlam), size(a, lam), strict=True)]
         worst = jnp.maximum(*shares)
-        active = s.active & (worst > stop.tol) & (worst < s.last / 2)  # NaN ends it
+        next = worst * worst / jnp.minimum(s.last, 1)  # what another step would be, as steps shrink
+        active = s.active & (next > stop.tol) & (worst < s.last / 2)  # NaN ends it
         found = _State(a, jax.tree.map(jnp.add, s.bodies, dbodies), lam, worst, active)
         return jax.tree.map(lambda x, y: jnp.where(s.active, x, y), found, s)
 
