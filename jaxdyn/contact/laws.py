@@ -49,6 +49,17 @@ class Impact(Law):
         return self.law.solve(G, g, cones, f)
 
 
+class Closing(Law):
+    """A law for the normal forces that a step should have had: so that at its end shapes that touch neither overlap
+    nor part, if of `positions`, else so that they have no speed there."""
+
+    law: Law
+    positions: bool = eqx.field(static=True)
+
+    def solve(self, G, g, cones, f):
+        return self.law.solve(G, g, cones, f)
+
+
 #: relative change of the forces in a sweep at which a lane is done, in single and double precision
 SETTLED = {4: 3e-7, 8: 1e-13}
 

@@ -17,15 +17,16 @@ from ..kinematics.embedding import body_rates, reflected
 from ..kinematics.rows import Rows
 from ..kinematics.straight import apparent, moved
 from ..systems.body_factor import body_factor, tying
-from ..systems.problem import Problem, Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
+from ..systems.problem import Problem, Start, body_accelerations, problem_of, residual, start_of, still, with_gyrostats
 from ..systems.weights import automatic_weights
 from ..tree.factor import SWEPT, Factor, kept_of
 from ..tree.plan import elimination, kept_riders
 from ..tree.rows import Plan
+from .closing import closing
 from .cones import Cones, Counts, natural
 from .goals import goals, surfaces
 from .joints import joints_of
-from .laws import Impact, Law
+from .laws import Closing, Impact, Law
 from .pairs import pairs_of, twists_of
 
 
@@ -63,13 +64,14 @@ class Step(NamedTuple):
 
 def begun(law: Law, model, constraints, q, v, tau, external, dt, recursive: bool = False) -> Step:
     """The step of a model (lanes-last) under constraints and contact; if `recursive`, its rotors may be gyrostats.
-    Springs and dampers of joints act at its end. With an `Impact`, dt is 1 and `tau` an impulse."""
-    pairs, strikes = pairs_of(model), isinstance(law, Impact)
+    Springs and dampers of joints act at its end. With an `Impact`, dt is 1 and `tau` an impulse; with a `Closing`, q
+    and v are those after a step, and `tau` its forces along the rows of contact."""
+    pairs, strikes, closes = pairs_of(model), isinstance(law, Impact), isinstance(law, Closing)
     (twists, twisted), (rubs, stops) = twists_of(model, pairs), joints_of(model, law.limits, law.dry_friction)
     every = *constraints, *pairs, *twists, *rubs, *stops
     if recursive:
         model = with_gyrostats(model, every, external)
-    if not strikes:
+    if not strikes and not closes:
         joints = model.joints
         stiffened = joints.armature + dt * (joints.damping + dt * joints.stiffness)
         model = eqx.tree_at(lambda m: m.joints.armature, model, stiffened)
@@ -83,6 +85,13 @@ def begun(law: Law, model, constraints, q, v, tau, external, dt, recursive: bool
     radius = surfaces(pairs, "torsion")[jnp.asarray(twisted, int)] if twisted else none
     bound = joined([none, *(rub.bound for rub in rubs)])
     cones = Cones(counts, surfaces(pairs, "friction").astype(q.dtype), radius, bound)
+    if closes:
+        open_by, each = problem.rows.residual, (surfaces(pairs, x) for x in ("restitution", "stiffness"))
+        cones, c, held = closing(law, counts, open_by[first:], rates[first:], dt, tau, *each)
+        shut = open_by[:first] / (dt * dt) if law.positions else rates[:first] / dt
+        force = problem.rows.forces(joined([jnp.zeros((first, 1), q.dtype), held]), still(problem, held))
+        start = Start(jnp.zeros_like(v), joined([-shut, -c]), None, force)
+        return Step(problem, start, len(constraints), cones, jnp.zeros_like(compliance))
     if strikes:
         return Step(problem, Start(tau, joined([-rates[:first], -c]), None, None), len(constraints), cones, compliance)
     return Step(problem, _started(problem, tau, external, dt, v, first, c), len(constraints), cones, compliance)

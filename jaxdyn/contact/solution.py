@@ -10,11 +10,12 @@ from jaxtyping import Array, Float
 from ..constrained.result import Result, result_of
 from ..engine.lanes import call
 from ..kinematics.embed import independent_forces
+from ..kinematics.manifold import integrate
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from .dynamics import ContactStep
-from .laws import Law
+from .laws import Closing, Law
 from .pairs import bearing, slots_of, twists
 
 
@@ -72,3 +73,21 @@ def contact_step(
         dt * f[: 3 * n].reshape(n, 3), dt * f[3 * n :], gaps, jax.lax.stop_gradient(left), slots_of(model)
     )
     return Touched(State(end, after), a, nu, result_of(code), contacts, jnp.concatenate([some, f]))
+
+
+def closed(model: Model, constraints: Sequence[Constraint], state: State, f: Array, dt, law: Law, steps: int) -> State:
+    """The state after a step that had the forces f along the rows of contact, corrected as `jaxdyn.contact.closing`
+    tells: q by `steps` corrections, then v."""
+    m = sum(c.layout(model.topology).rows for c in constraints)
+
+    def change(q, f, positions: bool):
+        args = model, tuple(constraints), q, state.v, f, None, dt, jnp.pad(f, (m, 0))
+        a, _, F, *_ = call(lambda tree, known, c: ContactStep(Closing(law, positions), tree, known, c), *args)
+        return a, F
+
+    def closer(s, _):
+        a, F = change(*s, True)
+        return (integrate(model, s[0], a, dt * dt), F), None
+
+    (q, _), _ = jax.lax.scan(closer, (state.q, f), length=steps)
+    return State(q, state.v + dt * change(q, f, False)[0])

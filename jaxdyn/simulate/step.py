@@ -12,11 +12,12 @@ from ..constrained.impulse import least, rates
 from ..constrained.lcaba import LCABA
 from ..contact.impulse import check_law
 from ..contact.laws import Law
+from ..contact.solution import closed
 from ..engine.lanes import laned
 from ..kinematics.assemble import residual
 from ..kinematics.embed import checked_forces
 from ..kinematics.manifold import integrate
-from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
+from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype, rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
@@ -53,7 +54,11 @@ def advance(model, dynamics: Dynamics, state, dt, integrator) -> tuple[State, To
     """Return the next state, and what the step tells."""
     after, now = integrator.told(model, dynamics, state, dt)
     if dynamics.projected:
-        after = projected(model, after, dynamics.constraints, dynamics.solver)
+        constraints = dynamics.constraints
+        if dynamics.law is None:
+            return projected(model, after, constraints, dynamics.solver), now
+        forces = now.warm[rows_of(model, constraints) :]
+        after = closed(model, constraints, after, forces, dt, dynamics.law, CORRECTIONS)
     return after, now
 
 
@@ -73,18 +78,19 @@ def step(
     """Return the state after `dt` () seconds under constant generalised forces `tau` (nv,).
 
     **Arguments:** `integrator`, one of `jaxdyn.integrators`; `project`: after the step,
-    close the loops to rounding, and project the velocity so that they stay closed; `external` (nb, 6) and
+    close the loops to rounding, and project the velocity so that they stay closed; with contact, so that what touches
+    neither overlaps nor parts, too; `external` (nb, 6) and
     the others as in `forward_dynamics`; `contacts`, the law of contact between the model's shapes, such as
     ``jd.contact.PGS()``. None: shapes do not collide.
     """
     model, state, tau, constraints, external = _prepared("step", model, state, tau, constraints, external, integrator)
-    check_contacts("step", model, contacts, integrator, solver, project)
+    check_contacts("step", model, contacts, integrator, solver)
     dt = checked_time_step("step", dt, state.q.dtype)
     dynamics = Dynamics(model, tau, constraints, solver, external, None, contacts, project)
     return advance(model, dynamics, state, dt, integrator)[0]
 
 
-def check_contacts(call: str, model: Model, law, integrator: Integrator, solver: Solver, project: bool) -> None:
+def check_contacts(call: str, model: Model, law, integrator: Integrator, solver: Solver) -> None:
     """Raise unless the law of contact goes with the other arguments."""
     if law is None:
         return
@@ -95,8 +101,6 @@ def check_contacts(call: str, model: Model, law, integrator: Integrator, solver:
         )
     if not isinstance(solver, Auto | LCABA):
         raise ValueError(f"`{call}`: with `contacts`, loops are solved as by `LCABA`: leave `solver` out.")
-    if project:
-        raise ValueError(f"`{call}`: with `contacts`, leave `project` out.")
 
 
 def _prepared(name, model, state, tau, constraints, external, integrator):
