@@ -60,7 +60,7 @@ class Cones(eqx.Module):
     def nearest(self, z: Array) -> Array:
         """The forces nearest to z (m, lanes) that the law allows, each contact's on its cone."""
         (n, t), mu = self._split(z), self.friction
-        length = _length(t)
+        length = lengths(t)
         along = (mu * length + n) / (1 + mu * mu)
         inside, opposite = length <= mu * n, mu * length <= -n
         ratio = mu * along / jnp.where(length > 0, length, 1)
@@ -70,7 +70,7 @@ class Cones(eqx.Module):
     def shift(self, s: Array) -> Array:
         """What makes the dual cone of s (m, lanes) that of Coulomb's law: μ ‖s_t‖ along normals (De Saxcé)."""
         a = self.counts.ends[0]
-        mu_s = self.friction * _length(self._split(s)[1])
+        mu_s = self.friction * lengths(self._split(s)[1])
         zero = jnp.zeros_like(mu_s)
         return jnp.concatenate([jnp.stack([mu_s, zero, zero], 1).reshape(a, s.shape[-1]), jnp.zeros_like(s[a:])])
 
@@ -91,7 +91,7 @@ class Cones(eqx.Module):
         return jnp.concatenate([*parts, jnp.maximum(z[c:], 0)])
 
 
-def _length(t: Array) -> Array:
+def lengths(t: Array) -> Array:
     """Lengths of vectors (n, 2, lanes); zero has the derivative zero."""
     square = (t * t).sum(1)
     some = square > 0

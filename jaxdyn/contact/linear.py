@@ -29,7 +29,7 @@ from .problem import Kept, begun, residuals, touching
 REGULAR = {4: 1e-5, 8: 1e-10}
 
 
-class _At(eqx.Module):
+class At(eqx.Module):
     """Where the natural map is linearised."""
 
     cones: Cones
@@ -60,7 +60,7 @@ class _Linear(System):
     weights: Array
     kept: Kept
     inverse: Array
-    at: _At
+    at: At
     across: bool = eqx.field(static=True)
 
     def solve(self, tau, force, r2):
@@ -104,7 +104,7 @@ class ContactSolve(Linearised):
 
     def _system(self, kept: Kept, step, w, a, f) -> _Linear:
         bodies = body_accelerations(step.problem, step.start, a)
-        at = _At(step.cones, w, f, step.answer(bodies, f))
+        at = At(step.cones, w, f, step.answer(bodies, f))
         regular = 1 + REGULAR[f.dtype.itemsize] * jnp.eye(len(f), dtype=f.dtype)[..., None]
         inverted = inverse(at.whole(kept.G * regular))
         inverted = jnp.swapaxes(inverted, 0, 1) if self.across else inverted
