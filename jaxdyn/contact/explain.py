@@ -9,9 +9,9 @@ The motion tells what each contact does: it is open, slides or sticks. So f = f�
 | sticks | a force in the cone |
 | soft | f₀ is the force of its overlap; if it sticks, that of friction within μ times it |
 
-and likewise for twists, dry friction and limits of joints, and for the multipliers of constraints, which are free. With
-A = Tᵀ J_u, the columns of velocities that no actuator moves, and b the forces b = M a + h − ... − J_uᵀ f₀ that they need,
-the forces wanted are the least x in these sets that make Aᵀ x − b least in the metric of M_uu⁻¹: the law of contact for
+and likewise for twists, dry friction and limits of joints, and for the multipliers of constraints, which are free. Let
+A = Tᵀ J_u have the columns of velocities that no actuator moves, and b = M a + h − ... − J_uᵀ f₀ be the forces that they
+need. The forces wanted are the least x in these sets that make Aᵀ x − b least in the metric of M_uu⁻¹: the law for
 
     s = G x + g,   G = A M_uu⁻¹ Aᵀ + ε,   g = −A M_uu⁻¹ b.
 
@@ -187,7 +187,8 @@ def _least(law: Law, modes: _Modes, first: int, A: Array, M: Array, b: Array) ->
 def _solved(law: Law, cones: Cones, G: Array, g: Array, small: Array) -> tuple[Array, Array]:
     """The solution and what is left, differentiable as the law's equations are; what is `small` on the diagonal of G
     chooses among solutions, and is taken away at the end."""
-    H, h, still = (jax.lax.stop_gradient(x) for x in (G, g, cones))
+    H, h = jax.lax.stop_gradient((G, g))
+    still = jax.lax.stop_gradient(cones)
     w = scales(cones.counts, H)
     off = lambda c, x, s: natural(c, w, x, s)  # noqa: E731
     size = lambda x, s: jnp.abs(off(still, x, s) / w).max(0)  # noqa: E731
@@ -223,8 +224,8 @@ def explain(
 ) -> Explanation:
     """The forces of contact, constraints and actuators that explain a motion: contact inverse dynamics.
 
-    Where several do, as those of a robot that stands on four feet, they are the least forces of contact. Under the `tau`
-    found the robot moves so in `step(..., contacts=contacts)`.
+    Where several do, as those of a robot that stands on four feet, the forces of contact are the least. Under the
+    `tau` found the robot moves so in `step(..., contacts=contacts)`.
 
     **Arguments:**
 
@@ -253,16 +254,15 @@ def explain(
     dt = floats(f"`{name}`", "dt", dt, ())
     check(f"`{name}`", "dt", dt, finite, positive)
     free = _without_actuators(name, model, actuated)
-    args = common_dtype(model, constraints, state.q, state.v, motion, external, dt)
-    model, constraints, q, v, motion, external, dt = args
+    args = common_dtype(model, constraints, state.q, state.v, motion, external)
+    model, constraints, q, v, motion, external = args
+    dt = dt.astype(v.dtype)
     a = laned(acceleration_over, model.topology)(v, motion, dt) if acceleration is None else motion
-    tol = jnp.asarray(tol, v.dtype)
-    found = laned(explained, contacts, free)(model, tuple(constraints), q, v, a, external, dt, tol)
+    least = floats(f"`{name}`", "tol", tol, ()).astype(v.dtype)
+    found = laned(explained, contacts, free)(model, tuple(constraints), q, v, a, external, dt, least)
     tau, nu, f, gaps, left, rest = found
     n = len(gaps)
-    told = Contacts(
-        dt * f[: 3 * n].reshape(n, 3), dt * f[3 * n :], gaps, jax.lax.stop_gradient(left), slots_of(model)
-    )
+    told = Contacts(dt * f[: 3 * n].reshape(n, 3), dt * f[3 * n :], gaps, jax.lax.stop_gradient(left), slots_of(model))
     return Explanation(tau, nu, told, rest)
 
 

@@ -86,8 +86,9 @@ def closed(model: Model, constraints: Sequence[Constraint], state: State, f: Arr
         return a, F
 
     def closer(s, _):
-        a, F = change(*s, True)
-        return (integrate(model, s[0], a, dt * dt), F), None
+        q, f = s
+        a, F = change(q, f, True)
+        return (integrate(model, q, a, dt * dt), F), None
 
     (q, _), _ = jax.lax.scan(closer, (state.q, f), length=steps)
     return State(q, state.v + dt * change(q, f, False)[0])
