@@ -141,15 +141,17 @@ def test_forces_of_least_norm():
 def test_derivatives(name, mode):
     """Of all that is told with respect to the velocity at the end and to masses, where contacts keep doing the same."""
     model, state, _, found, _, actuated = case(name)
+    # which forces of several are least is known to 1e-8: the differences are wider
+    h, tol = (1e-6, 1e-4) if SCENES[name][2] else (1e-4, 1e-2)
 
     def told(after, scale):
         made = model.replace({"bodies.mass": scale * model.bodies.mass})
-        x = jd.contact.explain(made, state, after=after, dt=DT, contacts=LAW, actuated=actuated, tol=1e-4)
+        x = jd.contact.explain(made, state, after=after, dt=DT, contacts=LAW, actuated=actuated, tol=tol)
         return jnp.concatenate([x.tau, x.multipliers, x.contacts.impulses.ravel() / DT, x.residual])
 
     given = found.v[1], jnp.ones(model.nb)
     J = np.concatenate([np.asarray(x) for x in jax.jit(mode(told, (0, 1)))(*given)], 1)
-    flat, h = np.concatenate([np.asarray(x) for x in given]), 1e-6
+    flat = np.concatenate([np.asarray(x) for x in given])
     moved = np.concatenate([flat + s * h * np.eye(len(flat)) for s in (1, -1)])
     both = jax.jit(jax.vmap(told))(moved[:, : model.nv], moved[:, model.nv :])
     up, down = np.split(np.asarray(both), 2)

@@ -9,9 +9,9 @@ The motion tells what each contact does: it is open, slides or sticks. So f = f�
 | sticks | a force in the cone |
 | soft | f₀ is the force of its overlap; if it sticks, that of friction within μ times it |
 
-and likewise for twists, dry friction and limits of joints, and for the multipliers of constraints, which are free. Let
-A = Tᵀ J_u have the columns of velocities that no actuator moves, and b = M a + h − ... − J_uᵀ f₀ be the forces that they
-need. The forces wanted are the least x in these sets that make Aᵀ x − b least in the metric of M_uu⁻¹: the law for
+and likewise for twists, dry friction and limits of joints, and for the multipliers of constraints, which are free.
+A = Tᵀ J_u has the columns of velocities that no actuator moves, and b = M a + h − ... − J_uᵀ f₀ are the forces that
+they need. Wanted are the least x in these sets that make Aᵀ x − b least in the metric of M_uu⁻¹: the law for
 
     s = G x + g,   G = A M_uu⁻¹ Aᵀ + ε,   g = −A M_uu⁻¹ b.
 
