@@ -185,26 +185,25 @@ def strider() -> tuple[jd.Model, np.ndarray]:
     return model, q
 
 
-def armoured(friction=0.8, torsion=0.0, ground=True, plates=1) -> tuple[jd.Model, np.ndarray]:
-    """A quadruped whose links are boxes with balls for feet, as files have them: 9 places a leg where it may touch the
+def armoured(friction=0.8, torsion=0.0, legs=2, plates=1, damping=0.5) -> tuple[jd.Model, np.ndarray]:
+    """A robot with legs of two boxes and a ball for a foot, as files have them: 9 places a leg where it may touch the
     ground, and 4 for each of the `plates` of its trunk."""
     spec = jd.ModelSpec("armoured", gravity=(0, 0, -G))
     spec.add_body("trunk", "world", jd.joints.Free(), inertia=cuboid(6.0, (0.4, 0.2, 0.1)))
     for k in range(plates):
         spec.add_shape("trunk", jd.shapes.Box((0.4 / (k + 1), 0.2, 0.1)), friction=friction)
-    for k, (x, y) in enumerate([(0.2, 0.12), (0.2, -0.12), (-0.2, 0.12), (-0.2, -0.12)]):
-        hinge = jd.joints.Revolute(axis=Y, armature=0.01, damping=0.5, stiffness=40.0, rest=BENT[0])
-        knee = jd.joints.Revolute(axis=Y, armature=0.01, damping=0.5, stiffness=40.0, rest=BENT[1])
+    for k, (x, y) in enumerate([(0.2, 0.12), (0.2, -0.12), (-0.2, 0.12), (-0.2, -0.12)][:legs]):
+        hinge = jd.joints.Revolute(axis=Y, armature=0.01, damping=damping, stiffness=40.0, rest=BENT[0])
+        knee = jd.joints.Revolute(axis=Y, armature=0.01, damping=damping, stiffness=40.0, rest=BENT[1])
         spec.add_body(f"thigh{k}", "trunk", hinge, placement=at(x, y), inertia=rod(0.8, LEG))
         spec.add_body(f"shin{k}", f"thigh{k}", knee, placement=at(z=-LEG), inertia=rod(0.2, LEG))
         for link in ("thigh", "shin"):
             spec.add_shape(f"{link}{k}", jd.shapes.Box((0.03, 0.03, LEG)), placement=at(z=-LEG / 2), friction=friction)
         ball = jd.shapes.Sphere(0.025)
         spec.add_shape(f"shin{k}", ball, name=f"foot{k}", placement=at(z=-LEG), friction=friction, torsion=torsion)
-    if ground:
-        spec.add_ground(friction=friction)
+    spec.add_ground(friction=friction)
     model = spec.build()
     q = model.neutral()
-    for k in range(4):
+    for k in range(legs):
         q = q.at[model.q_slice(f"thigh{k}")].set(BENT[0]).at[model.q_slice(f"shin{k}")].set(BENT[1])
     return model, np.asarray(q.at[2].set(0.37))

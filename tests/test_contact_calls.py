@@ -47,8 +47,6 @@ def test_wrong_calls(call):
     for solver in (jd.solvers.PV(), jd.solvers.Dense(), jd.solvers.ProxLTL()):
         with pytest.raises(ValueError, match=rf"{name}.*contacts.*solver"):
             made(contacts=PGS(), solver=solver)
-    with pytest.raises(ValueError, match=rf"{name}.*contacts.*project"):
-        made(contacts=PGS(), project=True)
     spec = jd.ModelSpec("bare")
     spec.add_body("ball", "world", jd.joints.Free(), inertia=scenes.round_body(1, 0.1))
     for bare in (spec.build(), spec.add_shape("ball", jd.shapes.Sphere(0.1)).build()):

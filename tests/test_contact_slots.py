@@ -13,7 +13,7 @@ from jaxdyn.contact.limbs import groups_of, rows_of
 from jaxdyn.contact.places import names_of
 
 DT = 2e-3
-ALL, FEW = (jd.contact.PGS(300, slots=n) for n in (100, 3))
+FEW, ALL = jd.contact.ADMM(1e-12, max_steps=2000, slots=3), jd.contact.PGS(2000, slots=100)
 
 
 @functools.cache
@@ -38,12 +38,12 @@ def robot():
 
 @pytest.mark.parametrize("torsion", [0.0, 0.01])
 def test_few_slots_make_the_same_motion(torsion):
-    """A robot that falls on its feet, spins and stands touches at no more places than it has slots."""
+    """A robot that falls on its feet and spins touches at no more places than it has slots."""
     model, q = scenes.armoured(torsion=torsion)
     v = np.zeros(model.nv)
-    v[:6] = 0.3, 0.1, -0.2, 0.2, -0.1, 1.0
+    v[:6] = 0.3, 0.1, -0.2, 0.2, -0.1, 1.0  # no longer than its legs touch
     few, every = (program(law, 60)(model, q, v) for law in (FEW, ALL))
-    assert few.contacts.gaps.shape[1] == 15 and every.contacts.gaps.shape[1] == 40
+    assert few.contacts.gaps.shape[1] == 9 and every.contacts.gaps.shape[1] == 22
     assert at_places(every)[:, :, 0].max() > 1e-3
     np.testing.assert_allclose(few.q, every.q, rtol=0, atol=1e-9)
     np.testing.assert_allclose(at_places(few), at_places(every), rtol=0, atol=1e-8)
@@ -68,9 +68,9 @@ def test_slots_are_where_gaps_are_least(robot):
 def test_many_places_get_a_few_slots_by_themselves():
     """A robot whose places would make more rows than are solved together; others have a slot at every place."""
     law = jd.contact.PGS()
-    model, q = scenes.armoured(plates=9)
+    model, q = scenes.armoured(legs=4, plates=9, damping=5.0)
     assert len(names_of(model)) == 72 and rows_of(model, law) == 3 * 20
-    assert rows_of(scenes.armoured()[0], law) == 3 * 40
+    assert rows_of(scenes.armoured()[0], law) == 3 * 22
     for group in groups_of(model, law):
         assert len({model.topology.limbs[b] for b in group.bodies}) == 1
     found = program(law, 600)(model, q, np.zeros(model.nv))
@@ -104,7 +104,7 @@ def test_forces_of_the_step_before_stay_at_their_places():
     """Warm starts change nothing but time, though slots change places."""
     model, q = scenes.armoured(torsion=0.01)
     v = np.zeros(model.nv)
-    v[:6] = 0.0, 0.0, -0.2, 1.5, 1.0, 0.5
+    v[:6] = 0.0, 0.0, -0.2, 0.3, -0.2, 0.5
     warm, cold = (program(FEW, 80, warm_start=w)(model, q, v) for w in (True, False))
     assert (np.diff(np.asarray(warm.contacts.which), axis=0) != 0).any()
     np.testing.assert_allclose(warm.q, cold.q, rtol=0, atol=1e-8)
@@ -115,7 +115,7 @@ def test_derivatives(robot, reverse):
     """In state, size and friction, where the choice of places does not change."""
     model, q = robot
     q = np.array(q)
-    q[2] = 0.34 - 0.0275
+    q[2] = 0.355  # its two feet touch
     v = np.zeros(model.nv)
     v[:3] = 0.5, 0.2, -0.3
 

@@ -2,7 +2,8 @@
 
 from .admm import ADMM
 from .auto import Auto
+from .explain import Explanation, explain
 from .laws import PGS, Law
 from .solution import Contacts
 
-__all__ = ["ADMM", "PGS", "Auto", "Contacts", "Law"]
+__all__ = ["ADMM", "PGS", "Auto", "Contacts", "Explanation", "Law", "explain"]

@@ -61,7 +61,7 @@ class Cones(eqx.Module):
     def nearest(self, z: Array) -> Array:
         """The forces nearest to z (m, lanes) that the law allows, each contact's on its cone."""
         (n, t), mu = self._split(z), self.friction
-        length = _length(t)
+        length = lengths(t)
         along = (mu * length + n) / (1 + mu * mu)
         inside, opposite = length <= mu * n, mu * length <= -n
         ratio = mu * along / jnp.where(length > 0, length, 1)
@@ -71,7 +71,7 @@ class Cones(eqx.Module):
     def shift(self, s: Array) -> Array:
         """What makes the dual cone of s (m, lanes) that of Coulomb's law: μ ‖s_t‖ along normals (De Saxcé)."""
         a = self.counts.ends[0]
-        mu_s = self.friction * _length(self._split(s)[1])
+        mu_s = self.friction * lengths(self._split(s)[1])
         zero = jnp.zeros_like(mu_s)
         return jnp.concatenate([jnp.stack([mu_s, zero, zero], 1).reshape(a, s.shape[-1]), jnp.zeros_like(s[a:])])
 
@@ -92,7 +92,7 @@ class Cones(eqx.Module):
         return jnp.concatenate([*parts, pushing(z[c:], part(k, c))])
 
 
-def _length(t: Array) -> Array:
+def lengths(t: Array) -> Array:
     """Lengths of vectors (n, 2, lanes); zero has the derivative zero."""
     square = (t * t).sum(1)
     some = square > 0
@@ -117,7 +117,7 @@ def bounded(z: Array, bound: Array, k: Array | None = None) -> Array:
 def within(t: Array, radius: Array, k: Array | None = None) -> Array:
     """The nearest vectors (n, 2, lanes) of lengths up to `radius` (n, lanes)."""
     if k is not None:
-        return t * smooth.share(_length(t), radius, k)[:, None]
+        return t * smooth.share(lengths(t), radius, k)[:, None]
     square = (t * t).sum(1)
     outside = square > radius * radius
     length = jnp.sqrt(jnp.where(outside, square, 1))  # zero has no derivative

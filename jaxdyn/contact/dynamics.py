@@ -26,7 +26,7 @@ from ..engine.core import Core, bind, joined, widen
 from ..systems.base import System
 from ..systems.problem import Problem
 from .cones import Cones, calling, natural, product, scales
-from .laws import Law
+from .laws import Closing, Law
 from .limbs import groups_of, now
 from .linear import ContactSolve
 from .problem import Kept, begun, end_of, gaps, residuals, touching
@@ -85,7 +85,9 @@ class ContactStep(Core):
         lanes = max(x.shape[-1] for x in args)
         model, constraints, q, v, tau, external, dt, warm = jax.tree.unflatten(self.tree, args)
         q, v, tau = widen(q, lanes), widen(v, lanes), widen(tau, lanes)
-        step = begun(self.law, model, constraints, q, v, tau, external, dt, recursive=True)
+        # what is corrected has forces where it has slots
+        which = warm.which if isinstance(self.law, Closing) else None
+        step = begun(self.law, model, constraints, q, v, tau, external, dt, which, recursive=True)
         kept, first, counts = touching(step), step.first, step.cones.counts
         warm = None if warm is None else now(groups_of(model, self.law), first, warm, step.slots.which)
         stop = Stop(0.0, PASSES[q.dtype.itemsize] if kept.penalised else 1, plain=True)

@@ -104,6 +104,6 @@ def _struck(name, model, state, p, constraints, restitution, solver, law, near) 
     if not isinstance(near, int | float) or not 0 <= near < float("inf"):
         raise ValueError(f"`{name}`: `near` is {near!r}, not a distance in m.")
     model, constraints, q, v, p = common_dtype(model, constraints, state.q, state.v, p)
-    impact = Impact(law, float(near), limits=law.limits, dry_friction=False, slots=law.slots, smoothing=law.smoothing)
+    impact = Impact.of(law, near=float(near), dry_friction=False)
     found = contact_step(model, constraints, q, v, p, None, jnp.ones((), v.dtype), impact)
     return Jump(v + found.acceleration, found.multipliers, found.contacts)

@@ -1,6 +1,7 @@
 """Laws of contact: how forces between touching bodies are found from G and g, with s = G f + g."""
 
 import abc
+import dataclasses
 
 import equinox as eqx
 import jax
@@ -50,15 +51,32 @@ class Law(eqx.Module):
         """The forces (m, lanes) of a symmetric G (m, m, lanes) and g (m, lanes), from a guess f on."""
 
 
-class Impact(Law):
-    """A law for impulses, for which time stands still: shapes that are nearer than `near` (m) strike, with their
-    restitution, however slowly; others and dry friction of joints do not matter."""
+class Around(Law):
+    """A law for other unknowns than forces over a step, solved by the `law`, whose arguments are its own."""
 
     law: Law
-    near: float = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, law: Law, **own):
+        """That of a law, with arguments `own`."""
+        return cls(law=law, **{f.name: getattr(law, f.name) for f in dataclasses.fields(Law)} | own)
 
     def solve(self, G, g, cones, f):
         return self.law.solve(G, g, cones, f)
+
+
+class Impact(Around):
+    """A law for impulses, for which time stands still: shapes that are nearer than `near` (m) strike, with their
+    restitution, however slowly; others and dry friction of joints do not matter."""
+
+    near: float = eqx.field(static=True, kw_only=True)
+
+
+class Closing(Around):
+    """A law for the normal forces that a step should have had: so that at its end shapes that touch neither overlap
+    nor part, if of `positions`, else so that they have no speed there."""
+
+    positions: bool = eqx.field(static=True, kw_only=True)
 
 
 #: relative change of the forces in a sweep at which a lane is done, in single and double precision

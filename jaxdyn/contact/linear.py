@@ -30,14 +30,14 @@ from .problem import Kept, begun, residuals, touching
 REGULAR = {4: 1e-5, 8: 1e-10}
 
 
-class _At(eqx.Module):
+class At(eqx.Module):
     """Where the natural map is linearised."""
 
     cones: Cones
     w: Array
     f: Array
     s: Array
-    k: Array | None
+    k: Array | None = None
 
     def moved(self, df: Array, ds: Array) -> Array:
         """F_f df + F_s ds."""
@@ -62,7 +62,7 @@ class _Linear(System):
     weights: Array
     kept: Kept
     inverse: Array
-    at: _At
+    at: At
     across: bool = eqx.field(static=True)
 
     def solve(self, tau, force, r2):
@@ -107,7 +107,7 @@ class ContactSolve(Linearised):
 
     def _system(self, kept: Kept, step, w, a, f, dt) -> _Linear:
         bodies = body_accelerations(step.problem, step.start, a)
-        at = _At(step.cones, w, f, step.answer(bodies, f), smooth.forces(self.static[0].smoothing, w, dt))
+        at = At(step.cones, w, f, step.answer(bodies, f), smooth.forces(self.static[0].smoothing, w, dt))
         regular = 1 + REGULAR[f.dtype.itemsize] * jnp.eye(len(f), dtype=f.dtype)[..., None]
         inverted = inverse(at.whole(kept.G * regular))
         inverted = jnp.swapaxes(inverted, 0, 1) if self.across else inverted

@@ -17,16 +17,17 @@ from ..kinematics.embedding import body_rates, kinematics, reflected
 from ..kinematics.rows import Rows
 from ..kinematics.straight import apparent, moved
 from ..systems.body_factor import body_factor, tying
-from ..systems.problem import Problem, Start, body_accelerations, residual, start_of, with_gyrostats, with_rows
+from ..systems.problem import Problem, Start, body_accelerations, residual, start_of, still, with_gyrostats, with_rows
 from ..systems.weights import automatic_weights
 from ..tree.factor import SWEPT, Factor, kept_of
 from ..tree.plan import elimination, kept_riders
 from ..tree.rows import Plan
 from . import smooth
+from .closing import closing
 from .cones import Cones, Counts, natural
 from .goals import goals
 from .joints import joints_of
-from .laws import Impact, Law
+from .laws import Closing, Impact, Law
 from .limbs import groups_of
 from .slots import Slots, slots_at
 
@@ -69,12 +70,13 @@ def begun(
 ) -> Step:
     """The step of a model (lanes-last) under constraints and contact, with slots where `which` tells (None: where gaps
     are least); if `recursive`, its rotors may be gyrostats. Springs and dampers of joints act at its end. With an
-    `Impact`, dt is 1 and `tau` an impulse."""
-    groups, strikes = groups_of(model, law), isinstance(law, Impact)
+    `Impact`, dt is 1 and `tau` an impulse; with a `Closing`, q and v are those after a step, and `tau` its forces along
+    the rows of contact."""
+    groups, strikes, closes = groups_of(model, law), isinstance(law, Impact), isinstance(law, Closing)
     rubs, stops = joints_of(model, law.limits, law.dry_friction)
     if recursive:
         model = with_gyrostats(model, (*constraints, *groups, *rubs, *stops), external)
-    if not strikes:
+    if not strikes and not closes:
         joints = model.joints
         stiffened = joints.armature + dt * (joints.damping + dt * joints.stiffness)
         model = eqx.tree_at(lambda m: m.joints.armature, model, stiffened)
@@ -90,6 +92,13 @@ def begun(
     radius = slots.surface.torsion[jnp.asarray(slots.twisted, int)] if slots.twisted else none
     bound = joined([none, *(rub.bound for rub in rubs)])
     cones = Cones(counts, slots.surface.friction, radius, bound)
+    if closes:
+        open_by, each = problem.rows.residual, (slots.surface.restitution, slots.surface.stiffness)
+        cones, c, held = closing(law, counts, open_by[first:], rates[first:], dt, tau, *each)
+        shut = open_by[:first] / (dt * dt) if law.positions else rates[:first] / dt
+        force = problem.rows.forces(joined([jnp.zeros((first, 1), q.dtype), held]), still(problem, held))
+        start = Start(jnp.zeros_like(v), joined([-shut, -c]), None, force)
+        return Step(problem, start, len(constraints), cones, jnp.zeros_like(compliance), slots)
     if strikes:
         start = Start(tau, joined([-rates[:first], -c]), None, None)
     else:

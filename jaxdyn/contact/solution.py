@@ -10,11 +10,12 @@ from jaxtyping import Array, Float, Int
 from ..constrained.result import Result, result_of
 from ..engine.lanes import call
 from ..kinematics.embed import independent_forces
+from ..kinematics.manifold import integrate
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from .dynamics import ContactStep
-from .laws import Law
+from .laws import Closing, Law
 from .limbs import Warm, groups_of, places_of
 from .places import names_of
 
@@ -55,6 +56,14 @@ class Touched(eqx.Module):
     warm: Warm
 
 
+def contacts_of(model: Model, law: Law, impulses: Array, gaps: Array, left: Array, which: Array) -> Contacts:
+    """What `Contacts` tell of impulses (rows,) and gaps (slots,), with what is left of the law and the places of slots
+    that are chosen."""
+    n, left = len(gaps), jax.lax.stop_gradient(left)
+    places = places_of(groups_of(model, law), jax.lax.stop_gradient(which))
+    return Contacts(impulses[: 3 * n].reshape(n, 3), impulses[3 * n :], gaps, places, left, names_of(model))
+
+
 def contact_step(
     model: Model, constraints: Sequence[Constraint], q, v, tau, external, dt, law: Law, warm: Warm | None = None
 ) -> Touched:
@@ -62,13 +71,28 @@ def contact_step(
     args = model, tuple(constraints), q, v, independent_forces(model, q, tau), external, dt, warm
     found = call(lambda tree, known, c: ContactStep(law, tree, known, c), *args)
     a, nu, f, _, gaps, code, left, end, after, some, which = found
-    n, which = len(gaps), jax.lax.stop_gradient(which)
-    contacts = Contacts(
-        dt * f[: 3 * n].reshape(n, 3),
-        dt * f[3 * n :],
-        gaps,
-        places_of(groups_of(model, law), which),
-        jax.lax.stop_gradient(left),
-        names_of(model),
-    )
+    which = jax.lax.stop_gradient(which)
+    contacts = contacts_of(model, law, dt * f, gaps, left, which)
     return Touched(State(end, after), a, nu, result_of(code), contacts, Warm(jnp.concatenate([some, f]), which))
+
+
+def closed(
+    model: Model, constraints: Sequence[Constraint], state: State, warm: Warm, dt, law: Law, steps: int
+) -> State:
+    """The state after a step that had the forces `warm` at its slots, corrected as `jaxdyn.contact.closing` tells: q by
+    `steps` corrections, then v."""
+    m = sum(c.layout(model.topology).rows for c in constraints)
+
+    def change(q, f, positions: bool):
+        args = model, tuple(constraints), q, state.v, f, None, dt, Warm(jnp.pad(f, (m, 0)), warm.which)
+        made = Closing.of(law, positions=positions, smoothing=0.0)
+        a, _, F, *_ = call(lambda tree, known, c: ContactStep(made, tree, known, c), *args)
+        return a, F
+
+    def closer(s, _):
+        q, f = s
+        a, F = change(q, f, True)
+        return (integrate(model, q, a, dt * dt), F), None
+
+    (q, _), _ = jax.lax.scan(closer, (state.q, warm.forces[m:]), length=steps)
+    return State(q, state.v + dt * change(q, warm.forces[m:], False)[0])

@@ -69,3 +69,14 @@ def moved(model: Model, q: Array, w: Array, dt: Array) -> tuple[Array, Array]:
     topology, way = model.topology, dt * w
     straight = _swept(topology, _straight, way, w=way)
     return normalized(topology, advanced(model, q, straight)), _swept(topology, _turned, w, v=w, w=way)
+
+
+def _unturned(v, w):
+    """v as it was in axes that have turned by the tangent vector w since."""
+    return jnp.concatenate([rotate(quaternion_exp(w[3:]), v[:3]), v[3:]])
+
+
+def acceleration_over(topology: Topology, v: Array, after: Array, dt: Array) -> Array:
+    """Return the accelerations q̈ with which a step of dt leads from velocities v to `after`: see `moved`."""
+    straight = _swept(topology, _unturned, after, v=after, w=dt * after)
+    return (straight - v) / dt - apparent(topology, v)

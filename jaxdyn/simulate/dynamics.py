@@ -1,5 +1,6 @@
 """The dynamics of a robot under held controls, as integrators see them."""
 
+import dataclasses
 from collections.abc import Sequence
 
 import equinox as eqx
@@ -58,9 +59,10 @@ class Dynamics(eqx.Module):
         return forward_dynamics(model, state, tau, external=self.external, **options)
 
     def touch(self, state: State, dt) -> Touched:
-        """Return what one step with contact finds."""
+        """Return what one step with contact finds. Projection takes overlaps away: the step need not."""
         given = state.q, state.v, self.tau, self.external, dt
-        return contact_step(self.model, self.constraints, *given, self.law, self.warm)
+        law = dataclasses.replace(self.law, recovery=0.0) if self.projected else self.law
+        return contact_step(self.model, self.constraints, *given, law, self.warm)
 
     def leap(self, state: State, dt) -> Leap:
         """Return what one step of the leapfrog finds."""

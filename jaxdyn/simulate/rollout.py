@@ -68,7 +68,7 @@ def simulate(
     """
     name = "simulate"
     model, state, _, constraints, external = _prepared(name, model, state, None, constraints, external, integrator)
-    check_contacts(name, model, contacts, integrator, solver, project)
+    check_contacts(name, model, contacts, integrator, solver)
     warm_start = contacts is not None if warm_start is None else warm_start
     dtype = state.q.dtype
     dt = checked_time_step(name, dt, dtype)

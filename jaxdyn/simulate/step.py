@@ -12,6 +12,7 @@ from ..constrained.impulse import least, rates
 from ..constrained.lcaba import LCABA
 from ..contact.impulse import check_law
 from ..contact.laws import Law
+from ..contact.solution import closed
 from ..engine.lanes import laned
 from ..kinematics.assemble import residual
 from ..kinematics.embed import checked_forces
@@ -53,7 +54,10 @@ def advance(model, dynamics: Dynamics, state, dt, integrator) -> tuple[State, To
     """Return the next state, and what the step tells."""
     after, now = integrator.told(model, dynamics, state, dt)
     if dynamics.projected:
-        after = projected(model, after, dynamics.constraints, dynamics.solver)
+        constraints = dynamics.constraints
+        if dynamics.law is None:
+            return projected(model, after, constraints, dynamics.solver), now
+        after = closed(model, constraints, after, now.warm, dt, dynamics.law, CORRECTIONS)
     return after, now
 
 
@@ -73,18 +77,19 @@ def step(
     """Return the state after `dt` () seconds under constant generalised forces `tau` (nv,).
 
     **Arguments:** `integrator`, one of `jaxdyn.integrators`; `project`: after the step,
-    close the loops to rounding, and project the velocity so that they stay closed; `external` (nb, 6) and
+    close the loops to rounding, and project the velocity so that they stay closed; with contact, so that what touches
+    neither overlaps nor parts, too; `external` (nb, 6) and
     the others as in `forward_dynamics`; `contacts`, the law of contact between the model's shapes, such as
     ``jd.contact.PGS()``. None: shapes do not collide.
     """
     model, state, tau, constraints, external = _prepared("step", model, state, tau, constraints, external, integrator)
-    check_contacts("step", model, contacts, integrator, solver, project)
+    check_contacts("step", model, contacts, integrator, solver)
     dt = checked_time_step("step", dt, state.q.dtype)
     dynamics = Dynamics(model, tau, constraints, solver, external, None, contacts, project)
     return advance(model, dynamics, state, dt, integrator)[0]
 
 
-def check_contacts(call: str, model: Model, law, integrator: Integrator, solver: Solver, project: bool) -> None:
+def check_contacts(call: str, model: Model, law, integrator: Integrator, solver: Solver) -> None:
     """Raise unless the law of contact goes with the other arguments."""
     if law is None:
         return
@@ -95,8 +100,6 @@ def check_contacts(call: str, model: Model, law, integrator: Integrator, solver:
         )
     if not isinstance(solver, Auto | LCABA):
         raise ValueError(f"`{call}`: with `contacts`, loops are solved as by `LCABA`: leave `solver` out.")
-    if project:
-        raise ValueError(f"`{call}`: with `contacts`, leave `project` out.")
 
 
 def _prepared(name, model, state, tau, constraints, external, integrator):

@@ -1,0 +1,279 @@
+"""`explain`: the forces of contact behind a motion (contact inverse dynamics).
+
+The motion tells what each contact does: it is open, slides or sticks. So f = f₀ + T x, with
+
+| contact | unknown x |
+| --- | --- |
+| open | none |
+| slides | the normal force; that of friction is −μ times it, along the sliding velocity |
+| sticks | a force in the cone |
+| soft | f₀ is the force of its overlap; if it sticks, that of friction within μ times it |
+
+and likewise for twists, dry friction and limits of joints, and for the multipliers of constraints, which are free.
+A = Tᵀ J_u has the columns of velocities that no actuator moves, and b = M a + h − ... − J_uᵀ f₀ are the forces that
+they need. Wanted are the least x in these sets that make Aᵀ x − b least in the metric of M_uu⁻¹: the law for
+
+    s = G x + g,   G = A M_uu⁻¹ Aᵀ + ε,   g = −A M_uu⁻¹ b.
+
+Actuators give what is left elsewhere.
+"""
+
+from collections.abc import Sequence
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, ArrayLike, Float
+
+from ..dynamics.crba import mass_matrix_at
+from ..engine.core import joined, widen
+from ..engine.lanes import laned
+from ..kinematics.embedding import jacobian_at
+from ..kinematics.straight import acceleration_over
+from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
+from ..model.constraints import Constraint
+from ..model.joints import FreeKind
+from ..model.model import Model
+from ..model.state import State
+from ..spatial.numbers import check, finite, floats, positive
+from ..systems.problem import body_accelerations, residual
+from .cones import Cones, Counts, lengths, natural, product, scales
+from .impulse import check_law
+from .inverse import inverse
+from .laws import Law
+from .linear import At
+from .problem import Step, begun
+from .solution import Contacts, contacts_of
+
+#: ε over the mean of the diagonal of G, in single and double precision: chooses among forces that explain as much
+SMALL = {4: 1e-4, 8: 1e-8}
+#: Newton steps on top of what a law finds
+STEPS = 3
+
+
+class Explanation(eqx.Module):
+    """**Fields:** `tau` (nv,), the forces of the actuators; `multipliers` (m,) of the constraints; `contacts`, the
+    forces of contact, as impulses over the step; `residual` (nv,), N or N m, what nothing explains."""
+
+    tau: Float[Array, " nv"]
+    multipliers: Float[Array, " m"]
+    contacts: Contacts
+    residual: Float[Array, " nv"]
+
+
+class _Modes(eqx.Module):
+    """What rows of contact do, (m, lanes): their known forces f₀, and T by its columns. `normal` (contacts, lanes) is 1
+    where a normal force is unknown, `slide` is what the other rows add to it, and `stick` 1 where a row has a force of
+    its own. `cones` are those of x."""
+
+    known: Array
+    normal: Array
+    slide: Array
+    stick: Array
+    cones: Cones
+    pinned: Array
+
+    def forces(self, x: Array) -> Array:
+        """f₀ + T x."""
+        return self.known + self.stick * x + self.slide * self._of(x[: 3 * self.cones.counts.contacts : 3])
+
+    def columns(self, J: Array) -> Array:
+        """Tᵀ J of rows J (m, n, lanes)."""
+        a, n = 3 * self.cones.counts.contacts, self.cones.counts.contacts
+        added = self.slide[:, None] * J
+        at = jnp.asarray([*np.repeat(np.arange(n), 3), *self.cones.counts.twists], int)
+        along = jnp.zeros((n, *J.shape[1:]), J.dtype).at[at].add(added[: len(at)])
+        own = self.stick[:, None] * J
+        return own.at[:a:3].add(along)
+
+    def _of(self, normals: Array) -> Array:
+        """The normal force that a row belongs to."""
+        counts = self.cones.counts
+        twists = normals[jnp.asarray(counts.twists, int)]
+        rest = jnp.zeros((len(self.known) - 3 * counts.contacts - len(twists), normals.shape[-1]), normals.dtype)
+        return jnp.concatenate([jnp.repeat(normals, 3, axis=0), twists, rest])
+
+
+def _modes(step: Step, s: Array, least: Array) -> _Modes:
+    """What contacts do whose rows answer with s (m, lanes); what is less than `least` counts as rest."""
+    counts, cones = step.cones.counts, step.cones
+    a, b, d = counts.ends
+    lanes = s.shape[-1]
+    soft = step.compliance[:a:3] > 0
+    pressed = jnp.where(soft, jnp.maximum(-s[:a:3] / jnp.where(soft, step.compliance[:a:3], 1), 0), 0)
+    pressed = widen(pressed, lanes)
+    touches = ~soft & (s[:a:3] <= least)
+    holds = touches | (soft & (pressed > 0))
+    across = jnp.stack([s[1:a:3], s[2:a:3]], 1)
+    speed = lengths(across)
+    slips = speed > least
+    way = jnp.where(slips, cones.friction / jnp.where(slips, speed, 1), 0)[:, None] * -across
+    of = jnp.asarray(counts.twists, int)
+    turns = jnp.abs(s[a:b]) > least
+    torque = jnp.where(turns, -cones.radius * jnp.sign(s[a:b]), 0)
+    rubs = jnp.abs(s[b:d]) > least
+    one = lambda x: x.astype(s.dtype)  # noqa: E731
+    whole = lambda n, t: jnp.concatenate([n[:, None], t], 1).reshape(a, lanes)  # noqa: E731
+    none = jnp.zeros_like(pressed)
+    slide = joined([whole(none, way), torque, jnp.zeros((len(s) - b, lanes), s.dtype)])
+    each = lambda n: joined([whole(none, way * n[:, None]), torque * n[of]])  # noqa: E731
+    rubbing = widen(jnp.where(rubs, -cones.bound * jnp.sign(s[b:d]), 0), lanes)
+    known = joined([each(pressed), rubbing, jnp.zeros((len(s) - d, lanes), s.dtype)])
+    known = known.at[:a:3].set(pressed)
+    tangents = jnp.repeat(one(holds & ~slips)[:, None], 2, axis=1)
+    stick = joined([whole(one(touches), tangents), one(holds[of] & ~turns), one(~rubs), one(s[d:] <= least)])
+    on = joined([jnp.repeat(one(touches), 3, axis=0), one(touches[of]), jnp.ones((len(s) - b, lanes), s.dtype)])
+    sets = Cones(
+        counts,
+        jnp.where(slips, 0, cones.friction),
+        jnp.where(turns, 0, cones.radius),
+        jnp.where(rubs, 0, cones.bound),
+    )
+    return _Modes(known, one(touches), slide * on, stick, sets, pressed)
+
+
+def explained(law: Law, free: tuple[int, ...], model, constraints, q, v, a, external, dt, tol):
+    """τ, ν, forces f, gaps, what is left of the law, what nothing explains, and the places of slots, lanes-last."""
+    lanes = max(x.shape[-1] for x in jax.tree.leaves((model, constraints, q, v, a, external, dt)))
+    q, v, a = widen(q, lanes), widen(v, lanes), widen(a, lanes)
+    step = begun(law, model, constraints, q, v, jnp.zeros_like(v), external, dt)
+    problem, first, counts = step.problem, step.first, step.cones.counts
+    bodies = body_accelerations(problem, step.start, a)
+    r1, r = residual(problem, step.start, a, bodies, jnp.zeros((problem.plan.rows, lanes), a.dtype))
+    modes = _modes(step, -r[first:], tol / dt)
+    J = widen(jacobian_at(problem.motion, problem.rows), lanes)
+    needed = -r1 - (J[first:] * modes.known[:, None]).sum(0)
+    at = jnp.asarray(free, int)
+    A = jnp.concatenate([J[:first], modes.columns(J[first:])])[:, at]
+    x, left = _least(law, modes, first, A, widen(mass_matrix_at(problem.motion), lanes)[at][:, at], needed[at])
+    nu, f = x[:first], modes.forces(x[first:])
+    y = joined([nu, f])
+    rest = -r1 - (J * y[:, None]).sum(0)
+    driven = jnp.ones((len(rest), 1), rest.dtype).at[at].set(0)
+    gaps = problem.rows.residual[first : first + 3 * counts.contacts : 3]
+    which = widen(step.slots.which, lanes)
+    return driven * rest, nu, f, widen(gaps, lanes), dt * left, (1 - driven) * rest, which
+
+
+def _least(law: Law, modes: _Modes, first: int, A: Array, M: Array, b: Array) -> tuple[Array, Array]:
+    """x of multipliers and contacts, and what is left of the law."""
+    counts, size = modes.cones.counts, A.dtype.itemsize
+    _, twisted, _ = counts.ends
+    m = len(A)
+    # rows in the order of cones: multipliers are bounded rows without a bound
+    order = np.concatenate([np.arange(first, first + twisted), np.arange(first), np.arange(first + twisted, m)])
+    every = Counts(counts.contacts, counts.twists, first + counts.bounded, counts.pushing)
+    bound = joined([jnp.full((first, 1), jnp.inf, A.dtype), modes.cones.bound])
+    cones = Cones(every, modes.cones.friction, modes.cones.radius, bound)
+    A = A[order]
+    W = inverse(M) if len(b) else M
+    AW = (A[:, :, None] * W[None]).sum(1)
+    G = (AW[:, None] * A[None]).sum(2)
+    g = -(AW * b[None]).sum(1)
+    # normal forces of soft contacts are known, and bound friction
+    n = 3 * counts.contacts
+    mean = sum(G[k, k] for k in range(m)) / m + jnp.finfo(A.dtype).tiny ** 0.5
+    soft = modes.pinned > 0
+    g = g.at[:n:3].add(jnp.where(soft, -mean * modes.pinned, 0))
+    pins = jnp.zeros((m, A.shape[-1]), A.dtype).at[:n:3].set(jnp.where(soft, mean, 0))
+    eye = jnp.eye(m, dtype=A.dtype)[..., None]
+    G = G + eye * (SMALL[size] * mean + pins)[:, None]
+    x, left = _solved(law, cones, G, g, SMALL[size] * mean)
+    back = np.argsort(order)
+    return x[back], left
+
+
+def _solved(law: Law, cones: Cones, G: Array, g: Array, small: Array) -> tuple[Array, Array]:
+    """The solution and what is left, differentiable as the law's equations are; what is `small` on the diagonal of G
+    chooses among solutions, and is taken away at the end."""
+    H, h = jax.lax.stop_gradient((G, g))
+    still = jax.lax.stop_gradient(cones)
+    w = scales(cones.counts, H)
+    off = lambda c, x, s: natural(c, w, x, s)  # noqa: E731
+    size = lambda x, s: jnp.abs(off(still, x, s) / w).max(0)  # noqa: E731
+
+    def newton(x, s):
+        return product(inverse(At(still, w, x, s).whole(H)), off(still, x, s))
+
+    def better(x, shift):
+        s = lambda x: product(H, x) + h - shift  # noqa: E731
+        y = x - newton(x, s(x))
+        return jnp.where(size(y, s(y)) < size(x, s(x)), y, x)
+
+    x = jax.lax.fori_loop(0, STEPS, lambda _, x: better(x, 0), law.solve(H, h, still, jnp.zeros_like(h)))
+    step = off(cones, x, product(G, x) + g)
+    moved = product(jax.lax.stop_gradient(inverse(At(still, w, x, product(H, x) + h).whole(H))), step)
+    exact = jax.lax.fori_loop(0, STEPS, lambda _, x: better(x, small * x), x)
+    left = size(exact, product(H, exact) + h - small * exact)
+    return exact - moved + jax.lax.stop_gradient(moved), left
+
+
+def explain(
+    model: Model,
+    state: State,
+    acceleration: ArrayLike | None = None,
+    *,
+    dt: ArrayLike,
+    contacts: Law,
+    after: ArrayLike | None = None,
+    constraints: Sequence[Constraint] | None = None,
+    external: ArrayLike | None = None,
+    actuated: Sequence[str] | None = None,
+    tol: float = 1e-6,
+) -> Explanation:
+    """The forces of contact, constraints and actuators that explain a motion: contact inverse dynamics.
+
+    Where several do, as those of a robot that stands on four feet, the forces of contact are the least. Under the
+    `tau` found the robot moves so in `step(..., contacts=contacts)`.
+
+    **Arguments:**
+
+    - `acceleration` (nv,) over a step of `dt` seconds, as in `forward_dynamics`; or in its place `after` (nv,), the
+      velocity at the end, as `step` returns it.
+    - `contacts`, the law of contact; `constraints` and `external` as in `forward_dynamics`.
+    - `actuated`: names of the joints that have actuators. None: all but free joints.
+    - `tol`: the speed (m/s) below which contacts rest.
+
+    **Returns** an `Explanation`. Its `residual` is not zero where nothing explains the motion: no actuator moves a
+    floating base, and contacts only push.
+
+    **Raises** `TypeError` and `ValueError` for wrong types, shapes and names.
+    """
+    name = "explain"
+    model = check_model(name, model)
+    state = check_state(name, model, state)
+    constraints = check_constraints(name, model, constraints)
+    check_law(name, model, contacts)
+    if (acceleration is None) == (after is None):
+        raise ValueError(f"`{name}`: give either `acceleration` or `after`, the velocity at the end of the step.")
+    what, motion = ("after", after) if acceleration is None else ("acceleration", acceleration)
+    motion = check_vector(name, what, motion, (model.nv,))
+    if external is not None:
+        external = check_vector(name, "external", external, (model.nb, 6))
+    dt = floats(f"`{name}`", "dt", dt, ())
+    check(f"`{name}`", "dt", dt, finite, positive)
+    free = _without_actuators(name, model, actuated)
+    args = common_dtype(model, constraints, state.q, state.v, motion, external)
+    model, constraints, q, v, motion, external = args
+    dt = dt.astype(v.dtype)
+    a = laned(acceleration_over, model.topology)(v, motion, dt) if acceleration is None else motion
+    least = floats(f"`{name}`", "tol", tol, ()).astype(v.dtype)
+    found = laned(explained, contacts, free)(model, tuple(constraints), q, v, a, external, dt, least)
+    tau, nu, f, gaps, left, rest, which = found
+    return Explanation(tau, nu, contacts_of(model, contacts, dt * f, gaps, left, which), rest)
+
+
+def _without_actuators(call: str, model: Model, actuated: Sequence[str] | None) -> tuple[int, ...]:
+    """The velocities that no actuator moves."""
+    names = model.joint_names
+    if actuated is None:
+        kinds = dict(zip(model.topology.joint_names, model.topology.kinds, strict=True))
+        actuated = [n for n in names if not isinstance(kinds[n], FreeKind)]
+    elif isinstance(actuated, str) or not all(isinstance(n, str) for n in actuated):
+        raise TypeError(f"`{call}`: `actuated` is {actuated!r}, not a sequence of names of joints.")
+    for n in actuated:
+        if n not in names:
+            raise ValueError(f"`{call}`: `actuated`: no joint is called {n!r}. There are {', '.join(names)}.")
+    driven = {k for n in actuated for k in range(model.nv)[model.v_slice(n)]}
+    return tuple(k for k in range(model.nv) if k not in driven)

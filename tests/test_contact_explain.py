@@ -1,0 +1,193 @@
+"""Contact inverse dynamics: steps with contact are explained by the forces that made them."""
+
+import functools
+
+import contact_scenes as scenes
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import jaxdyn as jd
+
+LAW, DT = jd.contact.ADMM(tol=1e-12, max_steps=2000), 2e-3
+
+
+def driven(model):
+    """The joints of a model that its actuators drive, all but free ones if there are none."""
+    rows = np.abs(np.asarray(model.actuation)).sum(1) > 0 if model.actuation.size else np.arange(model.nv) >= 6
+    return [n for n in model.joint_names if rows[model.v_slice(n)].any()]
+
+
+def turning():
+    """A ball that lies on rough ground and turns on the spot, with a surface that resists twists."""
+    model, q = scenes.balls(friction=0.5, torsion=0.05)
+    return model, q
+
+
+#: scenes, velocities, and whether the forces are the only ones
+SCENES = {
+    "box slides": (lambda: scenes.box(friction=0.3), [1.0, 0.4], False),
+    "leg sticks": (scenes.looped, [], True),
+    "leg slides": (lambda: scenes.looped(friction=0.2), [1.0, 0.5, -0.3], True),
+    "soft leg slides": (lambda: sunk(scenes.looped(friction=0.2, stiffness=1e4, damping=20.0)), [0.3, 0.2], True),
+    "soft leg sticks": (lambda: sunk(scenes.looped(friction=0.9, stiffness=1e4, damping=20.0)), [], True),
+    "ball twists": (turning, [0, 0, 0, 0, 0, 3.0], True),
+    "quadruped sticks": (scenes.quadruped, [], False),
+    "quadruped slides": (lambda: scenes.quadruped(friction=0.2), [1.0, 0.5, -0.3], False),
+    "strider lands": (scenes.strider, [0.3, 0.1, -0.1], True),
+    "in the air": (scenes.two_links, [0.3, 0.1, -0.1], True),
+}
+
+
+def sunk(made, depth=2e-3):
+    return made[0], made[1] - depth * np.eye(made[0].nq)[2]
+
+
+@functools.cache
+def case(name):
+    """Model, state, τ, what the step does, and how it is explained."""
+    make, v, _ = SCENES[name]
+    model, q = make()
+    actuated = driven(model)
+    mask = np.zeros(model.nv)
+    for n in actuated:
+        mask[model.v_slice(n)] = 1
+    if name.startswith("soft") or name.startswith("leg"):
+        actuated = [n for n in actuated if "shin" not in n]  # knees are passive, so that loops carry what one must
+        for b in model.body_names:
+            if "shin" in b:
+                mask[model.v_slice(b)] = 0
+    tau = mask * np.random.default_rng(1).normal(size=model.nv)
+    state = jd.State(jnp.asarray(q), jnp.zeros(model.nv).at[: len(v)].set(np.asarray(v, float)))
+    run = jax.jit(lambda m, s, u: jd.simulate(m, s, u[None], DT, contacts=LAW))
+    found = run(model, state, tau)
+    explain = jax.jit(lambda m, s, w: jd.contact.explain(m, s, after=w, dt=DT, contacts=LAW, actuated=actuated))
+    return model, state, tau, found, explain(model, state, found.v[1]), actuated
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_steps_are_explained(name):
+    model, state, tau, found, told, _ = case(name)
+    f, made = np.asarray(told.contacts.impulses), np.asarray(found.contacts.impulses[0])
+    force = np.abs(tau).max() + weight(model)
+    assert np.abs(told.residual).max() <= 1e-9 * force
+    assert told.contacts.residual <= 1e-12 and told.contacts.pairs == found.contacts.pairs
+    np.testing.assert_allclose(told.contacts.gaps, found.contacts.gaps[0], rtol=0, atol=1e-15)
+    n, t = f[:, 0], np.linalg.norm(f[:, 1:], axis=1)
+    mu = np.asarray(model.collision.of_pairs().friction)
+    mu = np.repeat(mu, len(n) // len(mu))
+    assert n.min() >= 0 and (t <= mu * n * (1 + 1e-9) + 1e-15).all()
+    assert np.linalg.norm(f) <= np.linalg.norm(made) * (1 + 1e-6)
+    if SCENES[name][2]:
+        np.testing.assert_allclose(f, made, rtol=0, atol=1e-9 * np.abs(made).max(initial=1e-3))
+        np.testing.assert_allclose(told.tau, tau, rtol=0, atol=1e-9 * force)
+        np.testing.assert_allclose(told.contacts.joints, found.contacts.joints[0], rtol=0, atol=1e-9)
+
+
+def weight(model) -> float:
+    """The weight of a model."""
+    return float(model.bodies.mass.sum()) * scenes.G
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_the_forces_found_make_the_step(name):
+    model, state, _, found, told, _ = case(name)
+    back = jd.step(model, state, told.tau, DT, contacts=LAW)
+    np.testing.assert_allclose(back.v, found.v[1], rtol=0, atol=1e-9 * max(1, np.abs(found.v[1]).max()))
+
+
+def test_scenes_do_what_they_say():
+    for name in SCENES:
+        model, _, _, _, told, _ = case(name)
+        f = np.asarray(told.contacts.impulses)
+        n, t = f[:, 0], np.linalg.norm(f[:, 1:], axis=1)
+        mu = float(model.collision.of_pairs().friction[0])
+        slides = (n > 0) & (t >= 0.999999 * mu * n)
+        if "slides" in name:
+            assert slides.any(), name
+        if "sticks" in name:
+            assert (n > 0).any() and not slides.any(), name
+    assert np.abs(case("ball twists")[4].contacts.joints).max() > 1e-6
+    assert np.abs(case("leg sticks")[4].multipliers).max() > 0.1 < np.abs(case("strider lands")[4].multipliers).max()
+
+
+def test_what_nothing_explains_is_told():
+    """A box that rises faster than contact pushes it, and one that slides without losing speed."""
+    model, q = scenes.box(friction=0.3)
+    state = jd.State(jnp.asarray(q), jnp.zeros(6))
+    up = jd.contact.explain(model, state, np.array([0, 0, 5.0, 0, 0, 0]), dt=DT, contacts=LAW)
+    np.testing.assert_allclose(up.residual, [0, 0, 2 * (5 + scenes.G), 0, 0, 0], rtol=0, atol=1e-9)
+    assert np.abs(up.contacts.impulses).max() == 0 and np.abs(up.tau).max() == 0
+    state = jd.State(jnp.asarray(q), jnp.zeros(6).at[0].set(1.0))
+    on = jd.contact.explain(model, state, np.zeros(6), dt=DT, contacts=LAW)
+    assert on.residual[0] > 1 and np.asarray(on.contacts.impulses)[:, 0].sum() > 0
+    with_motor = jd.contact.explain(model, state, np.zeros(6), dt=DT, contacts=LAW, actuated=model.joint_names)
+    assert np.abs(with_motor.residual).max() == 0
+
+
+def test_forces_of_least_norm():
+    """A box at rest: each corner carries a quarter of the weight."""
+    model, q = scenes.box()
+    rest = jd.contact.explain(model, jd.State(jnp.asarray(q), jnp.zeros(6)), np.zeros(6), dt=DT, contacts=LAW)
+    wanted = np.zeros((4, 3))
+    wanted[:, 0] = 2 * scenes.G * DT / 4
+    np.testing.assert_allclose(rest.contacts.impulses, wanted, rtol=0, atol=1e-8 * wanted.max())
+    assert np.abs(rest.residual).max() <= 1e-12
+
+
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev], ids=["forward", "backward"])
+@pytest.mark.parametrize("name", ["leg slides", "quadruped sticks"])
+def test_derivatives(name, mode):
+    """Of all that is told with respect to the velocity at the end and to masses, where contacts keep doing the same."""
+    model, state, _, found, _, actuated = case(name)
+    # which forces of several are least is known to 1e-8: the differences are wider
+    h, tol = (1e-6, 1e-4) if SCENES[name][2] else (1e-4, 1e-2)
+
+    def told(after, scale):
+        made = model.replace({"bodies.mass": scale * model.bodies.mass})
+        x = jd.contact.explain(made, state, after=after, dt=DT, contacts=LAW, actuated=actuated, tol=tol)
+        return jnp.concatenate([x.tau, x.multipliers, x.contacts.impulses.ravel() / DT, x.residual])
+
+    given = found.v[1], jnp.ones(model.nb)
+    J = np.concatenate([np.asarray(x) for x in jax.jit(mode(told, (0, 1)))(*given)], 1)
+    flat = np.concatenate([np.asarray(x) for x in given])
+    moved = np.concatenate([flat + s * h * np.eye(len(flat)) for s in (1, -1)])
+    both = jax.jit(jax.vmap(told))(moved[:, : model.nv], moved[:, model.nv :])
+    up, down = np.split(np.asarray(both), 2)
+    wanted = ((up - down) / (2 * h)).T
+    assert np.abs(J - wanted).max() <= 1e-5 * np.abs(wanted).max()
+
+
+def test_lanes_and_precision():
+    model, state, _, found, told, actuated = case("quadruped slides")
+    one = lambda m, q, v, w: jd.contact.explain(  # noqa: E731
+        m, jd.State(q, v), after=w, dt=DT, contacts=LAW, actuated=actuated, tol=1e-5
+    )
+    given = jax.tree.map(lambda x: jnp.stack([x, x]), (state.q, state.v, found.v[1]))
+    whole = jax.jit(jax.vmap(one, (None, 0, 0, 0)))(model, *given)
+    np.testing.assert_allclose(whole.tau[1], told.tau, rtol=0, atol=1e-9)
+    low = jax.tree.map(lambda x: jnp.asarray(x, "float32"), (model, state.q, state.v, found.v[1]))
+    single = jax.jit(one)(*low)
+    assert single.tau.dtype == jnp.float32
+    np.testing.assert_allclose(single.contacts.impulses, told.contacts.impulses, rtol=0, atol=2e-3)
+
+
+def test_wrong_calls():
+    model, q = scenes.box()
+    state, a = jd.State(jnp.asarray(q), jnp.zeros(6)), np.zeros(6)
+    explain = functools.partial(jd.contact.explain, model, state, dt=DT, contacts=LAW)
+    with pytest.raises(ValueError, match=r"`explain`.*either `acceleration` or `after`"):
+        explain()
+    with pytest.raises(ValueError, match=r"`explain`.*either `acceleration` or `after`"):
+        explain(a, after=a)
+    with pytest.raises(ValueError, match=r"`explain`.*acceleration.*shape"):
+        explain(np.zeros(5))
+    with pytest.raises(ValueError, match=r"`explain`.*no joint is called 'knee'"):
+        explain(a, actuated=["knee"])
+    with pytest.raises(TypeError, match=r"`explain`.*actuated.*names of joints"):
+        explain(a, actuated="box")
+    with pytest.raises(TypeError, match=r"`explain`.*contacts.*jd\.contact\.PGS\(\)"):
+        jd.contact.explain(model, state, a, dt=DT, contacts="pgs")
+    with pytest.raises(ValueError, match=r"`explain`.*dt"):
+        jd.contact.explain(model, state, a, dt=-1.0, contacts=LAW)
