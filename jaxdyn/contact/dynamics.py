@@ -59,6 +59,22 @@ class _Lawful(System):
         return self.kept.corrected(tau, force, r2, top)
 
 
+class _Held(System):
+    """The factor with forces of contact that do not change."""
+
+    problem: Problem
+    weights: Array
+    kept: Kept
+
+    judges: ClassVar[bool] = True
+
+    def solve(self, tau, force, r2):
+        m, lanes = self.kept.G.shape[0], tau.shape[-1]
+        none = jnp.zeros((m, lanes), tau.dtype)
+        x, moved, *_ = self.kept.corrected(tau, force, none, lambda b: (none, none))
+        return x, moved, None, None
+
+
 class _Passes(Iteration):
     """The passes of one step."""
 
@@ -134,7 +150,8 @@ class ContactStep(Core):
             nu, _ = multipliers(damped(problem), start, at.rates, at.bodies, stop)
         if not reads[5]:
             return nu, jnp.zeros(f.shape[-1], jnp.int32)
-        found = Found(at.rates, nu, end.steps, None, None, at.bodies, at.lam[:first])
+        judge = None if first else _Held(problem, kept.weights, kept)
+        found = Found(at.rates, nu, end.steps, None, None, at.bodies, at.lam[:first], judge)
         code = ended(LCABA(), problem, start, found, v + dt * at.rates, inputs)
         size = calling(step.cones.counts, -end.r2[first:] - product(kept.G, f))
         lost = (code == 0) & ~(off <= LAWFUL * size + jnp.finfo(f.dtype).tiny)
