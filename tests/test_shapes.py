@@ -202,7 +202,7 @@ def test_info_lists_shapes_and_pairs():
         "ground plane world 0.6",
         "block, ground 1 4",
         "pairs whose kinds cannot collide: b0, egg; b1, egg; b2, egg",
-        "contact points in all: 11",
+        "contact points in all: 11; `jd.contact.Auto()` has slots for 11 at a time, 33 rows",
         "pairs left out: 1",
         'shapes not read (`load(collision="all")`): helmet',
     ):

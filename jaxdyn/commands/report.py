@@ -11,7 +11,9 @@ from tqdm import tqdm
 from ..constrained.dense import Dense
 from ..constrained.forward_dynamics import Result, forward_dynamics
 from ..constrained.lcaba import ABA, LCABA
-from ..contact.touch import slots
+from ..contact import Auto
+from ..contact.limbs import groups_of, rows_of
+from ..contact.touch import slots as places
 from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual, constraint_slices
 from ..dynamics.energy import center_of_mass
 from ..dynamics.inverse import inverse_dynamics, mass_matrix
@@ -125,7 +127,7 @@ def _pairs(model: Model) -> list[str]:
     found = model.collision
     friction = np.asarray(found.of_pairs().friction)
     told = lambda pair: ", ".join(found.names[k] for k in pair)  # noqa: E731
-    points = [slots(*(found.shapes[k].kind for k in pair)) for pair in found.pairs]
+    points = [places(*(found.shapes[k].kind for k in pair)) for pair in found.pairs]
     rows = [("pairs that collide", "friction", "contact points")]
     rows += [(told(p), _numbers(mu), str(n)) for p, mu, n in zip(found.pairs, friction, points, strict=True) if n]
     idle = [told(p) for p, n in zip(found.pairs, points, strict=True) if not n]
@@ -135,7 +137,10 @@ def _pairs(model: Model) -> list[str]:
     if idle:
         more = f" and {len(idle) - MOST} more" if len(idle) > MOST else ""
         out.append(f"pairs whose kinds cannot collide: {'; '.join(idle[:MOST])}{more}")
-    return [*out, f"contact points in all: {sum(points)}"]
+    law = Auto()
+    slots = sum(group.slots for group in groups_of(model, law))
+    told_of = f"contact points in all: {sum(points)}; `jd.contact.Auto()` has slots for {slots} at a time"
+    return [*out, f"{told_of}, {rows_of(model, law)} rows with those of joints"]
 
 
 def clusters(model: Model) -> str:
