@@ -1,30 +1,32 @@
 """What a step with contact costs, beside the same robot without, and beside MuJoCo; and how well the laws are met.
 
-    python benchmarks/contact.py [ROBOT ...] [--batch N] [--rounds N]
+    python benchmarks/contact.py [ROBOT ...] [--parts steps residual mujoco mjx] [--batch N] [--rounds N]
 
 CPU time on one core of a whole `step` of a batch of random states near the ground, in turns with ABA of the same robot.
 Robots are in `contact_robots.py`. MuJoCo's C code steps the same states one after the other, in double precision, on
-one thread. Writes `contact.json`, in which what is not asked for is kept, and `contact.md`.
+one thread; MJX as one batch, in single precision. Writes `contact.json`, in which what is not asked for is kept, and
+`contact.md`. A `mujoco-mjx` that is older than MuJoCo goes with a MuJoCo of its own version: measure that part where
+both are installed.
 """
 
 import argparse
-import time
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable, Collection
+from typing import NamedTuple
 
 import contact_report as report
 import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from contact_robots import DT, ROBOTS, SETTINGS, Batch, Standing, batch, mujoco_model
-from measure import together
+from contact_mujoco import mjx, mujoco
+from contact_robots import DT, ROBOTS, Batch, Standing, batch
+from measure import compiled, together
 from results import Results, parser
 from tqdm import tqdm
 
 import jaxdyn as jd
 from jaxdyn.commands.bench import one_core
 from jaxdyn.contact.cones import left_over
-from jaxdyn.interop import to_mujoco
 
 BOTH = ("float32", "float64")
 #: joints neither stop nor rub, except where said
@@ -48,13 +50,6 @@ def programs(model: jd.Model) -> dict:
         found["LCABA, 3 solves"] = acceleration(jd.solvers.LCABA(max_steps=3, tol=0.0))
     found |= {name: step(law) for name, law in LAWS.items()}
     return found | {"Auto, limits and dry friction": step(jd.contact.Auto()), "PGS, in the air": step(LAWS["PGS"])}
-
-
-def compiled(run, states: Batch):
-    """Seconds of CPU time to trace and compile, and the program of the batch."""
-    begin = time.process_time()
-    made = jax.jit(jax.vmap(run)).lower(*states).compile()
-    return round(time.process_time() - begin, 2), lambda: jax.block_until_ready(made(*states))
 
 
 def cast(dtype: str, robot: Standing, *batches: Batch):
@@ -114,67 +109,67 @@ def residuals(robot: Standing, near: Batch, dtype: str) -> dict:
     return found
 
 
-def steps_of(model, rows, full: bool):
-    """A function that puts every state into MuJoCo, and steps it if `full`."""
-    import mujoco as mj
-
-    data = mj.MjData(model)
-
-    def run() -> int:
-        contacts = 0
-        for q, v, tau in rows:
-            data.qpos[:], data.qvel[:], data.qfrc_applied[:] = q, v, tau
-            data.qacc_warmstart[:] = 0
-            if full:
-                mj.mj_step(model, data)
-                contacts += data.ncon
-        return contacts
-
-    return run
+def ours(robot: Standing, near: Batch, dtype: str) -> Callable:
+    """A step by `PGS`, to be timed in turns with other engines."""
+    model, near = cast(dtype, robot, near)
+    return compiled(programs(model)["PGS"], near)[1]
 
 
-def mujoco(robot: Standing, near: Batch, rounds: int) -> dict:
-    """Microseconds of `mj_step` by setting, and the mean number of contacts; or why there is none."""
-    try:
-        import mujoco as mj
-    except ImportError:
-        return {"why": "MuJoCo is not installed"}
-    found: dict = {"version": mj.__version__}
-    for setting in SETTINGS:
-        try:
-            model = mujoco_model(robot, setting)
-        except ValueError as error:
-            return {"why": str(error).splitlines()[0]}
-        states = jax.vmap(lambda q, v, m=model: to_mujoco(robot.model, m, jd.State(q, v)))(near.q, near.v)
-        rows = list(zip(*map(np.asarray, (*states, near.tau)), strict=True))
-        step, put = (steps_of(model, rows, full) for full in (True, False))
-        whole, around = together([step, put], len(rows), rounds)
-        found[setting] = {"microseconds": round(whole - around, 3), "contacts": step() / len(rows)}
-    return found
+class Case(NamedTuple):
+    """What is measured: a robot, states near the ground and in the air, and how many rounds of turns."""
+
+    robot: Standing
+    near: Batch
+    air: Batch
+    rounds: int
 
 
-def mjx() -> str:
-    """Why there are no numbers of MJX."""
-    try:
-        return f"mujoco-mjx {version('mujoco-mjx')} is installed, but not measured here"
-    except PackageNotFoundError:
-        return "not measured: mujoco-mjx is not installed"
+def steps(case: Case) -> dict:
+    robot, near, air, rounds = case
+    found = {dtype: cost(robot, near, air, dtype, rounds) for dtype in BOTH}
+    return found | {"sizes": {dtype: sizes(robot, dtype, rounds) for dtype in BOTH}}
 
 
-def measured(robot: Standing, n: int, rounds: int) -> dict:
-    near, air = batch(robot, n), batch(robot, n, height=1.0)
+def left(case: Case) -> dict:
+    return {"residual": {dtype: residuals(case.robot, case.near, dtype) for dtype in BOTH}}
+
+
+def beside_mujoco(case: Case) -> dict:
+    own = {dtype: ours(case.robot, case.near, dtype) for dtype in BOTH}
+    return {"mujoco": mujoco(case.robot, case.near, own, case.rounds)}
+
+
+def beside_mjx(case: Case) -> dict:
+    return {"mjx": mjx(case.robot, case.near, ours(case.robot, case.near, "float32"), case.rounds)}
+
+
+#: what is measured of a robot; each part by itself can be measured again
+PARTS = {"steps": steps, "residual": left, "mujoco": beside_mujoco, "mjx": beside_mjx}
+
+
+def measured(robot: Standing, n: int, rounds: int, parts: Collection[str]) -> dict:
+    case = Case(robot, batch(robot, n), batch(robot, n, height=1.0), rounds)
     found = {"nv": robot.model.nv, "slots": len(robot.model.collision.pairs), "batch": n}
-    found |= {dtype: cost(robot, near, air, dtype, rounds) for dtype in BOTH}
-    found["sizes"] = {dtype: sizes(robot, dtype, rounds) for dtype in BOTH}
-    found["residual"] = {dtype: residuals(robot, near, dtype) for dtype in BOTH}
-    return found | {"mujoco": mujoco(robot, near, rounds), "mjx": mjx()}
+    for part in parts:
+        found |= PARTS[part](case)
+    return found
 
 
 def options_of(arguments=None) -> argparse.Namespace:
     options = parser(__doc__, "robot", tuple(ROBOTS))
+    options.add_argument("--parts", nargs="+", choices=PARTS, default=tuple(PARTS), help="default: all")
     options.add_argument("--batch", type=int, default=512)
     options.add_argument("--rounds", type=int, default=15)
     return options.parse_args(arguments)
+
+
+def check_batch(name: str, old: dict, options: argparse.Namespace) -> None:
+    """Raise if parts of a robot would be of batches of different sizes."""
+    if set(options.parts) != set(PARTS) and old.get("batch", options.batch) != options.batch:
+        raise SystemExit(
+            f"contact.py: --batch is {options.batch}, but the other parts of {name} were measured with {old['batch']}: "
+            f"leave --parts out, or use --batch {old['batch']}."
+        )
 
 
 def main(arguments=None) -> None:
@@ -183,8 +178,9 @@ def main(arguments=None) -> None:
     results = Results(options.out, "contact")
     with one_core():
         for name in tqdm(options.names or ROBOTS):
-            results.found[name] = measured(ROBOTS[name](), options.batch, options.rounds)
-            results.keep(name)
+            old = results.found.get(name, {})
+            check_batch(name, old, options)
+            results.extend(name, old, measured(ROBOTS[name](), options.batch, options.rounds, options.parts))
     results.write(".md", report.page(results.found, results.origins.told))
 
 

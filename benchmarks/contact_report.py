@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 ABOUT = """A whole step of 2 ms with contact, of robots that come down on their feet at 0.4 m/s: random states and
 torques, the lowest foot within 0.2 mm of the ground, the others some millimetres above. CPU time on one core,
-microseconds a step; times of a robot were taken in turns, and only ratios within one run mean something. Steps start
+microseconds a step; times of a table were taken in turns, and only ratios within a table mean something. Steps start
 cold, as `step` does; in `simulate` they start from the forces of the step before. Cassie's loops are closed exactly
 in the same pass. Joints neither stop nor rub, except in the line that says so."""
 RESIDUALS = """What is left of the law (its natural map, largest row), relative to the largest speed at a contact that
@@ -14,6 +14,9 @@ MUJOCO = """`mj_step` of the same states, one after the other, in double precisi
 with the same balls on a plane; the robot as MJCF without springs and dampers, loops as `connect`. Balls have a margin
 of 10 cm, so that contacts are as many as here. By cone, and most iterations and steps of line search: 100 and 50, the
 default, where nothing else is said."""
+MJX = """A batch of `mjx.step` of the same models and states, compiled by XLA in single precision, in turns with
+the step by `PGS` in single precision. Both return positions and velocities. By solver, and most iterations and steps
+of line search: 1 and 5, or 4 and 8, are what is used for learning. Cones are pyramids, and `eulerdamp` is off."""
 
 
 def table(heads: list[str], rows: list[list[str]]) -> list[str]:
@@ -42,46 +45,57 @@ def sizes(row: dict) -> list[str]:
     return table(["batch", "ABA, µs", "PGS, µs", "in ABA"], lines)
 
 
-def residuals(row: dict) -> list[str]:
+def residuals(found: dict) -> list[str]:
     lines = []
-    for dtype, laws in row["residual"].items():
+    for dtype, laws in found.items():
         for name, found in laws.items():
             cells = [f"{x:.0e}" for x in found["quantiles"]]
             lines.append([f"{name}, {dtype}", *cells, str(found["flagged"]), str(found["above"])])
     return table(["law", "median", "99 %", "largest", "flagged", "above"], lines)
 
 
-def mujoco(row: dict) -> list[str]:
-    """MuJoCo beside the step in single and double precision."""
-    found = row["mujoco"]
+def mujoco(found: dict) -> list[str]:
+    """MuJoCo beside our step in single and double precision."""
     if "why" in found:
         return [f"MuJoCo: not measured: {found['why']}."]
-    ours = [row[dtype]["PGS"]["microseconds"] for dtype in ("float32", "float64")]
     lines = []
-    for setting, told in found.items():
-        if isinstance(told, dict):
-            us = told["microseconds"]
-            lines.append([setting, f"{us:.2f}", f"{told['contacts']:.1f}", *(f"{us / x:.1f}" for x in ours)])
-    heads = [f"MuJoCo {found['version']}", "µs", "contacts", "times PGS, float32", "times PGS, float64"]
-    return [*table(heads, lines), "", f"MJX: {row['mjx']}."]
+    for setting, told in found["settings"].items():
+        us = told["microseconds"]
+        lines.append(
+            [setting, f"{us:.2f}", f"{told['contacts']:.1f}", *(f"{us / x:.1f}" for x in found["ours"].values())]
+        )
+    heads = [f"MuJoCo {found['version']}", "µs", "contacts", *(f"times PGS, {dtype}" for dtype in found["ours"])]
+    return table(heads, lines)
 
 
-def page(found: dict, told: Callable[[str], str]) -> str:
-    """As Markdown; `told` says where a robot's numbers come from."""
+def mjx(found: dict) -> list[str]:
+    """MJX beside our step, both in single precision."""
+    if "why" in found:
+        return [f"MJX: not measured: {found['why']}."]
+    lines = []
+    for setting, told in found["settings"].items():
+        us = told["microseconds"]
+        lines.append([setting, f"{us:.2f}", f"{us / found['ours']:.1f}", f"{told['compile_seconds']:.0f}"])
+    return table([f"MJX {found['version']}", "µs", "times PGS, float32", "s to compile"], lines)
+
+
+def page(found: dict, told: Callable[..., str]) -> str:
+    """As Markdown; `told` says where a robot's numbers come from, or one row of them. Parts that were never measured
+    are left out."""
     out = ["# Contact", "", "Made by `benchmarks/contact.py`.", "", ABOUT]
     for name, row in found.items():
-        out += [
-            "",
-            f"## {name.capitalize()}",
-            "",
-            f"nv {row['nv']}, {row['slots']} slots, a batch of {row['batch']}.",
-            "",
-        ]
-        out += [*costs(row), "", *sizes(row), "", told(name)]
-    out += ["", "## How well laws are met", "", RESIDUALS]
-    for name, row in found.items():
-        out += ["", f"{name.capitalize()}:", "", *residuals(row)]
-    out += ["", "## Beside MuJoCo", "", MUJOCO]
-    for name, row in found.items():
-        out += ["", f"{name.capitalize()}:", "", *mujoco(row)]
+        out += ["", f"## {name.capitalize()}", "", f"nv {row['nv']}, {row['slots']} slots, a batch of {row['batch']}."]
+        if "sizes" in row:
+            out += ["", *costs(row), "", *sizes(row), "", told(name, "sizes")]
+    parts = (
+        ("residual", "How well laws are met", RESIDUALS, residuals),
+        ("mujoco", "Beside MuJoCo", MUJOCO, mujoco),
+        ("mjx", "Beside MJX", MJX, mjx),
+    )
+    for part, title, about, lines in parts:
+        rows = {name: row[part] for name, row in found.items() if part in row}
+        if rows:
+            out += ["", f"## {title}", "", about]
+        for name, row in rows.items():
+            out += ["", f"{name.capitalize()}:", "", *lines(row), "", told(name, part)]
     return "\n".join(out).rstrip() + "\n"

@@ -1,4 +1,4 @@
-"""Robots that stand, here and in MuJoCo: Go1 on four balls, Talos on eight points, Cassie with its loops on four balls.
+"""Robots that stand: Go1 on four balls, Talos on eight points, Cassie with its loops on four balls.
 
 Shapes are those of the feet alone, so that all engines have the same contacts. Robots come from `example-robot-data`.
 """
@@ -12,10 +12,9 @@ import numpy as np
 from systems import described
 
 import jaxdyn as jd
-from jaxdyn.commands.peers import mjcf_of
 
-#: N m and m/s (rad/s) of the random motions; seconds a step; m, within which MuJoCo counts contacts: those of all feet
-PUSH, SPEED, DT, REACH = 3.0, 0.3, 2e-3, 0.1
+#: N m and m/s (rad/s) of the random motions; seconds a step
+PUSH, SPEED, DT = 3.0, 0.3, 2e-3
 #: m/s at which robots come down
 DOWN = 0.4
 GO1, TALOS = ("FR", "FL", "RR", "RL"), (("left", "right"), (-0.1, 0.1), (-0.06, 0.06))
@@ -113,35 +112,3 @@ def batch(robot: Standing, n: int, height: float | None = None, seed: int = 0) -
         warnings.simplefilter("ignore", jd.ModelWarning)
         q, v = jax.jit(jax.vmap(state))(jnp.asarray(d), jnp.asarray(v), low)
     return Batch(q, v, jnp.asarray(tau))
-
-
-#: of MuJoCo: cone, iterations and steps of line search; the rest are its defaults
-SETTINGS = {
-    "pyramidal": ("pyramidal", 100, 50),
-    "elliptic": ("elliptic", 100, 50),
-    "pyramidal, 4 and 8": ("pyramidal", 4, 8),
-    "pyramidal, 1 and 5": ("pyramidal", 1, 5),
-}
-
-
-def mujoco_model(robot: Standing, setting: str):
-    """The robot in MuJoCo, with balls for feet that collide with the floor alone; loops as `connect`. Raises
-    ValueError for what MJCF cannot say."""
-    import mujoco
-
-    cone, iterations, search = SETTINGS[setting]
-    spec = mujoco.MjSpec.from_string(mjcf_of(robot.model, bool(robot.model.constraints)))
-    spec.option.timestep = DT
-    spec.option.iterations, spec.option.ls_iterations = iterations, search
-    spec.option.cone = getattr(mujoco.mjtCone, f"mjCONE_{cone.upper()}")
-    ball, plane = mujoco.mjtGeom.mjGEOM_SPHERE, mujoco.mjtGeom.mjGEOM_PLANE
-    slide = [robot.friction, 0.005, 0.0001]
-    spec.worldbody.add_geom(type=plane, size=[0, 0, 1], contype=1, conaffinity=0, friction=slide)
-    shapes, names = robot.model.collision, robot.model.body_names
-    for info, at, size in zip(
-        shapes.shapes, np.asarray(shapes.placement.translation), np.asarray(shapes.size), strict=True
-    ):
-        if info.kind == "sphere":
-            geom = {"size": [max(float(size[0]), 1e-4), 0, 0], "pos": at, "mass": 0, "friction": slide}
-            spec.body(names[info.body]).add_geom(type=ball, contype=0, conaffinity=1, margin=REACH, **geom)
-    return spec.compile()

@@ -33,15 +33,20 @@ def acceleration_by(solver: jd.solvers.Solver) -> Callable:
     return lambda m, q, v, tau: jd.forward_dynamics(m, jd.State(q, v), tau, solver=solver, **options).acceleration
 
 
+def compiled(run: Callable, args: Sequence[jax.Array]) -> tuple[float, Callable]:
+    """Seconds of CPU time to trace and compile, and the program of a batch of single states."""
+    begin = time.process_time()
+    made = jax.jit(jax.vmap(run)).lower(*args).compile()
+    return round(time.process_time() - begin, 2), lambda: jax.block_until_ready(made(*args))
+
+
 def program(
     model: jd.Model, q, solver: jd.solvers.Solver, batch: int = 256, dtype=jnp.float32
 ) -> tuple[float, Callable]:
     """Seconds of CPU time to trace and compile, and the program of a batch in that precision."""
     robot, args = jax.tree.map(lambda x: jnp.asarray(x, dtype), (model, states(model, q, batch)))
     solve = acceleration_by(solver)
-    begin = time.process_time()
-    run = jax.jit(jax.vmap(lambda *x: solve(robot, *x))).lower(*args).compile()
-    return round(time.process_time() - begin, 2), lambda: jax.block_until_ready(run(*args))
+    return compiled(lambda *x: solve(robot, *x), args)
 
 
 def prepare(

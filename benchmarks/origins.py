@@ -67,9 +67,11 @@ class Origins:
         of = {section: {row: used.index(k) for row, k in rows.items()} for section, rows in self.of.items()}
         return {"runs": [self.runs[k] for k in used], "of": of}
 
-    def told(self, section: str) -> str:
-        """In words, for a page: one sentence a machine, the latest commit first."""
-        runs = [self.runs[k] for k in dict.fromkeys(self.of.get(section, {}).values())]
+    def told(self, section: str, row: str | None = None) -> str:
+        """In words, for a page: one sentence a machine, the latest commit first; of one row, if it is given."""
+        of = self.of.get(section, {})
+        known = of.values() if row is None else [of[k] for k in (row, "") if k in of][:1]
+        runs = [self.runs[k] for k in dict.fromkeys(known)]
         machines: dict[str, list[str]] = {}
         for run in sorted(runs, key=lambda run: run["date"], reverse=True):
             brought = f"commit {run['commit']}" if "commit" in run else f"added by commit {run['added by']}"

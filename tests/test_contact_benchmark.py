@@ -4,7 +4,10 @@ import importlib.metadata
 import json
 
 import contact
+import contact_mujoco
+import contact_report
 import contact_robots
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -41,7 +44,7 @@ def test_robots_stand_on_the_lowest_foot(go1):
 @needs_robots
 def test_mujoco_has_the_same_robot_and_all_feet(go1):
     mujoco = pytest.importorskip("mujoco")
-    model = contact_robots.mujoco_model(go1, "elliptic")
+    model = contact_mujoco.mujoco_model(go1, contact_mujoco.SETTINGS["elliptic"])
     assert model.nv == go1.model.nv and model.opt.cone == mujoco.mjtCone.mjCONE_ELLIPTIC
     np.testing.assert_allclose(model.body_mass.sum(), go1.model.bodies.mass.sum())
     data = mujoco.MjData(model)
@@ -72,10 +75,48 @@ def test_a_measured_law_tells_what_is_left():
 
 @pytest.mark.slow
 @needs_robots
-def test_the_benchmark_writes_its_page(tmp_path):
-    contact.main(["go1", "--batch", "4", "--rounds", "1", "--out", str(tmp_path)])
+def test_mjx_steps_as_mujoco_does(go1):
+    """With one iteration of Newton's method and all feet in contact."""
+    mujoco = pytest.importorskip("mujoco")
+    pytest.importorskip("mujoco.mjx")
+    setting, near = contact_mujoco.MJX["Newton, 1 and 5"], contact_robots.batch(go1, 4)
+    with jax.numpy_dtype_promotion("standard"), jax.numpy_rank_promotion("allow"):  # MJX's code is not strict
+        _, run = contact_mujoco.mjx_step(go1, near, setting)
+    model = contact_mujoco.mujoco_model(go1, setting)
+    states = contact_mujoco.states_of(go1, model, near)
+    data = mujoco.MjData(model)
+    for k, velocity in enumerate(np.asarray(run()[1])):
+        mujoco.mj_resetData(model, data)
+        data.qpos[:], data.qvel[:], data.qfrc_applied[:] = (x[k] for x in states)
+        mujoco.mj_step(model, data)
+        assert np.abs(data.qvel - states.v[k]).max() > 0.1
+        np.testing.assert_allclose(velocity, data.qvel, atol=1e-3)
+
+
+@pytest.mark.slow
+@needs_robots
+def test_the_benchmark_writes_its_page(tmp_path, monkeypatch):
+    arguments = ["go1", "--batch", "4", "--rounds", "1", "--out", str(tmp_path)]
+    monkeypatch.setitem(contact.PARTS, "mjx", lambda case: {"mjx": {"why": "it is a test"}})
+    contact.main(arguments)
     found = json.loads((tmp_path / "contact.json").read_text())["go1"]
     assert found["float32"]["PGS"]["microseconds"] > found["float32"]["ABA"]["microseconds"] > 0
     assert found["residual"]["float64"]["PGS"]["above"] == 0
     page = (tmp_path / "contact.md").read_text()
-    assert "## Go1" in page and "PGS, in the air" in page and "MJX" in page
+    assert "## Go1" in page and "PGS, in the air" in page and "MJX: not measured: it is a test" in page
+    told = {"version": "1.2", "ours": 0.5, "settings": {"CG": {"microseconds": 10.0, "compile_seconds": 3.0}}}
+    monkeypatch.setitem(contact.PARTS, "mjx", lambda case: {"mjx": told})
+    contact.main([*arguments, "--parts", "mjx"])
+    again = json.loads((tmp_path / "contact.json").read_text())["go1"]
+    assert again.pop("mjx") == told and found.pop("mjx") and again == found
+    assert "| CG | 10.00 | 20.0 | 3 |" in (tmp_path / "contact.md").read_text()
+    with pytest.raises(SystemExit, match="--batch is 8, but the other parts of go1 were measured with 4"):
+        contact.main(["go1", "--batch", "8", "--parts", "mjx", "--out", str(tmp_path)])
+
+
+def test_a_page_of_one_part_alone():
+    """Other parts are left out; what cannot be measured says why."""
+    row = {"nv": 1, "slots": 2, "batch": 3, "mjx": {"why": "mujoco-mjx is not installed"}}
+    page = contact_report.page({"go1": row}, lambda *_: "Measured here.")
+    assert "MJX: not measured: mujoco-mjx is not installed." in page
+    assert "How well laws are met" not in page and "Beside MuJoCo" not in page
