@@ -41,7 +41,7 @@ LAWS = {
     "PGS(20)": jd.contact.PGS(20),
     "PGS(50)": jd.contact.PGS(50),
     "PGS(100)": jd.contact.PGS(100),
-    "ADMM(3e-4, 40, 40)": jd.contact.ADMM(3e-4, 40, 40),
+    "ADMM(3e-4, 100, 40)": jd.contact.ADMM(3e-4, 100, 40),
     "ADMM()": jd.contact.ADMM(),
 }
 
@@ -110,7 +110,7 @@ CASES = {
     "Go1's file, 2 slots a limb": whole(2),
     "Go1's file": whole(None),
     "Go1's file, on its side": whole(None, np.pi / 2),
-} | {f"{n} boxes": piled(n) for n in (1, 2, 4, 6, 8, 12, 16)}
+} | {f"{n} boxes": piled(n) for n in (2, 4, 6, 8, 12, 16)}
 
 
 def _problem(law, model, q, v, tau):
