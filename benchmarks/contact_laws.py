@@ -41,7 +41,7 @@ LAWS = {
     "PGS(20)": jd.contact.PGS(20),
     "PGS(50)": jd.contact.PGS(50),
     "PGS(100)": jd.contact.PGS(100),
-    "ADMM(3e-4, 100, 40)": jd.contact.ADMM(3e-4, 100, 40),
+    "ADMM(2e-4, 100)": jd.contact.ADMM(2e-4, 100),
     "ADMM()": jd.contact.ADMM(),
 }
 

@@ -9,13 +9,13 @@ MOST = 48
 
 class Auto(Law):
     """`ADMM` up to 48 rows, three a contact and one a joint that rubs or has limits: in double precision to its
-    tolerance, in single precision to 3e-4 and in at most 100 steps. Beyond, `PGS` with 100 sweeps."""
+    tolerance, in single precision to 2e-4 and in at most 100 steps. Beyond, `PGS` with 100 sweeps."""
 
     def pick(self, rows: int, size: int) -> Law:
         """The law for so many rows of floats of so many bytes."""
         if rows > MOST:
             return PGS(100)
-        return ADMM() if size == 8 else ADMM(3e-4, max_steps=100, sweeps=40)
+        return ADMM() if size == 8 else ADMM(2e-4, max_steps=100)
 
     def solve(self, G, g, cones, f):
         return self.pick(len(g), g.dtype.itemsize).solve(G, g, cones, f)
