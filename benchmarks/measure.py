@@ -36,7 +36,7 @@ def acceleration_by(solver: jd.solvers.Solver) -> Callable:
 
 
 def compiled(run: Callable, args: Sequence[jax.Array]) -> tuple[float, Callable]:
-    """Seconds of CPU time to trace and compile, without kernels on disk, and the program of a batch of single states."""
+    """Seconds of CPU time to trace and compile, nothing being on disk, and the program of a batch of single states."""
     begin = time.process_time()
     with mock.patch.dict(os.environ, JAXDYN_CACHE_DIR=""):
         made = jax.jit(jax.vmap(run)).lower(*args).compile()
