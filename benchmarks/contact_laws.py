@@ -32,10 +32,10 @@ ABOUT = """The problems σ = G f + g of a step of 2 ms, of robots that come down
 [Contact](contact.md), of a robot with all shapes of its file, and of boxes on top of each other: every law solves the
 same ones, cold. In each cell stand microseconds of CPU time a state on one core, of the law alone, and seconds to
 compile; then what is left of the law, relative to the largest speed that calls for forces: the 99th percentile, the
-largest, and how many states keep more than 1e-3. Cells of `ADMM` are empty where its factor takes more than a minute to
+largest, and how many states keep more than 1e-3. Cells of `ADMM` are empty where its factor takes longer than 20 s to
 compile. `jd.contact.Auto` chooses by this table."""
 BOTH = ("float32", "float64")
-#: most rows of a factor whose program compiles in a minute
+#: most rows of a factor whose program compiles in 20 s
 FACTORED = 60
 LAWS = {
     "PGS(20)": jd.contact.PGS(20),
