@@ -4,6 +4,7 @@ import importlib.metadata
 import json
 
 import contact
+import contact_laws
 import contact_mujoco
 import contact_report
 import contact_robots
@@ -13,6 +14,7 @@ import numpy as np
 import pytest
 
 import jaxdyn as jd
+from jaxdyn.engine.lanes import laned
 
 
 def installed(package: str) -> bool:
@@ -120,3 +122,31 @@ def test_a_page_of_one_part_alone():
     page = contact_report.page({"go1": row}, lambda *_: "Measured here.")
     assert "MJX: not measured: mujoco-mjx is not installed." in page
     assert "How well laws are met" not in page and "Beside MuJoCo" not in page
+
+
+def test_problems_of_laws_are_those_of_steps():
+    """The forces that solve a problem are those that a step finds."""
+    case, law = contact_laws.piled(2)(4), jd.contact.PGS(50)
+    counts, *problems = contact_laws.posed(case)
+    forces, _ = jax.jit(jax.vmap(laned(contact_laws._solved, law, counts)))(*problems)
+
+    def impulses(q, v, tau):
+        traj = jd.simulate(case.model, jd.State(q, v), tau[None], contact_robots.DT, contacts=law)
+        return traj.contacts.impulses[0].ravel()
+
+    assert counts.rows == 24 and np.abs(forces).max() > 1
+    step = jax.jit(jax.vmap(impulses))(*case.states)
+    np.testing.assert_allclose(forces * contact_robots.DT, step, atol=1e-9)
+
+
+def test_laws_write_their_page(tmp_path, monkeypatch):
+    monkeypatch.setitem(contact_laws.CASES, "2 boxes", contact_laws.piled(1))
+    arguments = ["2 boxes", "--batch", "4", "--rounds", "1", "--out", str(tmp_path)]
+    contact_laws.main(arguments)
+    found = json.loads((tmp_path / "contact_laws.json").read_text())["2 boxes"]
+    assert found["rows"] == 12 and list(found["float32"]) == list(contact_laws.LAWS)
+    assert found["float64"]["ADMM()"]["quantiles"][2] < 1e-6
+    monkeypatch.setattr(contact_laws, "FACTORED", 6)
+    contact_laws.main(arguments)
+    row = next(x for x in (tmp_path / "contact_laws.md").read_text().splitlines() if x.startswith("| 2 boxes"))
+    assert row.endswith("|  |  |") and row.count("/") == 3
