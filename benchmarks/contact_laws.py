@@ -110,7 +110,7 @@ CASES = {
     "Go1's file, 2 slots a limb": whole(2),
     "Go1's file": whole(None),
     "Go1's file, on its side": whole(None, np.pi / 2),
-} | {f"{n} boxes": piled(n) for n in (2, 4, 6, 8, 12)}
+} | {f"{n} boxes": piled(n) for n in (2, 4, 6, 8, 12, 16)}
 
 
 def _problem(law, model, q, v, tau):
