@@ -145,7 +145,7 @@ def _simulate(args) -> int:
         if args.touch:
             model = touching(model, args.touch)
         if args.contacts:
-            check_contacts(model, args.contacts, args.integrator, args.project)
+            check_contacts(model, args.contacts, args.integrator)
         check_memory(model, args.batch, steps, args.contacts is not None)
     return run(
         model,

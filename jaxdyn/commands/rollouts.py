@@ -93,12 +93,10 @@ def check_memory(model: Model, batch: int, steps: Steps, contacts: bool = False)
         )
 
 
-def check_contacts(model: Model, law: str, integrator: str, project: bool) -> None:
+def check_contacts(model: Model, law: str, integrator: str) -> None:
     """Raise `ValueError` for what does not go with contacts."""
     if integrator != "euler":
         raise ValueError(f"--contacts goes with --integrator euler, not with {integrator}.")
-    if project:
-        raise ValueError("--contacts and --project do not go together: leave --project out.")
     if not (rows := rows_of(model, LAWS[law]())):
         raise ValueError(
             f"--contacts: no shapes of {model.name!r} can collide, and no joint has limits or dry friction; add "
@@ -183,7 +181,7 @@ def run(
     rng = np.random.default_rng(seed)
     v = speed * (along @ rng.standard_normal((along.shape[1], batch))).T
     if contacts is not None:
-        check_contacts(model, contacts, integrator, project)
+        check_contacts(model, contacts, integrator)
         q, up = lifted(model, q)
     if up:
         say(f"{model.name} is lifted by {up:.3g} m, to start above the ground")

@@ -3,7 +3,7 @@
 from .admm import ADMM
 from .laws import PGS, Law
 
-#: most rows of which G is factored: that program grows with their cube, and takes 10 s to compile here, 26 s at 72 rows
+#: most rows of which G is factored: that program grows with their cube, and takes 8 s to compile here, 26 s at 72 rows
 MOST = 48
 
 
