@@ -12,6 +12,8 @@ import scenes
 import jaxdyn as jd
 
 METHODS = [getattr(jd.osim, name)() for name in ("Dense", "EFPA", "KJR", "LTL", "MatrixFree", "PV", "PVFast")]
+#: take constraints to the ground alone
+GROUNDED = [jd.osim.PVReduced(), jd.osim.ConstrainedABA()]
 #: those that take constraints that hold
 HOLDING = [getattr(jd.osim, name)() for name in ("Dense", "LTL", "MatrixFree", "PV", "PVFast")]
 #: boxes that touch each other, more rows than freedoms, joints of several freedoms, loops that hold, single joints
@@ -170,7 +172,7 @@ def test_limbs_apart_hold_no_ties_of_their_base():
         jd.delassus(scene.model, scene.q, scene.contacts, method=jd.osim.PVFast(), within=scene.contacts[:1])
 
 
-@pytest.mark.parametrize("method", [jd.osim.PVReduced(), jd.osim.ConstrainedABA()], ids=str)
+@pytest.mark.parametrize("method", GROUNDED, ids=str)
 @pytest.mark.parametrize("name", ["swimmer_6", "strider"])
 def test_methods_for_constraints_to_the_ground(name, method):
     """More than six rows meet at every link of the swimmer, and at the strider's feet."""
@@ -191,10 +193,10 @@ def test_reduced_pv_refuses_loops():
         made(scene, jd.osim.PVReduced())
 
 
-@pytest.mark.parametrize("method", METHODS, ids=str)
+@pytest.mark.parametrize("method", [*METHODS, *GROUNDED], ids=str)
 def test_derivatives(method):
     """Both modes against central differences: configuration, masses, damping, vector, with loops where they may be."""
-    scene = scenes.scene("four_bar" if method in HOLDING else "arm")
+    scene = scenes.scene("four_bar" if method in HOLDING else "quadruped_standing" if method in GROUNDED else "arm")
     rng = np.random.default_rng(4)
     x, w, dx = (jnp.asarray(rng.normal(size=scene.rows)) for _ in range(3))
     # along the closure manifold
