@@ -48,9 +48,9 @@ def sizes(row: dict) -> list[str]:
 def residuals(found: dict) -> list[str]:
     lines = []
     for dtype, laws in found.items():
-        for name, found in laws.items():
-            cells = [f"{x:.0e}" for x in found["quantiles"]]
-            lines.append([f"{name}, {dtype}", *cells, str(found["flagged"]), str(found["above"])])
+        for name, law in laws.items():
+            cells = [f"{x:.0e}" for x in law["quantiles"]]
+            lines.append([f"{name}, {dtype}", *cells, str(law["flagged"]), str(law["above"])])
     return table(["law", "median", "99 %", "largest", "flagged", "above"], lines)
 
 

@@ -13,7 +13,7 @@ from ..constrained.forward_dynamics import Result, forward_dynamics
 from ..constrained.lcaba import ABA, LCABA
 from ..contact import Auto
 from ..contact.limbs import groups_of, rows_of
-from ..contact.touch import slots as places
+from ..contact.places import bearing
 from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual, constraint_slices
 from ..dynamics.energy import center_of_mass
 from ..dynamics.inverse import inverse_dynamics, mass_matrix
@@ -127,7 +127,8 @@ def _pairs(model: Model) -> list[str]:
     found = model.collision
     friction = np.asarray(found.of_pairs().friction)
     told = lambda pair: ", ".join(found.names[k] for k in pair)  # noqa: E731
-    points = [places(*(found.shapes[k].kind for k in pair)) for pair in found.pairs]
+    counts = bearing(model)
+    points = [counts.get(pair, 0) for pair in found.pairs]
     rows = [("pairs that collide", "friction", "contact points")]
     rows += [(told(p), _numbers(mu), str(n)) for p, mu, n in zip(found.pairs, friction, points, strict=True) if n]
     idle = [told(p) for p, n in zip(found.pairs, points, strict=True) if not n]

@@ -5,6 +5,7 @@ slot ride up the bodies of one limb alone, whichever place it is at: a limb is a
 """
 
 import dataclasses
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import jax.numpy as jnp
@@ -92,6 +93,15 @@ def _group(members: list[Any], slots: int | None) -> Group:
     return Group(bodies, places, ways, len(places) if slots is None else slots, any(t for *_, t in members))
 
 
+def spans(groups: tuple[Group, ...]) -> Iterator[tuple[Group, slice]]:
+    """The groups, and where their slots stand among all that are chosen."""
+    start = 0
+    for group in groups:
+        end = start + group.slots if group.chosen else start
+        yield group, slice(start, end)
+        start = end
+
+
 def nearest(group: Group, gaps: Array) -> Array:
     """The places of a group, by number (slots, lanes), where the gaps (places, lanes) are least, the least first."""
     numbers = jnp.asarray(group.places, gaps.dtype)[:, None]
@@ -126,35 +136,29 @@ class Warm(NamedTuple):
 def now(groups: tuple[Group, ...], first: int, warm: Warm, which: Array) -> Array:
     """The forces (rows, lanes) of a step before where slots are now, zero where there was none; rows of contact begin
     at `first`."""
-    f, read, row = warm.forces, 0, first
+    f, row = warm.forces, first
     twist = first + 3 * sum(group.slots for group in groups)
-    for group in groups:
-        n, twists = group.slots, group.slots if group.twists else 0
+    for group, own in spans(groups):
+        n, parts = group.slots, ((row, 3), (twist, 1)) if group.twists else ((row, 3),)
         if group.chosen:
-            places = slice(read, read + n)
-            same = which[places, None] == warm.which[None, places]
-            own = f[row : row + 3 * n].reshape(n, 3, -1)
-            f = f.at[row : row + 3 * n].set(jnp.where(same[:, :, None], own[None], 0).sum(1).reshape(3 * n, -1))
-            if twists:
-                turned = jnp.where(same, f[None, twist : twist + n], 0).sum(1)
-                f = f.at[twist : twist + n].set(turned)
-            read += n
-        row, twist = row + 3 * n, twist + twists
+            same = which[own, None] == warm.which[None, own]
+            for start, each in parts:
+                rows = slice(start, start + each * n)
+                f = f.at[rows].set(at_places(same, f[rows].reshape(n, each, -1)).reshape(each * n, -1))
+        row, twist = row + 3 * n, twist + (n if group.twists else 0)
     return f
 
 
 def cold(model: Model, law: Law, rows: int) -> Warm:
     """No forces, of so many rows of constraints."""
-    chosen = sum(group.slots for group in groups_of(model, law) if group.chosen)
+    chosen = sum(own.stop - own.start for _, own in spans(groups_of(model, law)))
     dtype = model.gravity.dtype
     return Warm(jnp.zeros(rows + rows_of(model, law), dtype), jnp.full(chosen, -1, dtype))
 
 
 def places_of(groups: tuple[Group, ...], which: Array) -> Array:
     """The places of all slots (slots,), of those that are chosen as `which` (chosen,) tells."""
-    parts, read = [jnp.zeros(0, int)], 0
-    for group in groups:
-        n = group.slots if group.chosen else 0
-        parts.append(which[read : read + n].astype(int) if n else jnp.asarray(group.places, int))
-        read += n
+    parts = [jnp.zeros(0, int)]
+    for group, own in spans(groups):
+        parts.append(which[own].astype(int) if group.chosen else jnp.asarray(group.places, int))
     return jnp.concatenate(parts)

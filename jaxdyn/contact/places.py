@@ -81,9 +81,10 @@ def touches_of(model: Model, motion: Kinematics) -> Touch:
 
 def surfaces_of(model: Model, dtype: Any) -> Surface:
     """The surfaces of all places."""
-    if not bearing(model):
+    counts = bearing(model)
+    if not counts:
         return Surface(*[jnp.zeros((0, 1), dtype)] * 5)
-    at = [k for k, p in enumerate(model.collision.pairs) for _ in range(bearing(model).get(p, 0))]
+    at = [k for k, p in enumerate(model.collision.pairs) for _ in range(counts.get(p, 0))]
     return Surface(*(x[jnp.asarray(at)].astype(dtype) for x in model.collision.of_pairs()))
 
 

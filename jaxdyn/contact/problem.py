@@ -27,7 +27,7 @@ from .closing import closing
 from .cones import Cones, Counts, natural
 from .goals import goals
 from .joints import joints_of
-from .laws import Closing, Impact, Law
+from .laws import Around, Closing, Impact, Law
 from .limbs import groups_of
 from .slots import Slots, slots_at
 
@@ -72,11 +72,11 @@ def begun(
     are least); if `recursive`, its rotors may be gyrostats. Springs and dampers of joints act at its end. With an
     `Impact`, dt is 1 and `tau` an impulse; with a `Closing`, q and v are those after a step, and `tau` its forces along
     the rows of contact."""
-    groups, strikes, closes = groups_of(model, law), isinstance(law, Impact), isinstance(law, Closing)
+    groups, strikes = groups_of(model, law), isinstance(law, Impact)
     rubs, stops = joints_of(model, law.limits, law.dry_friction)
     if recursive:
         model = with_gyrostats(model, (*constraints, *groups, *rubs, *stops), external)
-    if not strikes and not closes:
+    if not isinstance(law, Around):
         joints = model.joints
         stiffened = joints.armature + dt * (joints.damping + dt * joints.stiffness)
         model = eqx.tree_at(lambda m: m.joints.armature, model, stiffened)
@@ -87,23 +87,30 @@ def begun(
     first = problem.plan.starts[len(constraints)]
     count = lambda rows: sum(x.rows for x in rows)  # noqa: E731
     counts = Counts(len(slots.surface.friction), slots.twisted, count(rubs), count(stops))
+    held = len(constraints)
+    if isinstance(law, Closing):
+        return _corrected(law, problem, v, rates, tau, dt, held, counts, slots)
     c, compliance = goals(law, slots.surface, counts, problem.rows.residual[first:], rates[first:], dt)
     none = jnp.zeros((0, 1), q.dtype)
     radius = slots.surface.torsion[jnp.asarray(slots.twisted, int)] if slots.twisted else none
     bound = joined([none, *(rub.bound for rub in rubs)])
     cones = Cones(counts, slots.surface.friction, radius, bound)
-    if closes:
-        open_by, each = problem.rows.residual, (slots.surface.restitution, slots.surface.stiffness)
-        cones, c, held = closing(law, counts, open_by[first:], rates[first:], dt, tau, *each)
-        shut = open_by[:first] / (dt * dt) if law.positions else rates[:first] / dt
-        force = problem.rows.forces(joined([jnp.zeros((first, 1), q.dtype), held]), still(problem, held))
-        start = Start(jnp.zeros_like(v), joined([-shut, -c]), None, force)
-        return Step(problem, start, len(constraints), cones, jnp.zeros_like(compliance), slots)
     if strikes:
         start = Start(tau, joined([-rates[:first], -c]), None, None)
     else:
         start = _started(problem, tau, external, dt, v, first, c)
-    return Step(problem, start, len(constraints), cones, compliance, slots)
+    return Step(problem, start, held, cones, compliance, slots)
+
+
+def _corrected(law: Closing, problem: Problem, v, rates, f, dt, held: int, counts: Counts, slots: Slots) -> Step:
+    """What the end of a step with forces f along the rows of contact is corrected by; `rates` are J v."""
+    first, open_by, surface = problem.plan.starts[held], problem.rows.residual, slots.surface
+    given = open_by[first:], rates[first:], dt, f, surface.restitution, surface.stiffness
+    cones, c, had = closing(law, counts, *given)
+    shut = open_by[:first] / (dt * dt) if law.positions else rates[:first] / dt
+    force = problem.rows.forces(joined([jnp.zeros((first, 1), f.dtype), had]), still(problem, had))
+    start = Start(jnp.zeros_like(v), joined([-shut, -c]), None, force)
+    return Step(problem, start, held, cones, jnp.zeros_like(c), slots)
 
 
 def _started(problem: Problem, tau, external, dt, v, first: int, c: Array) -> Start:

@@ -13,7 +13,7 @@ from ..model.constraints import Baumgarte, Constraint, Layout, Rows
 from ..model.model import Model
 from ..spatial.small import cross, mtv
 from ..tree.topology import Topology
-from .limbs import Group, at_places, nearest, taken
+from .limbs import Group, at_places, nearest, spans, taken
 from .placed import sign
 from .places import Surface, surfaces_of, touches_of
 from .touch import Touch
@@ -105,14 +105,14 @@ def slots_at(model: Model, groups: tuple[Group, ...], motion: Kinematics, which:
     """The slots of a model (lanes-last) where `which` tells; None: where gaps are least."""
     dtype = motion.q.dtype
     touches, surfaces = touches_of(model, motion), surfaces_of(model, dtype)
-    touching, twists, twisted, parts, chosen, start, read = [], [], [], [], [], 0, 0
-    for group in groups:
+    touching, twists, twisted, parts, chosen, start = [], [], [], [], [], 0
+    for group, own in spans(groups):
         here = jnp.asarray(group.places)
         touch, surface = (jax.tree.map(lambda x, here=here: x[here], tree) for tree in (touches, surfaces))
         ways = jnp.asarray(group.ways, dtype)[..., None]
         if group.chosen:
-            numbers = nearest(group, touch.gap) if which is None else which[read : read + group.slots]
-            hits, read = taken(group, numbers), read + group.slots
+            numbers = nearest(group, touch.gap) if which is None else which[own]
+            hits = taken(group, numbers)
             touch, surface = (jax.tree.map(lambda x, hits=hits: at_places(hits, x), tree) for tree in (touch, surface))
             ways = jnp.stack([at_places(hits, way) for way in ways])
             chosen.append(numbers)

@@ -11,6 +11,7 @@ from ..constrained.result import Result, result_of
 from ..engine.lanes import call
 from ..kinematics.embed import independent_forces
 from ..kinematics.manifold import integrate
+from ..model.checks import rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
@@ -81,7 +82,7 @@ def closed(
 ) -> State:
     """The state after a step that had the forces `warm` at its slots, corrected as `jaxdyn.contact.closing` tells: q by
     `steps` corrections, then v."""
-    m = sum(c.layout(model.topology).rows for c in constraints)
+    m = rows_of(model, constraints)
 
     def change(q, f, positions: bool):
         args = model, tuple(constraints), q, state.v, f, None, dt, Warm(jnp.pad(f, (m, 0)), warm.which)

@@ -75,7 +75,7 @@ class Riding:
             tuple(x[span.start : span.stop] for x in near) for span in self._spans for near in self._near.values()
         )
 
-    @property
+    @functools.cached_property
     def coupling(self) -> tuple:
         """What is added to L, by pair of constraints."""
         if self._L is None:
