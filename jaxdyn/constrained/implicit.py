@@ -22,6 +22,7 @@ import jax
 import jax.numpy as jnp
 
 from ..engine.core import Core, Function, Tangent, bind, widen
+from ..model.checks import rows_of
 from ..systems.problem import Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
 from .base import Found, Solver
 from .result import ended, left
@@ -67,6 +68,10 @@ class SaddleSolve(Core):
     settles: bool = False
 
     implicit: ClassVar[int] = 3
+
+    def shapes(self, used, avals):
+        n = self.tree.num_leaves
+        return avals[n], avals[n + 1], avals[n + 1]
 
     def run(self, args, used):
         n = self.tree.num_leaves
@@ -200,6 +205,12 @@ class ForwardDynamics(Core):
     compiler: str = "auto"
 
     implicit: ClassVar[int] = 7
+
+    def shapes(self, used, avals):
+        model, constraints, _, v, *_ = jax.tree.unflatten(self.tree, avals)
+        dtype, whole = v[1], jnp.dtype(jnp.int32)
+        multipliers = (rows_of(model, constraints),), dtype
+        return v, multipliers, ((), whole), ((), whole), ((), dtype), ((), dtype), multipliers
 
     def run(self, args, used):
         return outputs(self.solver, *jax.tree.unflatten(self.tree, args), used=used)

@@ -9,6 +9,7 @@ from jaxtyping import Array
 
 from ..engine.core import Core, bind, widen
 from ..engine.lanes import call
+from ..model.checks import rows_of
 from .auto import Auto
 from .base import Solver
 from .implicit import SaddleSolve, tangent_of
@@ -43,6 +44,11 @@ class LeapCore(Core):
     compiler: str = "auto"
 
     implicit: ClassVar[int] = 6
+
+    def shapes(self, used, avals):
+        model, constraints, q, v, *_ = jax.tree.unflatten(self.tree, avals)
+        multipliers = (rows_of(model, constraints),), v[1]
+        return v, multipliers, q, v, ((), jnp.dtype(jnp.int32)), multipliers
 
     def run(self, args, used):
         lanes = max(x.shape[-1] for x in args)

@@ -23,11 +23,12 @@ from ..constrained.multipliers import multipliers
 from ..constrained.proximal import At, Iteration
 from ..constrained.result import MEMBERS, ended
 from ..engine.core import Core, bind, joined, widen
+from ..model.checks import rows_of as rows_of_loops
 from ..systems.base import System
 from ..systems.problem import Problem
 from .cones import Cones, calling, natural, product, scales
 from .laws import Closing, Law
-from .limbs import groups_of, now
+from .limbs import groups_of, now, rows_of
 from .linear import ContactSolve
 from .problem import Kept, begun, end_of, gaps, residuals, touching
 
@@ -96,6 +97,15 @@ class ContactStep(Core):
     compiler: str = "auto"
 
     implicit: ClassVar[int] = 11
+
+    def shapes(self, used, avals):
+        model, constraints, q, v, *_ = jax.tree.unflatten(self.tree, avals)
+        dtype, whole, groups = v[1], jnp.dtype(jnp.int32), groups_of(model, self.law)
+        of_loops, of_contact = rows_of_loops(model, constraints), rows_of(model, self.law)
+        nu, f, slots = ((of_loops,), dtype), ((of_contact,), dtype), sum(group.slots for group in groups)
+        chosen = sum(group.slots for group in groups if group.chosen)
+        ends = ((slots,), dtype), ((), whole), ((), dtype)
+        return v, nu, f, f, *ends, q, v, nu, ((chosen,), dtype)
 
     def run(self, args, used):
         lanes = max(x.shape[-1] for x in args)

@@ -47,6 +47,11 @@ class Core(abc.ABC):
         """Return the closed jaxpr at one lane. `avals` are the operands' shapes without lanes, and dtypes."""
         return traces(self, used, avals)
 
+    def shapes(self, used, avals: tuple) -> tuple:
+        """Return the outputs' shapes without lanes, and dtypes. Cores that tell them without a trace are traced once
+        less where not all outputs are read."""
+        return tuple((o.shape[:-1], o.dtype) for o in self.traced(used, avals).out_avals)
+
     def jvp(self, primals, tangents, outs, used):
         """Return the tangents of the outputs `outs`. None stands for a symbolic zero."""
         active = tuple(t is not None for t in tangents)

@@ -48,11 +48,6 @@ def _tiled(core: Core, used, args):
     return [jnp.moveaxis(o, 0, -2).reshape(*o.shape[1:-1], tiles * width)[..., :lanes] for o in outs]
 
 
-def shapes(core: Core, used, avals: tuple) -> tuple:
-    """Return the shapes (without lanes) and dtypes of the outputs."""
-    return tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
-
-
 def key_of(avals) -> tuple:
     """Return the operands' shapes without lanes, and dtypes."""
     return tuple((a.shape[:-1], a.dtype) for a in avals)
@@ -72,7 +67,7 @@ def _impl(*args, core, used):
 @lanes_p.def_abstract_eval
 def _abstract(*avals, core, used):
     lanes = max((a.shape[-1] for a in avals), default=1)
-    found = shapes(core, used, key_of(avals))
+    found = core.shapes(used, key_of(avals))
     return [jax.core.ShapedArray((*shape, lanes), dtype) for shape, dtype in found]
 
 
