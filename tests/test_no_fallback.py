@@ -12,6 +12,7 @@ from solvers import SOLVERS
 
 import jaxdyn as jd
 from jaxdyn.engine import kernels
+from jaxdyn.engine.core import Core
 from jaxdyn.engine.ops import TooLarge, Unsupported
 
 #: every kind of joint; every kind of constraint, between bodies and with the world
@@ -44,14 +45,17 @@ def cores(jaxpr):
 
 
 def left_to_xla(f, *args) -> list[str]:
-    """Which cores of f, mapped over all operands, have no program, and why."""
+    """Which cores of f, mapped over all operands, have no program, or tell wrong shapes, and why."""
     found = list(cores(jax.make_jaxpr(jax.vmap(f))(*args).jaxpr))
     reasons = [] if found else ["nothing of it is a core"]
     for asked in dict.fromkeys(found):
+        core, used, avals, _ = asked
+        if core.shapes(used, avals) != Core.shapes(core, used, avals):
+            reasons.append(f"{kernels.name_of(core)}: returns other shapes than it tells")
         try:
             kernels.program_of(*asked)
         except (Unsupported, TooLarge) as reason:
-            reasons.append(f"{kernels.name_of(asked[0])}: {reason}")
+            reasons.append(f"{kernels.name_of(core)}: {reason}")
     return reasons
 
 
