@@ -9,6 +9,8 @@ Two things differ: sweeps of Gauss-Seidel come first, which settle most lanes al
 is balanced a few times, between rounds of steps that share one factor.
 """
 
+from typing import NamedTuple
+
 import equinox as eqx
 import jax
 import jax.numpy as jnp
@@ -16,11 +18,10 @@ import numpy as np
 from jaxtyping import Array
 
 from ..constrained.iterated import check_number, check_positive_integer
-from ..engine.core import widen
-from ..spatial.small import summed
-from ..tree import panels
-from .cones import Cones, calling, left_over, product, scales
+from ..tree import tiles
+from .cones import Cones, calling
 from .laws import PGS, Law
+from .tiled import Tiled, flat, tiled
 
 #: tolerance and proximal weight, in single and double precision
 TOLERANCE, PROXIMAL = {4: 1e-5, 8: 1e-9}, {4: 1e-5, 8: 1e-6}
@@ -49,76 +50,73 @@ class ADMM(Law):
 
     def solve(self, G, g, cones, f):
         tol = TOLERANCE[g.dtype.itemsize] if self.tol is None else self.tol
-        lanes = max(x.shape[-1] for x in (G, g, f))
-        G, g = widen(G, lanes), widen(g, lanes)
-        f = PGS(self.sweeps).solve(G, g, cones, f)
-        off = left_over(cones, G, g, f)
+        problem = tiled(G, g, cones)
+        x = PGS(self.sweeps).swept(problem, problem.filled.vector(f) / problem.d)
+        off = problem.left_over(x)
         active = off > tol
-        found = jax.lax.cond(active.any(), lambda: self._alternated(G, g, cones, f, active, tol), lambda: f)
-        better = active & (left_over(cones, G, g, found) < off)
-        return jnp.where(better, found, f)
+        found = jax.lax.cond(active.any(), lambda: self._alternated(problem, x, active, tol), lambda: x)
+        better = active & (problem.left_over(found) < off)
+        return problem.filled.numbers(jnp.where(better, found, x) * problem.d)
 
-    def _alternated(self, G: Array, g: Array, cones: Cones, f: Array, active: Array, tol: float) -> Array:
-        d = jnp.sqrt(scales(cones.counts, G))
-        scaled = _scaled(cones, d)
-        H, h, x = G * d[:, None] * d[None], g * d, f / d
-        problem = _Problem(H, h, scaled, PROXIMAL[g.dtype.itemsize], tol * jnp.maximum(calling(cones.counts, h), 1e-30))
-        z = product(H, x) + h
-        none = jnp.zeros_like(active, g.dtype)
-        state = (x, x, z + scaled.shift(z), none, none, active), problem.penalty()
+    def _alternated(self, problem: Tiled, x: Array, active: Array, tol: float) -> Array:
+        H, h, cones = problem.H, problem.h, problem.cones
+        least = tol * jnp.maximum(calling(problem.filled.counts, flat(h)), 1e-30)
+        steps = _Steps(H, h, cones, PROXIMAL[h.dtype.itemsize], least)
+        z = problem.answer(x)
+        none = jnp.zeros_like(active, h.dtype)
+        state = (x, x, z + steps.shift(z), none, none, active), steps.penalty()
 
         def round_(carried):
             state, rho, count = carried
-            state = problem.steps(state, rho, -(-self.max_steps // ROUNDS))
+            state = steps.taken(state, rho, -(-self.max_steps // ROUNDS))
             x, _, z, primal, dual, active = state
-            tiny = jnp.finfo(g.dtype).tiny
-            sizes = (jnp.maximum(jnp.abs(v).max(0), tiny) for v in (z, x))
+            tiny = jnp.finfo(h.dtype).tiny
+            sizes = (jnp.maximum(jnp.abs(v).max((0, 1)), tiny) for v in (z, x))
             ratio = primal * next(sizes) / jnp.maximum(dual * next(sizes), tiny)
             change = jnp.clip(jnp.sqrt(ratio), 1 / CHANGE, CHANGE)
             return state, jnp.where(active, rho * change, rho), count + 1
 
         go_on = lambda s: s[0][-1].any() & (s[2] < ROUNDS)  # noqa: E731
         (x, _, z, *_), rho, _ = jax.lax.while_loop(go_on, round_, (*state, 0))
-        return scaled.nearest(x - z / rho) * d
+        return steps.nearest(x - z / rho)
 
 
-def _scaled(cones: Cones, d: Array) -> Cones:
-    """The cones of forces over d; those of contacts stay as they are."""
-    (first, second, third), twists = cones.counts.ends, jnp.asarray(cones.counts.twists, int)
-    radius = cones.radius * d[:first:3][twists] / d[first:second] if len(twists) else cones.radius
-    bound = cones.bound / d[second:third] if cones.counts.bounded else cones.bound
-    return Cones(cones.counts, cones.friction, radius, bound)
+class _Steps(NamedTuple):
+    """Steps of one problem, in tiles, that share η and the tolerance."""
 
+    H: Array
+    h: Array
+    cones: Cones
+    eta: float
+    tol: Array
 
-class _Problem:
-    """Steps of one scaled problem that share η and the tolerance."""
+    def nearest(self, x: Array) -> Array:
+        return self.cones.nearest(flat(x)).reshape(x.shape)
 
-    def __init__(self, H: Array, h: Array, cones: Cones, eta: float, tol: Array):
-        self.H, self.h, self.cones, self.eta, self.tol = H, h, cones, eta, tol
+    def shift(self, z: Array) -> Array:
+        return self.cones.shift(flat(z)).reshape(z.shape)
 
     def penalty(self) -> Array:
         """ρ = (L η)^½ (L / η)^⅕ with the largest eigenvalue L (lanes,)."""
-        m = len(self.h)
-        x = jnp.asarray(np.random.default_rng(1).normal(size=(m, 1)), self.h.dtype)  # no vector of a symmetric box
+        x = np.random.default_rng(1).normal(size=(*self.h.shape[:2], 1))  # no vector of a symmetric box
+        x = jnp.broadcast_to(jnp.asarray(x, self.h.dtype), self.h.shape)
+        length = None
         for _ in range(POWERS):
-            y = product(self.H, x)
-            length = jnp.sqrt(summed(v * v for v in y))
+            y = tiles.product(self.H, x)
+            length = jnp.sqrt((y * y).sum((0, 1)))
             x = y / length
         return jnp.sqrt(1.1 * length * self.eta) * (1.1 * length / self.eta) ** 0.2
 
-    def steps(self, state, rho: Array, most: int):
+    def taken(self, state, rho: Array, most: int):
         """The state after at most so many steps with one ρ: x, y, z, what is left of both, and who goes on."""
-        m = len(self.h)
-        A = self.H + (self.eta + rho) * jnp.eye(m, dtype=self.h.dtype)[..., None]
-        _, inverse, below, _ = panels.eliminate(A, m, lambda k, d, _: 1 / d)
-        inverse, below = jnp.stack(inverse), jnp.concatenate(below)
+        factor = tiles.factorise(self.H, self.eta + rho)
 
         def step(carried):
             (x, y, z, primal, dual, active), count = carried
-            y1 = self.cones.nearest(x - z / rho)
-            x1 = panels.solve(inverse, below, rho * y1 + self.eta * x + z - self.h - self.cones.shift(z))
+            y1 = self.nearest(x - z / rho)
+            x1 = tiles.solve(factor, rho * y1 + self.eta * x + z - self.h - self.shift(z))
             z1 = z - rho * (x1 - y1)
-            off = jnp.abs(x1 - y1).max(0), jnp.abs(rho * (y1 - y) + self.eta * (x1 - x)).max(0)
+            off = jnp.abs(x1 - y1).max((0, 1)), jnp.abs(rho * (y1 - y) + self.eta * (x1 - x)).max((0, 1))
             made = [jnp.where(active, a, b) for a, b in zip((x1, y1, z1, *off), (x, y, z, primal, dual), strict=True)]
             return (*made, active & ~((off[0] <= self.tol) & (off[1] <= self.tol))), count + 1
 

@@ -9,9 +9,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..constrained.iterated import check_number, check_positive_integer
-from ..engine.core import widen
-from ..engine.kernel import kernel
-from .cones import Cones, within
+from .cones import Cones
+from .gauss_seidel import prepared, sweep
+from .tiled import Tiled, tiled
 
 #: m/s, which rounding hides
 LEAST_SMOOTHING = 1e-9
@@ -99,67 +99,22 @@ class PGS(Law):
         check_positive_integer(self, "sweeps")
 
     def solve(self, G, g, cones, f):
-        first, second, third = cones.counts.ends
-        lanes = max(x.shape[-1] for x in (G, g, f))
-        G, g, f = widen(G, lanes), widen(g, lanes), widen(f, lanes)
-        contacts = [_block(G[at : at + 3, at : at + 3]) for at in range(0, first, 3)]
-        inverse = 1 / jnp.stack([G[k, k] for k in range(first, len(g))]) if first < len(g) else None
+        problem = tiled(G, g, cones)
+        x = problem.filled.vector(f) / problem.d
+        return problem.filled.numbers(self.swept(problem, x) * problem.d)
 
-        def bounds(i, f):
-            if i < second:
-                most = cones.radius[i - first] * f[3 * cones.counts.twists[i - first]]
-                return -most, most
-            return (-cones.bound[i - second], cones.bound[i - second]) if i < third else (0.0, jnp.inf)
+    def swept(self, problem: Tiled, x: Array) -> Array:
+        """Its forces x, from a guess x on."""
+        counts, h = problem.filled.counts, problem.h
+        given, lanes = prepared(problem), h.shape[-1]
+        settled = SETTLED[h.dtype.itemsize]
 
-        def sweep(carried):
+        def once(carried):
             before, active, count = carried
-            f = before
-            for k, block in enumerate(contacts):
-                own = slice(3 * k, 3 * k + 3)
-                f = f.at[own].set(_updated(G[own], g[own], f, f[own], cones.friction[k], *block))
-            for i in range(first, len(f)):
-                f = f.at[i].set(jnp.clip(_single(G[i], g[i], f, f[i], inverse[i - first]), *bounds(i, f)))
-            moves = jnp.abs(f - before).max(0) > SETTLED[g.dtype.itemsize] * jnp.abs(f).max(0)
-            return jnp.where(active, f, before), active & moves, count + 1
+            x = sweep(counts, given, h, before)
+            moves = jnp.abs(x - before).max((0, 1)) > settled * jnp.abs(x).max((0, 1))
+            return jnp.where(active, x, before), active & moves, count + 1
 
         go_on = lambda s: s[1].any() & (s[2] < self.sweeps)  # noqa: E731
-        return jax.lax.while_loop(go_on, sweep, (f, jnp.ones(lanes, bool), 0))[0]
-
-
-#: of the trace of a block, that is added to its diagonal: bodies may be unable to move along a direction
-LEAST = {4: 1e-6, 8: 1e-12}
-
-
-@kernel
-def _block(own: Array):
-    """Of a contact's block of G (3, 3, lanes): the block, its inverse, which is for sticking, and one over its normal
-    entry and over the largest eigenvalue of the tangential ones."""
-    trace = own[0, 0] + own[1, 1] + own[2, 2]
-    least = LEAST[own.dtype.itemsize] * trace + jnp.finfo(own.dtype).tiny
-    a, b, c, d, e, f = own[0, 0] + least, own[0, 1], own[0, 2], own[1, 1] + least, own[1, 2], own[2, 2] + least
-    first = [d * f - e * e, c * e - b * f, b * e - c * d]
-    over = 1 / (a * first[0] + b * first[1] + c * first[2])
-    p, q, r = a * f - c * c, b * c - a * e, a * d - b * b
-    inverse = jnp.stack([jnp.stack(row) for row in (first, [first[1], p, q], [first[2], q, r])]) * over
-    half = (own[1, 1] - own[2, 2]) / 2
-    largest = (own[1, 1] + own[2, 2]) / 2 + jnp.sqrt(half * half + own[1, 2] * own[1, 2])
-    return own, inverse, 1 / (own[0, 0] + least), 1 / (largest + least)
-
-
-@kernel
-def _updated(rows, g, every, f, mu, own, inverse, normal, tangential):
-    """The forces of a contact that answer those of all."""
-    s = g + (rows * every).sum(1)
-    stick = f - (inverse * s).sum(1)
-    sticks = (stick[0] > 0) & (stick[1] * stick[1] + stick[2] * stick[2] <= (mu * stick[0]) ** 2)
-    pressed = jnp.maximum(f[0] - s[0] * normal, 0)
-    change = pressed - f[0]
-    z = jnp.stack([f[k] - (s[k] + own[0, k] * change) * tangential for k in (1, 2)])
-    slide = within(z[None], (mu * pressed)[None])[0]
-    return jnp.where(sticks, stick, jnp.stack([pressed, *slide]))
-
-
-@kernel
-def _single(row, g, every, f, inverse):
-    """What a single row would answer to all forces without bounds."""
-    return f - (g + (row * every).sum(0)) * inverse
+        x = jnp.broadcast_to(x, h.shape)
+        return jax.lax.while_loop(go_on, once, (x, jnp.ones(lanes, bool), 0))[0]

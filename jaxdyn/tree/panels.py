@@ -69,16 +69,31 @@ def mirrored(A: Array) -> Array:
 
 def solve(inverse: Array, below: Array | None, b: Array) -> Array:
     """x with L D Lᵀ x = b (n, lanes), from 1 / D (n, lanes) and the columns below the diagonal, one after the other."""
-    n, start, left, columns = len(inverse), 0, b, []
+    return raised(below, lowered(below, b) * inverse)
+
+
+def lowered(below: Array | None, b: Array) -> Array:
+    """L⁻¹ b."""
+    n, left = len(b), b
     out: list[Array] = []
     for k in range(n):
-        out.append(left[0] * inverse[k])
-        columns.append(None if below is None else below[start : start + n - 1 - k])
-        start += n - 1 - k
-        left = left[1:] if k == n - 1 else left[1:] - columns[k] * left[:1]
-    for k in reversed(range(n - 1)):
-        out[k] = substituted(out[k], columns[k], out[k + 1 :])
+        out.append(left[0])
+        left = left[1:] if below is None or k == n - 1 else left[1:] - _column(below, k, n) * left[:1]
     return jnp.stack(out)
+
+
+def raised(below: Array | None, b: Array) -> Array:
+    """L⁻ᵀ b."""
+    n, out = len(b), list(b)
+    for k in reversed(range(n - 1)):
+        out[k] = out[k] if below is None else substituted(out[k], _column(below, k, n), out[k + 1 :])
+    return jnp.stack(out)
+
+
+def _column(below: Array, k: int, n: int) -> Array:
+    """Column k below the diagonal of n by n."""
+    start = k * (n - 1) - k * (k - 1) // 2
+    return below[start : start + n - 1 - k]
 
 
 def substituted(value, l, later):

@@ -1,0 +1,122 @@
+"""One sweep of projected Gauss-Seidel, as a table: its code is the same for any number of contacts.
+
+Tile after tile answers the forces of all others, which are new before it and old after it:
+
+| step | reads | writes |
+| --- | --- | --- |
+| `pulled`, `pulled_back` | a tile of H, forces that stand beside it | its part of s = H x + h |
+| `pressed` | s, the tile's own H and forces, of two contacts | their new forces |
+| `turned`, `pushed` | the same of rows that resist twisting, and of joints | their new forces |
+"""
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.kept import tables
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from ..tree.tiles import WIDE, beside, place
+from .cones import Counts, within
+from .tiled import Tiled
+
+#: of the trace of a contact's own H, that is added to its diagonal: bodies may be unable to move along a direction
+LEAST = {4: 1e-6, 8: 1e-12}
+
+
+def prepared(problem: Tiled) -> dict[str, Array]:
+    """What sweeps read of a problem, worked out once."""
+    counts, cones, lanes = problem.filled.counts, problem.cones, problem.h.shape[-1]
+    wide = lambda x: jnp.broadcast_to(x, (*x.shape[:-1], lanes))  # noqa: E731
+    given = {"H": problem.H, "friction": wide(cones.friction).reshape(-1, 2, lanes)}
+    given["radius"] = wide(cones.radius).reshape(-1, WIDE, lanes)
+    bound = wide(cones.bound)
+    rest = jnp.zeros((counts.pushing, lanes), bound.dtype)
+    given["least"] = jnp.concatenate([-bound, rest]).reshape(-1, WIDE, lanes)
+    given["most"] = jnp.concatenate([bound, rest + jnp.inf]).reshape(-1, WIDE, lanes)
+    return given | swept(_preparing(counts), {"H": problem.H})
+
+
+def sweep(counts: Counts, given: dict[str, Array], h: Array, x: Array) -> Array:
+    """The forces (n, WIDE, lanes) after one sweep."""
+    return swept(_sweep(counts), given | {"s": h, "x": x})["new"]
+
+
+def _inverted(H):
+    """Of two contacts: the inverses of their own blocks, which are for sticking, and one over the normal entry and over
+    the largest eigenvalue of the tangential ones of each."""
+    found = [_inverse(H[k : k + 3, k : k + 3]) for k in (0, 3)]
+    return jnp.stack([x for x, _ in found]), jnp.stack([x for _, x in found])
+
+
+def _inverse(own):
+    trace = own[0, 0] + own[1, 1] + own[2, 2]
+    least = LEAST[own.dtype.itemsize] * trace + jnp.finfo(own.dtype).tiny
+    a, b, c, d, e, f = own[0, 0] + least, own[0, 1], own[0, 2], own[1, 1] + least, own[1, 2], own[2, 2] + least
+    first = [d * f - e * e, c * e - b * f, b * e - c * d]
+    over = 1 / (a * first[0] + b * first[1] + c * first[2])
+    p, q, r = a * f - c * c, b * c - a * e, a * d - b * b
+    inverse = jnp.stack([jnp.stack(row) for row in (first, [first[1], p, q], [first[2], q, r])]) * over
+    half = (own[1, 1] - own[2, 2]) / 2
+    largest = (own[1, 1] + own[2, 2]) / 2 + jnp.sqrt(half * half + own[1, 2] * own[1, 2])
+    return inverse, jnp.stack([1 / (own[0, 0] + least), 1 / (largest + least)])
+
+
+def _pressed(s, H, x, mu, inverse, over):
+    """The forces of two contacts, one after the other, each of which answers those of all others."""
+    for k in range(2):
+        own = slice(3 * k, 3 * k + 3)
+        answer = s[own] + (H[own] * x[None]).sum(1)
+        new = _answer(answer, H[own, own], x[own], mu[k], inverse[k], *over[k])
+        x = jnp.concatenate([new, x[3:]] if k == 0 else [x[:3], new])
+    return x
+
+
+def _answer(s, own, f, mu, inverse, normal, tangential):
+    stick = f - (inverse * s[None]).sum(1)
+    sticks = (stick[0] > 0) & (stick[1] * stick[1] + stick[2] * stick[2] <= (mu * stick[0]) ** 2)
+    pressed = jnp.maximum(f[0] - s[0] * normal, 0)
+    change = pressed - f[0]
+    z = jnp.stack([f[k] - (s[k] + own[0, k] * change) * tangential for k in (1, 2)])
+    slide = within(z[None], (mu * pressed)[None])[0]
+    return jnp.where(sticks, stick, jnp.stack([pressed, *slide]))
+
+
+def _turned(places, s, H, x, radius, normals):
+    """The forces of rows that resist twisting, within bounds that the normal forces at `places` set."""
+    most = jnp.stack([r * f[k] for r, f, k in zip(radius, normals, places, strict=True)])
+    return _pushed(s, H, x, -most, most)
+
+
+def _pushed(s, H, x, least, most):
+    """The forces of rows with bounds, one after the other."""
+    new = list(x)
+    for k in range(WIDE):
+        answer = s[k] + sum(H[k, j] * new[j] for j in range(WIDE))
+        new[k] = jnp.clip(new[k] - answer, least[k], most[k])  # H has ones on its diagonal
+    return jnp.stack(new)
+
+
+@tables
+def _preparing(counts: Counts) -> Table:
+    n = counts.contacts // 2
+    rows = [Row(Step(_inverted), (Ref("H", place(k, k)),), (Ref("inverse", k), Ref("over", k))) for k in range(n)]
+    return Table(rows, {"inverse": n, "over": n})
+
+
+@tables
+def _sweep(counts: Counts) -> Table:
+    n, (first, second, _) = counts.rows // WIDE, (x // WIDE for x in counts.ends)
+    rows: list[Row] = []
+    for k in range(n):
+        rows += beside(n, k, "H", "new", "x", "s")
+        own = Ref("s", k), Ref("H", place(k, k)), Ref("x", k)
+        if k < first:
+            step, more = Step(_pressed), tuple(Ref(name, k) for name in ("friction", "inverse", "over"))
+        elif k < second:
+            of = counts.twists[WIDE * (k - first) : WIDE * (k - first + 1)]
+            step = Step(_turned, (tuple(3 * (c % 2) for c in of),))
+            more = Ref("radius", k - first), tuple(Ref("new", c // 2) for c in of)
+        else:
+            step, more = Step(_pushed), (Ref("least", k - second), Ref("most", k - second))
+        rows.append(Row(step, (*own, *more), Ref("new", k)))
+    return Table(rows, {"s": n, "new": n})

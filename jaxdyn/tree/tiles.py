@@ -1,0 +1,146 @@
+"""Dense symmetric matrices in tiles, as tables: products, L D Lᵀ and solves whose code is the same for any size.
+
+A matrix of n by n tiles is kept as those of its lower triangle, (n (n + 1) / 2, WIDE, WIDE, lanes), row after row; a
+vector as (n, WIDE, lanes). With A = L D Lᵀ and C = L D:
+
+| step | equation |
+| --- | --- |
+| `eliminated` | L_kk D_k L_kkᵀ = S_kk + ridge 1 |
+| `below` | C_ik = S_ik L_kk⁻ᵀ |
+| `left_over` | S_ij ← S_ij − C_ik L_jkᵀ |
+| `pulled`, `pulled_back` | A_ij x_j; A_jiᵀ x_j |
+"""
+
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..engine.kept import tables
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from . import panels
+
+#: rows of a tile
+WIDE = 6
+
+
+def place(i: int, j: int) -> int:
+    """Where tile (i, j) of the lower triangle is."""
+    return i * (i + 1) // 2 + j
+
+
+def lower(n: int) -> Iterator[tuple[int, int]]:
+    """The tiles of the lower triangle, row after row."""
+    return ((i, j) for i in range(n) for j in range(i + 1))
+
+
+def product(A: Array, x: Array) -> Array:
+    """A x (n, WIDE, lanes)."""
+    return swept(_product(len(x)), {"A": A, "x": x})["b"]
+
+
+def factorise(A: Array, ridge: Array) -> dict[str, Array]:
+    """L D Lᵀ of A with `ridge` (lanes,) on its diagonal, for `solve`."""
+    n = int((2 * len(A)) ** 0.5)
+    found = swept(_factor(n), {"S": A, "ridge": ridge[None]})
+    return {name: found[name] for name in ("L", "inverse", "own") if name in found}
+
+
+def solve(factor: dict[str, Array], b: Array) -> Array:
+    """x with A x = b (n, WIDE, lanes)."""
+    forward, backward = _solve(len(b))
+    up = swept(forward, factor | {"y": b})
+    return swept(backward, factor | {"w": up["w"]})["x"]
+
+
+def pulled(A, x):
+    """A tile times what stands beside it."""
+    return (A * x[None]).sum(1)
+
+
+def pulled_back(A, x):
+    """A tile's transpose times what stands above it."""
+    return (A * x[:, None]).sum(0)
+
+
+def beside(n: int, k: int, name: str, x: str, other: str, target: str, signed: bool = False) -> Iterator[Row]:
+    """Rows that add up A_kj times x_j for j < k and times `other`_j for j > k, in cell k of the target; or take it
+    away."""
+    forth, back = (_minus_pulled, _minus_pulled_back) if signed else (pulled, pulled_back)
+    for j in range(k):
+        yield Row(Step(forth), (Ref(name, place(k, j)), Ref(x, j)), Ref(target, k))
+    for j in range(k + 1, n):
+        yield Row(Step(back), (Ref(name, place(j, k)), Ref(other, j)), Ref(target, k))
+
+
+def _minus_pulled(A, x):
+    return -pulled(A, x)
+
+
+def _minus_pulled_back(A, x):
+    return -pulled_back(A, x)
+
+
+@tables
+def _product(n: int) -> Table:
+    rows = []
+    for k in range(n):
+        rows.append(Row(Step(pulled), (Ref("A", place(k, k)), Ref("x", k)), Ref("b", k)))
+        rows += beside(n, k, "A", "x", "x", "b")
+    return Table(rows, {"b": n})
+
+
+def _eliminated(S, ridge):
+    A = S + ridge * jnp.eye(WIDE, dtype=S.dtype)[..., None]
+    _, inverse, below, _ = panels.eliminate(A, WIDE, lambda k, d, _: 1 / d)
+    return jnp.stack(inverse), jnp.concatenate(below)
+
+
+def _below(S, inverse, own):
+    """C and L of a tile below the diagonal."""
+    C = jnp.stack([panels.lowered(own, row) for row in S])
+    return C, C * inverse[None]
+
+
+def _left_over(C, L):
+    return -(C[:, None] * L[None]).sum(2)
+
+
+@tables
+def _factor(n: int) -> Table:
+    rows = []
+    for k in range(n):
+        at = place(k, k)
+        rows.append(Row(Step(_eliminated), (Ref("S", at), Ref("ridge", 0)), (Ref("inverse", k), Ref("own", k))))
+        for i in range(k + 1, n):
+            here = place(i, k)
+            of = Ref("S", here), Ref("inverse", k), Ref("own", k)
+            rows.append(Row(Step(_below), of, (Ref("C", here), Ref("L", here))))
+            for j in range(k + 1, i + 1):
+                rows.append(Row(Step(_left_over), (Ref("C", here), Ref("L", place(j, k))), Ref("S", place(i, j))))
+    cells = n * (n + 1) // 2
+    return Table(rows, {"S": cells, "C": cells, "L": cells, "inverse": n, "own": n})
+
+
+def _forward(y, inverse, own):
+    z = panels.lowered(own, y)
+    return z, z * inverse
+
+
+def _backward(w, own):
+    return panels.raised(own, w)
+
+
+@tables
+def _solve(n: int) -> tuple[Table, Table]:
+    forward, backward = [], []
+    for k in range(n):
+        forward += beside(k + 1, k, "L", "z", "z", "y", signed=True)
+        of = Ref("y", k), Ref("inverse", k), Ref("own", k)
+        forward.append(Row(Step(_forward), of, (Ref("z", k), Ref("w", k))))
+    for k in reversed(range(n)):
+        for j in range(k + 1, n):
+            backward.append(Row(Step(_minus_pulled_back), (Ref("L", place(j, k)), Ref("x", j)), Ref("w", k)))
+        backward.append(Row(Step(_backward), (Ref("w", k), Ref("own", k)), Ref("x", k)))
+    return Table(forward, {"y": n, "z": n, "w": n}), Table(backward, {"w": n, "x": n})
