@@ -19,8 +19,14 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.kept import tables
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
 from ..spatial.small import summed
 from . import smooth
+
+#: products in a step of a product with a matrix
+TOGETHER = 12
 
 
 class Counts(NamedTuple):
@@ -145,7 +151,21 @@ def scales(counts: Counts, G: Array, apart: bool = False) -> Array:
 
 def product(G: Array, f: Array) -> Array:
     """G f."""
-    return (G * f[None]).sum(1)
+    m = len(f)
+    return swept(_products(m), {"G": G.reshape(m * m, G.shape[-1]), "f": f})["s"] if m else f
+
+
+def _inner(row: Array, f: Array) -> Array:
+    return (row * f).sum(0)
+
+
+@tables
+def _products(m: int) -> Table:
+    parts = [(k, min(TOGETHER, m - k)) for k in range(0, m, TOGETHER)]
+    rows = [
+        Row(Step(_inner), (Ref("G", i * m + k, n), Ref("f", k, n)), Ref("s", i)) for i in range(m) for k, n in parts
+    ]
+    return Table(rows, {"s": m})
 
 
 def left_over(cones: Cones, G: Array, g: Array, f: Array) -> Array:

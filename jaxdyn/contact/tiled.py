@@ -76,7 +76,7 @@ def tiled(G: Array, g: Array, cones: Cones) -> Tiled:
     row, column = np.meshgrid(number, number, indexing="ij")
     at = np.where((row < m) & (column < m), row * m + column, m * m + np.eye(size, dtype=int))
     ends = jnp.stack([jnp.zeros_like(G[0, 0]), jnp.ones_like(G[0, 0])])
-    cells = jnp.concatenate([G.reshape(m * m, G.shape[-1]), ends])[at.ravel()]
+    cells = jnp.take(jnp.concatenate([G.reshape(m * m, G.shape[-1]), ends]), at.ravel(), axis=0, mode="clip")
     H = swept(_scaling(len(d)), {"G": cells, "d": d})["H"]
     return Tiled(filled, H, filled.vector(g) * d, d, _scaled(cones, filled, flat(d)))
 

@@ -41,13 +41,11 @@ def call(program: Program, template, operands: list[int]) -> int:
             return found
     floor = 0 if template.uniform else program.branch
     where = max([floor, *[program.region[x] for x in operands]])
-    count = len(template.types)
     # the limit counts the operations of each template once, and does not count results of calls
     if template not in program.templates:
         program.templates.add(template)
         program.limit -= template.size
-    program.limit += count
-    if len(program.op) + count > program.limit:
+    if len(program.op) > program.limit:
         raise TooLarge(program.most)
     first = tables[-1][key] = append(program, template, operands, where, floor)
     return first
@@ -56,6 +54,7 @@ def call(program: Program, template, operands: list[int]) -> int:
 def append(program: Program, template, operands: list[int], region: int, floor: int) -> int:
     """Add a call without looking for an equal one, and return its first result."""
     first, count = len(program.op), len(template.types)
+    program.limit += count
     program.op += [Op.call] * count
     program.a += [len(program.calls)] * count
     program.b += range(count)
