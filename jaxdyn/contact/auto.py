@@ -3,12 +3,12 @@
 from .admm import ADMM
 from .laws import PGS, Law
 
-#: most rows of which G is factored: that program grows with their cube, and takes 8 s to compile here, 26 s at 72 rows
-MOST = 48
+#: most rows of which G is factored in every round, which takes time that grows with their cube
+MOST = 96
 
 
 class Auto(Law):
-    """`ADMM` up to 48 rows, three a contact and one a joint that rubs or has limits: in double precision to its
+    """`ADMM` up to 96 rows, three a contact and one a joint that rubs or has limits: in double precision to its
     tolerance, in single precision to 2e-4 and in at most 100 steps. Beyond, `PGS` with 100 sweeps."""
 
     def pick(self, rows: int, size: int) -> Law:
