@@ -100,7 +100,7 @@ class _Steps(NamedTuple):
         """ρ = (L η)^½ (L / η)^⅕ with the largest eigenvalue L (lanes,)."""
         x = np.random.default_rng(1).normal(size=(*self.h.shape[:2], 1))  # no vector of a symmetric box
         x = jnp.broadcast_to(jnp.asarray(x, self.h.dtype), self.h.shape)
-        length = None
+        length = jnp.ones(self.h.shape[-1], self.h.dtype)
         for _ in range(POWERS):
             y = tiles.product(self.H, x)
             length = jnp.sqrt((y * y).sum((0, 1)))
