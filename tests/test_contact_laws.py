@@ -100,7 +100,8 @@ def test_impulses_are_pinocchios():
 
 
 def test_auto_picks_by_rows():
-    assert isinstance(Auto().pick(12, 8), ADMM) and isinstance(Auto().pick(90, 8), PGS)
+    assert isinstance(Auto().pick(12, 8), ADMM) and isinstance(Auto().pick(96, 8), ADMM)
+    assert isinstance(Auto().pick(97, 8), PGS)
     assert Auto().pick(12, 4).tol == 2e-4
 
 

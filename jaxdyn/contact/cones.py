@@ -25,8 +25,8 @@ from ..engine.sweeps import swept
 from ..spatial.small import summed
 from . import smooth
 
-#: products in a step of a product with a matrix
-TOGETHER = 12
+#: most rows of a matrix that is multiplied entry by entry; products in a step of larger ones, whose code does not grow
+FEW, TOGETHER = 48, 12
 
 
 class Counts(NamedTuple):
@@ -152,7 +152,9 @@ def scales(counts: Counts, G: Array, apart: bool = False) -> Array:
 def product(G: Array, f: Array) -> Array:
     """G f."""
     m = len(f)
-    return swept(_products(m), {"G": G.reshape(m * m, G.shape[-1]), "f": f})["s"] if m else f
+    if m <= FEW:
+        return (G * f[None]).sum(1)
+    return swept(_products(m), {"G": G.reshape(m * m, G.shape[-1]), "f": f})["s"]
 
 
 def _inner(row: Array, f: Array) -> Array:
