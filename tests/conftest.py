@@ -10,6 +10,9 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")
 os.environ.setdefault("JAX_COMPILATION_CACHE_DIR", str(Path(__file__).resolve().parents[1] / ".jax_cache"))
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.5")
 
+# LLVM takes a third of the time so, for code of the same bits (`test_kernels.py` compares them)
+os.environ.setdefault("JAXDYN_EFFORT", "0")
+
 #: the settings that halve the time to compile, which is what most tests do; commands and the demo run as users run them
 FLAGS = "--xla_cpu_use_fusion_emitters=false"
 before = os.environ.get("XLA_FLAGS")

@@ -59,9 +59,9 @@ print(json.dumps(found))
 
 
 @needs_kernels
-def test_bits_do_not_depend_on_the_width_of_vectors_or_the_processor():
-    """Vectors of 1, 4, 8 and 16 floats, and a processor without AVX."""
-    settings = [{"JAXDYN_VECTOR_BYTES": b} for b in ("4", "16", "32", "64")]
+def test_bits_do_not_depend_on_the_width_of_vectors_the_processor_or_effort():
+    """Vectors of 1, 4, 8 and 16 floats, a processor without AVX, and LLVM in a hurry, as in all other tests."""
+    settings = [{"JAXDYN_VECTOR_BYTES": b} for b in ("4", "16", "32", "64")] + [{"JAXDYN_EFFORT": "0"}]
     if os.uname().machine == "x86_64":
         settings.append({"JAXDYN_CPU": "x86-64"})
     found = [json.loads(run(BITS, **s)) for s in settings]

@@ -50,6 +50,14 @@ def choice(compiler: str, platform: str = "cpu") -> str:
     return "xla" if reason else "kernel" if compiler == "auto" else compiler
 
 
+def effort() -> int:
+    """Return how much LLVM does for fast code: the level of the environment variable JAXDYN_EFFORT, or 2."""
+    found = os.environ.get("JAXDYN_EFFORT", "2")
+    if found not in ("0", "1", "2", "3"):
+        raise ValueError(f"JAXDYN_EFFORT={found} is none of 0, 1, 2, 3; unset it for 2")
+    return int(found)
+
+
 #: the list that `watching` fills, None outside of it
 _watched: contextvars.ContextVar[list | None] = contextvars.ContextVar("watched", default=None)
 
@@ -78,7 +86,7 @@ def target(core, used, operands: tuple, platform: str = "cpu") -> Target | None:
         watched.append((core, used, avals, shared))
     single = platform == "cpu" and all(s[-1] == 1 for s, _ in operands)
     try:
-        return _target(core, used, avals, shared, platform, steps(), single)
+        return _target(core, used, avals, shared, platform, steps(), single, effort())
     except (Unsupported, TooLarge) as reason:
         log.info("%s is left to XLA: %s", name_of(core), reason)
         return None
@@ -105,7 +113,7 @@ def _uncollected():
 
 @programs
 @_uncollected()
-def _target(core, used, avals, shared, platform, mode, single) -> Target | None:
+def _target(core, used, avals, shared, platform, mode, single, level) -> Target | None:
     outputs = tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
     if not any(np.prod(shape) for shape, _ in outputs):
         return None
@@ -114,18 +122,18 @@ def _target(core, used, avals, shared, platform, mode, single) -> Target | None:
     if not outs or not kept:  # nothing to compute
         return None
     program = outlined(program) if platform == "cpu" and called(program, mode) else straight(program)
-    found = made(program, single) if platform == "cpu" else cuda.made(program)
+    found = made(program, single, level) if platform == "cpu" else cuda.made(program)
     return Target(found.name, kept, outs, shared, outputs)
 
 
-def made(program: Program, single: bool = False) -> host.Made:
+def made(program: Program, single: bool = False, level: int = 2) -> host.Made:
     """Return the loaded kernel of a program, registered with XLA. `single`: for one lane alone, whose numbers would
-    leave most of every vector empty, and take as many times the memory."""
+    leave most of every vector empty, and take as many times the memory; `level`: LLVM's."""
     aim = host.target()
     width = min(aim.vector_bytes, cpu.lane_bytes(program)) if single else aim.vector_bytes
     runtime.provide(width, cpu.numbers(program))
     modules = lambda: cpu.modules(schedule(program), width, not aim.fused)  # noqa: E731
-    return host.program("lanes", program.key() + bytes([width]), modules, cpu.HANDLER)
+    return host.program("lanes", program.key() + bytes([width]), modules, cpu.HANDLER, level)
 
 
 def name_of(core) -> str:
