@@ -92,6 +92,11 @@ def test_solves_without_damping(scene, found):
             assert np.abs(outside.x - least).max() < 1e-4 * np.abs(least).max(), method
 
 
+def both(op, x):
+    """The product with a vector and the solution for it."""
+    return op.mv(x), op.solve(x)
+
+
 def test_blocks_and_diagonals_of_damping(scene):
     rng = np.random.default_rng(2)
     sizes = [c.layout(scene.model.topology).rows for c in scene.constraints]
@@ -114,14 +119,15 @@ def test_columns_batches_and_single_precision(method):
     scene = scenes.scene("box")
     op, rng = made(scene, method, 0.1), np.random.default_rng(3)
     X = rng.normal(size=(scene.rows, 3))
-    for call in (op.mv, op.solve):
-        assert call(X).shape == X.shape
-        for k in range(3):
-            np.testing.assert_allclose(call(X)[:, k], call(X[:, k]), rtol=0, atol=1e-12 * np.abs(call(X)).max())
+    columns = jax.jit(lambda x: both(op, x))
+    alone = [columns(x) for x in X.T]
+    for k, whole in enumerate(jax.jit(lambda X: both(op, X))(X)):
+        assert whole.shape == X.shape
+        np.testing.assert_allclose(whole.T, [a[k] for a in alone], rtol=0, atol=1e-12 * np.abs(whole).max())
     qs = scene.configurations(3)
-    one = lambda q: jd.delassus(scene.model, q, scene.constraints, method=method, damping=0.1)  # noqa: E731
-    batch = jax.vmap(lambda q: one(q).solve(X[:, 0]))(qs)
-    np.testing.assert_allclose(batch, [one(q).solve(X[:, 0]) for q in qs], rtol=1e-9)
+    one = lambda q: jd.delassus(scene.model, q, scene.constraints, method=method, damping=0.1).solve(X[:, 0])  # noqa: E731
+    single_states = jax.jit(one)
+    np.testing.assert_allclose(jax.jit(jax.vmap(one))(qs), [single_states(q) for q in qs], rtol=1e-9)
     model, q, rows = single((scene.model, scene.q, scene.constraints))
     low = jd.delassus(model, q, rows, method=method, damping=np.float32(0.1))
     assert low.dtype == low.mv(X[:, 0].astype(np.float32)).dtype == np.float32

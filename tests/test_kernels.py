@@ -91,6 +91,14 @@ def test_bits_do_not_depend_on_place_neighbours_or_batch(name):
     assert np.isnan(found[3]).any()
 
 
+def test_effort_is_a_level_of_llvm(monkeypatch):
+    monkeypatch.delenv("JAXDYN_EFFORT")
+    assert kernels.effort() == 2
+    monkeypatch.setenv("JAXDYN_EFFORT", "much")
+    with pytest.raises(ValueError, match="JAXDYN_EFFORT=much is none of 0, 1, 2, 3; unset it for 2"):
+        kernels.effort()
+
+
 def _mixed(x, y, mask):
     return jnp.where(mask, x, -x) * y.sum(0).astype(x.dtype), (y * 2)[::-1], (mask, x > 0)
 
