@@ -38,6 +38,9 @@ class _Outline(Copy):
     def __init__(self, program: Program):
         super().__init__(program)
         self.bundle: dict[int, list[list[int]]] = {}
+        #: what a call's clusters read, by the first operation, and what `_shape` says of constants
+        self.outside: dict[int, list[int]] = {}
+        self.constant_words: dict[int, tuple] = {}
         self.regions = {0, *(program.calls[c].region for c in masks(self.s, self.live))}
         self.uses = self._uses()
         self.same = uniform_of(self.s, self.live)
@@ -151,28 +154,37 @@ class _Outline(Copy):
 
     def _shape(self, members: list[int]) -> tuple[tuple, list[int]]:
         """Return what a cluster computes, independent of the values that it reads, and these values."""
-        s, old = self.s, self.old
+        op, first, second, third = self.s.op, self.s.a, self.s.b, self.s.c
+        old, types, read, same, constants = self.old, self.old.type, self.read, self.same, self.constant_words
         place = {v: k for k, v in enumerate(members)}
         given: dict[int, int] = {}
         words = []
         for v in members:
-            words += [s.op[v], old.type[v], v in self.read]
-            for x in (s.a[v], s.b[v], s.c[v]):
+            words += (op[v], types[v], v in read)
+            for x in (first[v], second[v], third[v]):
                 if x == NONE:
                     words.append(None)
-                elif x < 0:
-                    words.append((old.constant_types[-1 - x], old.constants[-1 - x].tobytes()))
                 elif x in place:
                     words.append(place[x])
+                elif x < 0:
+                    if x not in constants:
+                        constants[x] = old.constant_types[-1 - x], old.constants[-1 - x].tobytes()
+                    words.append(constants[x])
                 else:
                     k = given.setdefault(x, len(given))
-                    words.append((k, old.type[x], self.same[x]))
+                    words.append((k, types[x], same[x]))
         return tuple(words), list(given)
 
     def needs(self, v: int) -> list[int]:
         if v in self.bundle:
-            inside = {x for members in self.bundle[v] for x in members}
-            return [x for members in self.bundle[v] for y in members for x in self.s.operands(y) if x not in inside]
+            together = self.bundle[v]
+            found = self.outside.get(together[0][0])
+            if found is None:
+                inside = {x for members in together for x in members}
+                read = [x for members in together for y in members for x in self.s.operands(y) if x not in inside]
+                # each once, where it is named last: values are copied from the last one on
+                found = self.outside[together[0][0]] = list(dict.fromkeys(reversed(read)))[::-1]
+            return found
         return super().needs(v)
 
     def other(self, v: int) -> None:
