@@ -7,6 +7,7 @@ import hard_problems
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracle
 import pytest
 from catalogue import CATALOGUE
 from compiled import states
@@ -53,6 +54,35 @@ def test_gears_keep_light_rotors(solver):
     assert found.result == jd.Result.successful
     scale = np.abs(wanted.acceleration).max()
     assert np.abs(np.asarray(found.acceleration, float) - np.asarray(wanted.acceleration)).max() < 1e-4 * scale
+
+
+def small_linkage(heavy: float, small: float) -> jd.Model:
+    """A linkage of three links, beside a block that is not joined to it."""
+    spec, hinge = jd.ModelSpec("small linkage"), jd.joints.Revolute(axis=(0, 1, 0))
+    link = jd.Inertia(small, np.array([0.2, 0, 0.05]), 0.02 * small * np.eye(3))
+    at = lambda x, z: jd.Transform(np.eye(3), np.array([x, 0, z]))  # noqa: E731
+    spec.add_body("a", "world", hinge, inertia=link)
+    spec.add_body("b", "a", hinge, placement=at(0.5, 0.1), inertia=link)
+    spec.add_body("c", "b", hinge, placement=at(0.4, -0.2), inertia=link)
+    spec.add_body("block", "world", jd.joints.Free(), inertia=jd.Inertia.box(heavy, (1, 1, 1)))
+    ends = {"placement_a": at(0.3, 0.0), "placement_b": at(1.2, -0.1)}
+    return spec.add_constraint(jd.constraints.Point("c", **ends, stabilization=None)).build()
+
+
+@pytest.mark.parametrize("small", [1e3, 1.0, 1e-2, 1e-4, 1e-6])
+def test_links_lost_beside_penalties_are_told(small):
+    """Penalties are as heavy as the block: in single precision light links vanish beside them, also from the factor
+    that judges, and the linkage falls as if it were as heavy."""
+    model = hard_problems.cast(small_linkage(1e5, small), np.float32)
+    q, rest, tau = np.asarray(model.neutral()), np.zeros(9), np.array([small, *np.zeros(8)], np.float32)
+    wanted = oracle.forward_dynamics(hard_problems.cast(model, np.float64), q.astype(float), rest, tau.astype(float))
+    for name in ("LCABA", "ProxBBO", "Unified", "ProxLTL"):
+        state = jd.State(q, rest.astype(np.float32))
+        found = jd.forward_dynamics(model, state, tau, solver=getattr(jd.solvers, name)())
+        off = np.abs(np.asarray(found.acceleration, float) - wanted.acceleration).max()
+        right = bool(off < 1e-3 * np.abs(wanted.acceleration).max())
+        assert right == (found.result == jd.Result.successful), (name, off)
+        assert right or (small < 1e3 and name in ("LCABA", "Unified")), (name, off)
 
 
 def test_links_without_inertia_of_their_own():

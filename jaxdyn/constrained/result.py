@@ -1,10 +1,7 @@
-"""How a solve ended, and how far off its accelerations are.
+"""How a solve ended.
 
-One rule for all solvers. The undamped equations leave (r1, r2) over at the solution that was found; the correction δa
-that a damped factor makes of them is the error of the accelerations, as far as the factor sees it: forces against the
-inertia that they move. Rows that are nearly redundant are corrected by less than their share: the longest step along
-δa that makes r2 smaller tells by how much. Nothing of this changes the solution, or is worked out unless somebody
-reads it.
+One rule for all solvers, whose errors `accuracy.py` estimates. Nothing of this changes the solution, or is worked out
+unless somebody reads it.
 """
 
 import functools
@@ -14,12 +11,11 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ..engine.core import widen
-from ..systems.problem import Problem, Start, left_over, residual, rows_left_over
-from ..systems.weights import farthest
+from ..systems.problem import Problem, Start, residual
+from .accuracy import balance_of, error_of
 from .base import Found, Solver
-from .iteration import beyond_rounding, inner, largest_of, ratio_of
-from .lcaba import damped, free
+from .iteration import largest_of
+from .lcaba import free
 
 
 class Result(eqx.Enumeration):
@@ -93,23 +89,23 @@ OPEN = 100
 def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array, inputs) -> Array:
     """The `Result` of every lane at velocities `v`, as its place among the members; `inputs` are arrays that must be
     finite."""
-    error, conflict = _checked(problem, start, found, solver.soft)
     kept, good = MEMBERS.index, GOOD[problem.q.dtype.itemsize]
     size = jnp.maximum(largest_of(found.acceleration), 1)
+    error, conflict = error_of(problem, start, found, solver.soft, 1e-3 * good * size)
     at_odds = conflict > CONFLICT * size
     if problem.rows is not None:  # forces may move more than the constraints let them: seldom worth a look
-        doubtful = (error > good * size + OPEN * conflict) | at_odds
+        doubtful = (error > jnp.maximum(good * size, OPEN * conflict)) | at_odds
         moved = lambda: jnp.where(doubtful, jnp.maximum(largest_of(free(problem, start)), size), size)  # noqa: E731
         size = jax.lax.cond(doubtful.any(), moved, lambda: size)
     # rows that disagree a little, as those of drawn loops do, leave that much open
-    code = jnp.where(error <= good * size + OPEN * conflict, kept("successful"), kept("inaccurate"))
+    code = jnp.where(error <= jnp.maximum(good * size, OPEN * conflict), kept("successful"), kept("inaccurate"))
     if found.unfinished is not None:
         code = jnp.where((code > 0) & found.unfinished, kept("max_steps_reached"), code)
     code = jnp.where(at_odds & (conflict > good * size), kept("inconsistent_constraints"), code)
     code = jnp.where(largest_of(v) > FASTEST, kept("diverged"), code)
     code = jnp.where(_off_unit(problem), kept("non_unit_quaternion"), code)
     known = _finite(inputs)
-    finite = _finite((found.acceleration, _balance(found)))
+    finite = _finite((found.acceleration, balance_of(found)))
     code = jnp.where(known & finite, code, kept("not_finite"))
     if solver.hard and problem.rows is not None:
         code = jnp.where(known & ~finite, kept("dependent_rows"), code)
@@ -138,37 +134,6 @@ def left(problem: Problem, start: Start, found: Found) -> tuple[Array, Array]:
     """The largest entries of r1 and r2 (lanes,) at the accelerations and the multipliers of minimum norm."""
     r1, r2 = residual(problem, start, found.acceleration, found.bodies, found.multipliers)
     return tuple(jnp.abs(r).max(0, initial=0.0) for r in (r1, r2))
-
-
-def _balance(found: Found) -> Array:
-    return found.multipliers if found.balance is None else found.balance
-
-
-def _checked(problem: Problem, start: Start, found: Found, soft: bool) -> tuple[Array, Array]:
-    """Per lane, the estimated error of the accelerations, and the largest conflict between rows."""
-    rates, system = found.acceleration, found.system
-    if system is None or not (system.judges or soft):  # soft rows are those of their own system
-        system = damped(problem)
-    lanes, zero = rates.shape[-1], jnp.zeros(rates.shape[-1], rates.dtype)
-    start = start._replace(tau=widen(start.tau, lanes))
-    tau, force = left_over(problem, start, rates, found.bodies, _balance(found))
-    if problem.rows is None:
-        change, *_ = system.solve(tau, force, None)
-        return largest_of(widen(change, lanes)), zero
-    r2 = widen(rows_left_over(problem, start, found.bodies), lanes)
-    if soft:
-        r2 = r2 - _balance(found) / system.weights
-    change, _, _, image = system.solve(tau, force, r2)
-    change, image = widen(change, lanes), widen(image, lanes)
-    along, square = inner(r2, image), inner(image, image)
-    sizes = largest_of(change), jnp.maximum(largest_of(rates), largest_of(start.rows))
-    longer = ratio_of(along, square)
-    # beyond the farthest step rows count as redundant, as they do for solvers
-    told = beyond_rounding(along, r2, square, sizes) & (longer < farthest(problem, system.weights))
-    told &= rates.dtype == jnp.float32  # double precision resolves what loops drawn with a few digits leave open
-    longer = jnp.maximum(jnp.where(told, longer, 1), 1)
-    conflict = zero if soft else largest_of(r2 - longer * image)
-    return largest_of(change) * longer, conflict
 
 
 def _finite(tree) -> Array:
