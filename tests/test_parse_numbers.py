@@ -75,6 +75,8 @@ MUJOCOS = {
         "<joint name='e'>.*'nan 1 0 0 0'",
     ),
     "a gear": ("", '<actuator><motor name="m" joint="j" gear="nan"/></actuator>', "<motor name='m'>.*'nan'"),
+    "an endless place": ('pos="0 0 inf"', "", "<joint name='j'>.*`pos` holds '0 0 inf'"),
+    "an endless angle": ('ref="1e400"', "", "<joint name='j'>.*`ref` holds '1e400'"),
     "damping": ('damping="-1"', "", "damping.*negative"),
     "armature": ('armature="1e39"', "", "armature.*float32"),
 }

@@ -17,10 +17,13 @@ FOLDERS = ("assetdir", "meshdir", "texturedir")
 COPIES, CELLS = 20_000, 10_000_000
 #: attributes that hold names, or what no engine reads
 WORDS = ("name", "class", "childclass", "model", "user")
+#: attributes that say where something is; others, such as ranges, may be endless
+PLACES = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler", "fromto", "axis", "ref")
 
 
 def check(document: Document) -> None:
-    """Raise `ValueError` if the file, or one that it includes, holds NaN, or names something that is no file."""
+    """Raise `ValueError` if the file, or one that it includes, holds NaN, places without end, or names something that is no
+    file."""
     folder = document.folder or Path()
     waiting, seen = [document.root], set()
     while waiting:
@@ -45,7 +48,10 @@ def _check_numbers(root: Element) -> None:
     names = {e.get("name") for e in root.iter(etree.Element)}
     for element in root.iter(etree.Element):
         for key, told in element.attrib.items():
-            if "nan" in told.lower() and key not in WORDS and told not in names and any(map(_is_nan, told.split())):
+            if key not in PLACES and ("nan" not in told.lower() or key in WORDS or told in names):
+                continue
+            numbers = [_number(word) for word in told.split()]
+            if any(math.isnan(x) or (key in PLACES and math.isinf(x)) for x in numbers):
                 fail(element, f"`{key}` holds {brief(told)}, which is not a finite number.")
 
 
@@ -66,10 +72,6 @@ def _number(word: str) -> float:
         return float(word)
     except ValueError:
         return 1.0  # MuJoCo tells what is wrong with it
-
-
-def _is_nan(word: str) -> bool:
-    return math.isnan(_number(word))
 
 
 def _checked(element: Element, path: Path) -> None:
