@@ -12,7 +12,7 @@ from lane_operations import lane_operations
 import jaxdyn as jd
 from jaxdyn.engine import kernels
 from jaxdyn.engine.facts import facts
-from jaxdyn.solvers import ABA, LCABA, ProxLTL, Solver
+from jaxdyn.solvers import ABA, LCABA, PV, ProxLTL, Solver
 
 #: states whose accelerations are compared with dense algebra
 COMPARED = 16
@@ -22,11 +22,14 @@ TURNS = 16
 FORMS = {
     "embedded": "all loops embedded",
     "bodies": "embedded, rotors as bodies and not as gyrostats",
+    "PV": "all loops embedded, feet by PV",
     "LCABA": "loops cut",
     "ProxLTL": "loops cut",
     "free": "ABA of the tree, rotors and loops free",
     "approximate": "ABA of a tree without rotors",
 }
+#: those in independent coordinates
+EMBEDDED = ("embedded", "bodies", "PV")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -111,11 +114,12 @@ def reference(robot: Robot, q, w, tau) -> np.ndarray:
 
 def form(robot: Robot, name: str) -> tuple[jd.Model, tuple, Solver]:
     """The model, its constraints and the solver."""
-    if name in ("embedded", "bodies"):
+    if name in EMBEDDED:
         model = robot.embedded
         if name == "bodies":
             model = model.replace({"bodies.rotational": model.bodies.rotational})
-        return model, robot.held, LCABA() if robot.held else ABA()
+        held = PV() if name == "PV" else LCABA()
+        return model, robot.held, held if robot.held else ABA()
     if name == "approximate":
         assert robot.approximate is not None
         return robot.approximate, robot.held, LCABA() if robot.held else ABA()
@@ -127,7 +131,7 @@ def form(robot: Robot, name: str) -> tuple[jd.Model, tuple, Solver]:
 
 def arguments(robot: Robot, name: str, q, w, tau) -> list:
     """Of a form: the same motion, in its own coordinates."""
-    if name in ("embedded", "bodies"):
+    if name in EMBEDDED:
         return [q, w, tau]
     expand = jax.jit(jax.vmap(lambda q, w: jd.expand(robot.embedded, jd.State(q, w)).v))
     if name == "approximate":
