@@ -22,8 +22,8 @@ PLACES = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler", "fromto", "axi
 
 
 def check(document: Document) -> None:
-    """Raise `ValueError` if the file, or one that it includes, holds NaN, places without end, or names something that is no
-    file."""
+    """Raise `ValueError` if the file, or one that it includes, holds NaN or places without end, or names something that
+    is no file."""
     folder = document.folder or Path()
     waiting, seen = [document.root], set()
     while waiting:
