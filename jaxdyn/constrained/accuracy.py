@@ -77,6 +77,7 @@ def error_of(problem: Problem, start: Start, found: Found, soft: bool, least: Ar
         r2 = r2 - balance_of(found) / system.weights
     first = _corrected(problem, system, *left, r2)
     change, image = first.change, first.image
+    assert image is not None
     along, square = inner(r2, image), inner(image, image)
     sizes = largest_of(change), jnp.maximum(largest_of(rates), largest_of(start.rows))
     longer = ratio_of(along, square)
@@ -98,7 +99,8 @@ def _corrected(problem: Problem, system: System, tau: Array, force, r2: Array | 
     if not isinstance(system, BodyFactor):  # its equations are not those of the problem alone
         return _Correction(change, image, jnp.zeros_like(change))
     left = left_over(problem, Start(tau, None, None, force), change, bodies, y)
-    second, *_ = system.solve(*left, None if r2 is None else jnp.zeros_like(r2))
+    tau, force = left
+    second, *_ = system.solve(tau, force, None if r2 is None else jnp.zeros_like(r2))
     return _Correction(change, image, widen(second, lanes))
 
 
