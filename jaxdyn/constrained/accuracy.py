@@ -104,7 +104,7 @@ def _corrected(problem: Problem, system: System, tau: Array, force, r2: Array | 
     return _Correction(change, image, widen(second, lanes))
 
 
-def _seen(problem: Problem, system: System, first: _Correction, left, r2: Array, least: Array) -> Array:
+def _seen(problem: Problem, system: System, first: _Correction, left: tuple, r2: Array, least: Array) -> Array:
     """The size of all corrections by the factor, or, where it does not see all, by one in which rows ride."""
     size = largest_of(first.change)
     # what is below `least` matters where nothing is taken off: then digits are gone without end
@@ -114,7 +114,8 @@ def _seen(problem: Problem, system: System, first: _Correction, left, r2: Array,
         return jnp.where(doubtful, first.whole, size)
 
     def asked():
-        other = _corrected(problem, ProxBBO().system(problem, automatic_weights(problem)), *left, r2)
+        tau, force = left
+        other = _corrected(problem, ProxBBO().system(problem, automatic_weights(problem)), tau, force, r2)
         # a factor that does not see all either tells no less
         whole = jnp.where(other.part < CLEAR, other.whole, jnp.fmax(other.whole, first.whole))
         return jnp.where(doubtful, whole, size)
