@@ -10,6 +10,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
+import older  # noqa: F401 - before what uses today's names
 import systems
 import topologies
 from measure import acceleration_by, states
@@ -17,7 +18,6 @@ from measure import acceleration_by, states
 import jaxdyn as jd
 
 #: the namespaces, or the package itself as it was before it had them
-solvers, constraints = getattr(jd, "solvers", jd), getattr(jd, "constraints", jd)
 #: points of Cassie's soles, in axes of its feet
 SOLE = ((-0.052821, 0.092622, 0.0), (0.069746, -0.010224, 0.0))
 
@@ -38,7 +38,7 @@ def cassie_feet() -> systems.System:
             here = jd.Transform(np.eye(3), np.array(p))
             name = f"{side}_{k}"
             held.append(
-                constraints.Point(
+                jd.constraints.Point(
                     f"{side}-foot", placement_a=here, placement_b=foot @ here, name=name, stabilization=None
                 )
             )
@@ -77,13 +77,13 @@ def inputs(name: str, batch: int) -> dict[str, np.ndarray]:
     return {"q": np.asarray(q), "v": np.asarray(v), "tau": np.asarray(tau), "w": w}
 
 
-def solver(name: str) -> solvers.Solver:
+def solver(name: str) -> jd.solvers.Solver:
     """`lcaba_3` makes exactly three solves; a class's name is that solver with its default options."""
     if name == "aba":
-        return solvers.ABA()
+        return jd.solvers.ABA()
     if name.startswith("lcaba_"):
-        return solvers.LCABA(max_steps=int(name.removeprefix("lcaba_")), tol=0.0)
-    return getattr(solvers, name)()
+        return jd.solvers.LCABA(max_steps=int(name.removeprefix("lcaba_")), tol=0.0)
+    return getattr(jd.solvers, name)()
 
 
 def _energies(model, q, v):

@@ -9,7 +9,6 @@ from unittest import mock
 import jax
 import jax.numpy as jnp
 import numpy as np
-import operations
 from tqdm import tqdm
 
 import jaxdyn as jd
@@ -25,6 +24,8 @@ def states(model: jd.Model, q, n: int, seed: int = 0) -> tuple[jax.Array, jax.Ar
 
 def counted(f: Callable, *args, trips: int = 1) -> int:
     """Operations of `f`, mapped over a batch, for one state more in it."""
+    import operations  # older trees do not have what it reads
+
     of = lambda n: operations.operations(jax.vmap(f), *[x[:n] for x in args], trips=trips)  # noqa: E731
     return of(3) - of(2)
 
