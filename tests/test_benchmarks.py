@@ -3,6 +3,7 @@
 import functools
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import embedding
 import embedding_cases
 import embedding_report
 import geared_robots
+import kernel_bench
 import measure
 import numpy as np
 import operations
@@ -26,6 +28,7 @@ import scaling
 import systems
 import tables
 import topologies
+from kernel_worker import Worker
 from results import Results
 from scaling import exponent
 
@@ -256,6 +259,22 @@ def test_operators_are_measured_and_resumed(tmp_path, monkeypatch):
     assert (tmp_path / "delassus_stack.png").stat().st_size > 1000
     monkeypatch.setattr(delassus, "measured", None)
     delassus.main(loop)
+
+
+def test_an_older_tree_runs_the_same_programs(tmp_path):
+    """Today's names are lent to it, from the robots to the clock."""
+    root = FOLDER.parents[1]
+    packed = subprocess.run(["git", "-C", str(root), "archive", kernel_bench.BASE, "jaxdyn"], capture_output=True)
+    if packed.returncode:
+        pytest.skip(f"commit {kernel_bench.BASE} is not in this clone")
+    (tmp_path / "old").mkdir()
+    subprocess.run(["tar", "-x", "-C", str(tmp_path / "old")], input=packed.stdout, check=True)
+    file = str(tmp_path / "states.npz")
+    with Worker(root, "float64", tmp_path / "new.log") as worker:
+        worker("inputs", robot="loop_chain_8", batch=2, file=file)
+    with Worker(tmp_path / "old", "float32", tmp_path / "old.log") as worker:
+        worker("prepare", key="main", robot="loop_chain_8", program="empty", dtype="float32", file=file, batch=2)
+        assert worker("time", key="main", repeats=1) > 0
 
 
 def test_what_would_take_too_much_is_left_out(tmp_path):

@@ -222,14 +222,14 @@ def test_control_in_small_pieces(monkeypatch, f, longest):
     def pieces(texts):
         return len(re.findall(r"define .* @piece\d+\(", "\n".join(texts)))
 
-    def made(program, single=False):
+    def made(program, single=False, level=2):
         aim = host.target()
         runtime.provide(aim.vector_bytes, cpu.numbers(program))
         whole = cpu.modules(schedule(program), aim.vector_bytes, not aim.fused)
         monkeypatch.setattr(cpu, "PIECE", longest)
         small = cpu.modules(schedule(program), aim.vector_bytes, not aim.fused)
         assert pieces(small) > pieces(whole)
-        found = host.made(program.key() + b"pieces of %d" % longest, lambda: small, cpu.HANDLER)
+        found = host.made(program.key() + b"pieces of %d" % longest, lambda: small, cpu.HANDLER, level)
         host.register(found.name, found.address)
         return found
 
