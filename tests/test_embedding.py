@@ -287,5 +287,5 @@ def test_single_precision(name):
     v = mapped(lambda m, q, v: jd.expand(m, jd.State(q, v)).v)(model, *given[:2])
     tau = jnp.zeros_like(v).at[:, jnp.asarray(model.topology.independent)].set(given[2])
     free = program(S.ABA())(tree, given[0], v, tau, given[3]).acceleration
-    error = np.abs(got.acceleration - wanted).max(-1) / np.maximum(1.0, np.abs(free).max(-1))
+    error = np.abs(np.asarray(got.acceleration, float) - wanted).max(-1) / np.maximum(1.0, np.abs(free).max(-1))
     assert error.max() < 1e-6
