@@ -21,6 +21,13 @@ BATCH = 512
 STATES = 128
 
 
+def unpack(folder: Path) -> None:
+    """Make a folder with the package as it was. Raises `CalledProcessError` where the commit is not in the clone."""
+    packed = subprocess.run(["git", "-C", str(ROOT), "archive", BASE, "jaxdyn"], check=True, capture_output=True)
+    folder.mkdir()
+    subprocess.run(["tar", "-x", "-C", str(folder)], input=packed.stdout, check=True)
+
+
 @dataclasses.dataclass
 class Bench:
     """Where everything is: `folder` holds both trees and the inputs; `cores` are those that there are."""
@@ -33,9 +40,7 @@ class Bench:
     def __post_init__(self):
         self.new, self.old, self.count = self.folder / "new", self.folder / "old", 0
         shutil.copytree(ROOT / "jaxdyn", self.new / "jaxdyn", ignore=shutil.ignore_patterns("__pycache__"))
-        self.old.mkdir()
-        packed = subprocess.run(["git", "-C", str(ROOT), "archive", BASE, "jaxdyn"], check=True, capture_output=True)
-        subprocess.run(["tar", "-x", "-C", str(self.old)], input=packed.stdout, check=True)
+        unpack(self.old)
         files = [p for p in sorted(self.new.rglob("*")) if p.is_file()]
         state = b"".join(f"{p.relative_to(self.new)}\n".encode() + p.read_bytes() for p in files)
         self.state = hashlib.sha256(state).hexdigest()[:12]

@@ -17,7 +17,6 @@ from measure import acceleration_by, states
 
 import jaxdyn as jd
 
-#: the namespaces, or the package itself as it was before it had them
 #: points of Cassie's soles, in axes of its feet
 SOLE = ((-0.052821, 0.092622, 0.0), (0.069746, -0.010224, 0.0))
 

@@ -11,7 +11,7 @@ of them is the error of the accelerations, as far as the factor sees it: forces 
   the first. A factor in which rows ride, whose pivots meet no penalties, is then asked as well.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -99,12 +99,13 @@ def _corrected(problem: Problem, system: System, tau: Array, force, r2: Array | 
     if not isinstance(system, BodyFactor):  # its equations are not those of the problem alone
         return _Correction(change, image, jnp.zeros_like(change))
     left = left_over(problem, Start(tau, None, None, force), change, bodies, y)
-    tau, force = left
-    second, *_ = system.solve(tau, force, None if r2 is None else jnp.zeros_like(r2))
+    second, *_ = system.solve(*left, None if r2 is None else jnp.zeros_like(r2))
     return _Correction(change, image, widen(second, lanes))
 
 
-def _seen(problem: Problem, system: System, first: _Correction, left: tuple, r2: Array, least: Array) -> Array:
+def _seen(
+    problem: Problem, system: System, first: _Correction, left: tuple[Array, Any], r2: Array, least: Array
+) -> Array:
     """The size of all corrections by the factor, or, where it does not see all, by one in which rows ride."""
     size = largest_of(first.change)
     # what is below `least` matters where nothing is taken off: then digits are gone without end
@@ -114,8 +115,7 @@ def _seen(problem: Problem, system: System, first: _Correction, left: tuple, r2:
         return jnp.where(doubtful, first.whole, size)
 
     def asked():
-        tau, force = left
-        other = _corrected(problem, ProxBBO().system(problem, automatic_weights(problem)), tau, force, r2)
+        other = _corrected(problem, ProxBBO().system(problem, automatic_weights(problem)), *left, r2)
         # a factor that does not see all either tells no less
         whole = jnp.where(other.part < CLEAR, other.whole, jnp.fmax(other.whole, first.whole))
         return jnp.where(doubtful, whole, size)
