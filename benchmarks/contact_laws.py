@@ -116,7 +116,7 @@ CASES = {
 def _problem(law, model, q, v, tau):
     """G, g, friction and bounds of dry friction of a step (lanes-last)."""
     step = begun(law, model, model.constraints, q, v, tau, None, jnp.full((1,), DT, q.dtype), recursive=True)
-    kept = touching(step)
+    kept = touching(step, law)
     bodies = given_accelerations(step.problem, step.start)
     none = jnp.zeros((step.problem.plan.rows, q.shape[-1]), q.dtype)
     force = forces_left_over(step.problem, step.start, jnp.zeros_like(v), bodies, none)

@@ -72,6 +72,25 @@ def stack(n=3, size=(0.2, 0.2, 0.2), masses=None, friction=0.8) -> tuple[jd.Mode
     return spec.build().with_pairs(pairs), q
 
 
+def pyramid(base=4, size=(0.2, 0.2, 0.2), apart=0.02, friction=0.8) -> tuple[jd.Model, np.ndarray]:
+    """Boxes in one plane, `base` of them on the ground and every other on two, that collide with their neighbours above
+    and below alone."""
+    spec = jd.ModelSpec("pyramid", gravity=(0, 0, -G))
+    step, places, q = size[0] + apart, [], []
+    for k in range(base):
+        for j in range(base - k):
+            name = f"box{k}_{j}"
+            spec.add_body(name, "world", jd.joints.Free(), inertia=cuboid(1.0, size))
+            spec.add_shape(name, jd.shapes.Box(size), friction=friction)
+            places.append((k, j))
+            q.append(pose(x=step * (j + k / 2), z=size[2] * (k + 0.5)))
+    spec.add_ground(friction=friction)
+    model = spec.build()
+    pairs = [(f"box0_{j}", "ground") for j in range(base)]
+    pairs += [(f"box{k}_{j}", f"box{k - 1}_{i}") for k, j in places if k for i in (j, j + 1)]
+    return model.with_pairs(pairs), np.concatenate(q)
+
+
 def cards(lean=0.35, friction=0.7) -> tuple[jd.Model, np.ndarray]:
     """A house of five cards: two pairs that lean against each other, and one that lies across both."""
     thick, high, wide = 0.01, 0.3, 0.2

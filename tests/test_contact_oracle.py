@@ -22,7 +22,7 @@ LANES, DT = 16, 5e-3
 
 
 def _matrix(law, model, constraints, q, v, tau, dt):
-    return touching(begun(law, model, constraints, q, v, tau, None, dt)).G
+    return touching(begun(law, model, constraints, q, v, tau, None, dt), law).G
 
 
 @jax.jit

@@ -119,9 +119,7 @@ REFUSED = {
         "`embed`.*cannot close 'f'",
     ),
     "traced": (
-        lambda: jax.jit(lambda model, x: jd.embed(model.replace({"bodies.mass": x})).nv)(
-            cut("four_bars"), jnp.ones(7)
-        ),
+        lambda: jax.jit(lambda model, x: jd.embed(model.replace({"bodies.mass": x})).nv)(cut("four_bars"), jnp.ones(7)),
         ValueError,
         "`embed`: `model` is traced.*`replace`",
     ),

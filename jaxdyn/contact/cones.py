@@ -19,14 +19,9 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..engine.kept import tables
-from ..engine.steps import Ref, Row, Step, Table
-from ..engine.sweeps import swept
 from ..spatial.small import summed
 from . import smooth
-
-#: most rows of a matrix that is multiplied entry by entry; products in a step of larger ones, whose code does not grow
-FEW, TOGETHER = 48, 12
+from .effect import Unformed, diagonal, product
 
 
 class Counts(NamedTuple):
@@ -136,41 +131,20 @@ def natural(cones: Cones, w: Array, f: Array, s: Array, k: Array | None = None) 
     return f - cones.project(f - w * s, k)
 
 
-def scales(counts: Counts, G: Array, apart: bool = False) -> Array:
+def scales(counts: Counts, G: Array | Unformed, apart: bool = False) -> Array:
     """Weights (m, lanes) of the natural map: 1 / G of a row, for the rows of a contact 3 over their trace, or, `apart`,
     for its tangents 2 over theirs."""
     a = 3 * counts.contacts
-    diagonal = jnp.stack([G[k, k] for k in range(counts.rows)])
+    own = diagonal(G)
     first = 1 if apart else 0
-    mean = summed(diagonal[k:a:3] for k in range(first, 3)) / (3 - first) if a else diagonal[:0]
+    mean = summed(own[k:a:3] for k in range(first, 3)) / (3 - first) if a else own[:0]
     of_contacts = jnp.repeat(mean, 3, axis=0)
-    of_contacts = of_contacts.at[::3].set(diagonal[:a:3]) if apart else of_contacts
-    sizes = jnp.concatenate([of_contacts, diagonal[a:]])
-    return 1 / jnp.maximum(sizes, jnp.finfo(G.dtype).tiny ** 0.5)
+    of_contacts = of_contacts.at[::3].set(own[:a:3]) if apart else of_contacts
+    sizes = jnp.concatenate([of_contacts, own[a:]])
+    return 1 / jnp.maximum(sizes, jnp.finfo(own.dtype).tiny ** 0.5)
 
 
-def product(G: Array, f: Array) -> Array:
-    """G f."""
-    m = len(f)
-    if m <= FEW:
-        return (G * f[None]).sum(1)
-    return swept(_products(m), {"G": G.reshape(m * m, G.shape[-1]), "f": f})["s"]
-
-
-def _inner(row: Array, f: Array) -> Array:
-    return (row * f).sum(0)
-
-
-@tables
-def _products(m: int) -> Table:
-    parts = [(k, min(TOGETHER, m - k)) for k in range(0, m, TOGETHER)]
-    rows = [
-        Row(Step(_inner), (Ref("G", i * m + k, n), Ref("f", k, n)), Ref("s", i)) for i in range(m) for k, n in parts
-    ]
-    return Table(rows, {"s": m})
-
-
-def left_over(cones: Cones, G: Array, g: Array, f: Array) -> Array:
+def left_over(cones: Cones, G: Array | Unformed, g: Array, f: Array) -> Array:
     """How far f is from the law, (lanes,): what is left of the natural map, as accelerations, relative to the largest
     g that calls for forces."""
     w = scales(cones.counts, G)

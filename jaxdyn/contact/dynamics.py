@@ -26,7 +26,8 @@ from ..engine.core import Core, bind, joined, widen
 from ..model.checks import rows_of as rows_of_loops
 from ..systems.base import System
 from ..systems.problem import Problem
-from .cones import Cones, calling, natural, product, scales
+from .cones import Cones, calling, natural, scales
+from .effect import diagonal, product
 from .laws import Closing, Law
 from .limbs import groups_of, now, rows_of
 from .linear import ContactSolve
@@ -70,7 +71,7 @@ class _Held(System):
     judges: ClassVar[bool] = True
 
     def solve(self, tau, force, r2):
-        m, lanes = self.kept.G.shape[0], tau.shape[-1]
+        m, lanes = len(diagonal(self.kept.G)), tau.shape[-1]
         none = jnp.zeros((m, lanes), tau.dtype)
         x, moved, *_ = self.kept.corrected(tau, force, none, lambda b: (none, none))
         return x, moved, None, None
@@ -114,7 +115,7 @@ class ContactStep(Core):
         # what is corrected has forces where it has slots
         which = warm.which if isinstance(self.law, Closing) else None
         step = begun(self.law, model, constraints, q, v, tau, external, dt, which, recursive=True)
-        kept, first, counts = touching(step), step.first, step.cones.counts
+        kept, first, counts = touching(step, self.law), step.first, step.cones.counts
         warm = None if warm is None else now(groups_of(model, self.law), first, warm, step.slots.which)
         stop = Stop(0.0, PASSES[q.dtype.itemsize] if kept.penalised else 1, plain=True)
         none = jnp.zeros((counts.rows, 1), q.dtype)

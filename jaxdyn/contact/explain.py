@@ -38,7 +38,8 @@ from ..model.model import Model
 from ..model.state import State
 from ..spatial.numbers import check, finite, floats, positive
 from ..systems.problem import body_accelerations, residual
-from .cones import Cones, Counts, lengths, natural, product, scales
+from .cones import Cones, Counts, lengths, natural, scales
+from .effect import product
 from .impulse import check_law
 from .inverse import inverse
 from .laws import Law

@@ -25,7 +25,7 @@ LEAST = {4: 1e-6, 8: 1e-12}
 
 def prepared(problem: Tiled) -> dict[str, Array]:
     """What sweeps read of a problem, worked out once."""
-    counts, cones, lanes = problem.filled.counts, problem.cones, problem.h.shape[-1]
+    counts, cones, lanes = problem.counts, problem.cones, problem.h.shape[-1]
     wide = lambda x: jnp.broadcast_to(x, (*x.shape[:-1], lanes))  # noqa: E731
     given = {"H": problem.H, "friction": wide(cones.friction).reshape(-1, 2, lanes)}
     given["radius"] = wide(cones.radius).reshape(-1, WIDE, lanes)

@@ -16,8 +16,8 @@ from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import check_instance
 from ..spatial.numbers import floats
-from .laws import Impact, Law
-from .limbs import MOST, groups_of, rows_of
+from .laws import FORMED, Impact, Law
+from .limbs import groups_of, rows_of
 from .solution import Jump, contact_step
 
 
@@ -25,14 +25,14 @@ def check_law(call: str, model: Model, law) -> None:
     """Raise unless it is a law of contact, and there is something to touch."""
     check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
     rows = rows_of(model, law)
-    if rows > MOST:
+    if rows > FORMED and not law.without_matrix(rows):
         law_name, slots = type(law).__name__, sum(group.slots for group in groups_of(model, law))
         raise ValueError(
-            f"`{call}`: `contacts` would have {rows} rows, and at most {MOST} are solved together: three for each of "
-            f"{slots} slots where shapes may touch, one for every joint with limits or dry friction. Choose the pairs "
-            "that matter, such as the feet: `model.with_pairs([('foot', 'ground')])`; or fewer slots a limb: "
-            f"`jd.contact.{law_name}(slots=2)`; or leave joints out: `jd.contact.{law_name}(limits=False, "
-            "dry_friction=False)`."
+            f"`{call}`: `contacts` would have {rows} rows, and `{law_name}` takes at most {FORMED}: three for each of "
+            f"{slots} slots where shapes may touch, one for every joint with limits or dry friction. Take "
+            "`jd.contact.ADMM()`, which takes any number; or choose the pairs that matter, such as the feet: "
+            f"`model.with_pairs([('foot', 'ground')])`; or fewer slots a limb: `jd.contact.{law_name}(slots=2)`; or "
+            f"leave joints out: `jd.contact.{law_name}(limits=False, dry_friction=False)`."
         )
     if not rows:
         raise ValueError(

@@ -10,9 +10,12 @@ from jaxtyping import Array
 
 from ..constrained.iterated import check_number, check_positive_integer
 from .cones import Cones
+from .effect import Unformed
 from .gauss_seidel import prepared, sweep
-from .tiled import Tiled, tiled
+from .tiled import Tiled, flat, in_tiles, tiled
 
+#: most rows of which G is formed: its code and its memory grow with their square
+FORMED = 200
 #: m/s, which rounding hides
 LEAST_SMOOTHING = 1e-9
 
@@ -47,8 +50,12 @@ class Law(eqx.Module):
         check_number(name, "smoothing", self.smoothing, allowed, which)
 
     @abc.abstractmethod
-    def solve(self, G: Array, g: Array, cones: Cones, f: Array) -> Array:
+    def solve(self, G: Array | Unformed, g: Array, cones: Cones, f: Array) -> Array:
         """The forces (m, lanes) of a symmetric G (m, m, lanes) and g (m, lanes), from a guess f on."""
+
+    def without_matrix(self, rows: int) -> bool:
+        """Whether `solve` takes an `Unformed` G where there are so many rows."""
+        return False
 
 
 class Around(Law):
@@ -63,6 +70,9 @@ class Around(Law):
 
     def solve(self, G, g, cones, f):
         return self.law.solve(G, g, cones, f)
+
+    def without_matrix(self, rows):
+        return self.law.without_matrix(rows)
 
 
 class Impact(Around):
@@ -100,12 +110,11 @@ class PGS(Law):
 
     def solve(self, G, g, cones, f):
         problem = tiled(G, g, cones)
-        x = problem.filled.vector(f) / problem.d
-        return problem.filled.numbers(self.swept(problem, x) * problem.d)
+        return problem.forces(self.swept(problem, problem.start(f)))
 
     def swept(self, problem: Tiled, x: Array) -> Array:
-        """Its forces x, from a guess x on."""
-        counts, h = problem.filled.counts, problem.h
+        """Its forces x (rows, lanes), from a guess x on."""
+        counts, h = problem.counts, in_tiles(problem.h)
         given, lanes = prepared(problem), h.shape[-1]
         settled = SETTLED[h.dtype.itemsize]
 
@@ -116,5 +125,5 @@ class PGS(Law):
             return jnp.where(active, x, before), active & moves, count + 1
 
         go_on = lambda s: s[1].any() & (s[2] < self.sweeps)  # noqa: E731
-        x = jnp.broadcast_to(x, h.shape)
-        return jax.lax.while_loop(go_on, once, (x, jnp.ones(lanes, bool), 0))[0]
+        x = jnp.broadcast_to(in_tiles(x), h.shape)
+        return flat(jax.lax.while_loop(go_on, once, (x, jnp.ones(lanes, bool), 0))[0])

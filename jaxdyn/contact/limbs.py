@@ -16,11 +16,9 @@ from ..model.collision import Scene
 from ..model.constraints import Layout
 from ..model.model import Model
 from ..tree.topology import WORLD, Topology
-from .laws import Law
+from .laws import FORMED, Law
 from .places import bearing, twists
 
-#: rows that are solved together: G is dense, and its code grows with their square
-MOST = 200
 #: slots of two limbs where there would be more rows
 FEW = 4
 
@@ -51,7 +49,7 @@ def groups_of(model: Model, law: Law) -> tuple[Group, ...]:
     """The groups of a model under a law."""
     pairs = tuple((p, count, twists(model, p)) for p, count in bearing(model).items())
     slots = law.slots
-    if slots is None and rows_of_joints(model, law) + sum(n * (4 if t else 3) for _, n, t in pairs) > MOST:
+    if slots is None and rows_of_joints(model, law) + sum(n * (4 if t else 3) for _, n, t in pairs) > FORMED:
         slots = FEW
     return _groups(model.topology, model.collision.scene, pairs, slots)
 

@@ -6,6 +6,10 @@ With F the natural map, F_f and F_s its derivatives, a tangent (x, y, z) of (a, 
 
 Where J_c x₀ is what x is without z, and G holds R, (F_f + F_s G) z = −r3 − F_s J_c x₀. The transposed equations have
 F_sᵀ z for the forces along the rows, and (F_fᵀ + G F_sᵀ) z = −r3 − J_c x₀.
+
+Without a matrix these are solved step by step (`krylov.py`). With the diagonal p of what the projection does to its
+argument, F_f + F_s G is about 1 − p + p w G, which is exact where contacts stick or are apart, and whose inverse is
+that of a robot on which contact is a penalty w p / (1 − p).
 """
 
 import dataclasses
@@ -15,6 +19,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from ..constrained.linearised import Linearised, corrected
@@ -22,12 +27,17 @@ from ..engine.core import joined, widen
 from ..systems.base import System
 from ..systems.problem import Problem, body_accelerations, still
 from . import smooth
-from .cones import Cones, natural, product
+from .cones import Cones, natural
+from .effect import Damped, Unformed, product
 from .inverse import inverse
+from .krylov import solved
 from .problem import Kept, begun, residuals, touching
 
 #: of its diagonal, that is added to G: forces of redundant contacts are not unique
 REGULAR = {4: 1e-5, 8: 1e-10}
+#: without a matrix: of 1, that is added to 1 − p; and the share of the right side that may be left, and the most steps
+NEAR = {4: 1e-4, 8: 1e-8}
+ENOUGH = {4: (1e-5, 100), 8: (1e-10, 200)}
 
 
 class At(eqx.Module):
@@ -48,11 +58,76 @@ class At(eqx.Module):
         """F_s ds."""
         return self.moved(jnp.zeros_like(ds), ds)
 
+    def diagonal(self) -> Array:
+        """The diagonal of F_f (m, lanes): rows apart, but for those of a contact, which are coupled."""
+        a, _, _ = self.cones.counts.ends
+        own = jnp.zeros_like(self.f)
+        for k in range(4):
+            unit = np.zeros((len(self.f), 1))
+            unit[slice(k, a, 3) if k < 3 else slice(a, None)] = 1
+            unit = jnp.broadcast_to(jnp.asarray(unit, self.f.dtype), self.f.shape)
+            own = own + unit * self.moved(unit, jnp.zeros_like(unit))
+        return own
+
+    def transposed(self, z: Array) -> tuple[Array, Array]:
+        """F_fᵀ z and F_sᵀ z."""
+        return jax.linear_transpose(self.moved, self.f, self.s)(z)
+
     def whole(self, G: Array) -> Array:
         """F_f + F_s G."""
         m, lanes = self.f.shape
         units = jnp.broadcast_to(jnp.eye(m, dtype=self.f.dtype)[..., None], (m, m, lanes))
         return jax.vmap(self.moved, out_axes=1)(units, widen(G, lanes))
+
+
+class Inverted(eqx.Module):
+    """The inverse of F_f + F_s G as a matrix."""
+
+    matrix: Array
+
+    def __call__(self, b: Array) -> Array:
+        return product(self.matrix, b)
+
+
+class Stepwise(eqx.Module):
+    """The inverse of F_f + F_s G, or of its transpose if `across`, by steps; `factor` is that of the robot on which
+    contact is a penalty, `p` (m, lanes) what the projection does to its argument, row by row."""
+
+    at: At
+    G: Unformed
+    factor: Damped
+    p: Array
+    across: bool = eqx.field(static=True)
+
+    @classmethod
+    def of(cls, at: At, G: Unformed, across: bool) -> "Stepwise":
+        p = jnp.clip(1 - at.diagonal(), 0, 1)
+        return cls(at, G, G.tied(p * at.w / cls.rest(p)), p, across)
+
+    @staticmethod
+    def rest(p: Array) -> Array:
+        """1 − p, and a little more."""
+        return 1 - p + NEAR[p.dtype.itemsize]
+
+    def __call__(self, b: Array) -> Array:
+        lanes = max(x.shape[-1] for x in (b, self.p, self.G.diagonal))
+        tol, most = ENOUGH[b.dtype.itemsize]
+        return solved(self._times, self._near, widen(b, lanes), tol, most)
+
+    def _effect(self, z: Array) -> Array:
+        """G z, with a little more on its diagonal."""
+        return self.G.times(z) + REGULAR[z.dtype.itemsize] * self.G.diagonal * z
+
+    def _times(self, z: Array) -> Array:
+        if not self.across:
+            return self.at.moved(z, self._effect(z))
+        by_f, by_s = self.at.transposed(z)
+        return by_f + self._effect(by_s)
+
+    def _near(self, r: Array) -> Array:
+        if not self.across:  # (1 − p) z + p w G z = r
+            return self.factor.pushed(r / self.rest(self.p))
+        return (r - self.factor.solved(r)[1]) / self.rest(self.p)  # (1 − p) z + G p w z = r
 
 
 class _Linear(System):
@@ -61,7 +136,7 @@ class _Linear(System):
     problem: Problem
     weights: Array
     kept: Kept
-    inverse: Array
+    inverse: Inverted | Stepwise
     at: At
     across: bool = eqx.field(static=True)
 
@@ -69,7 +144,7 @@ class _Linear(System):
         first = len(self.weights)
 
         def top(b):  # b is −J_c x₀
-            z = product(self.inverse, (b if self.across else self.at.by_s(b)) - r2[first:])
+            z = self.inverse((b if self.across else self.at.by_s(b)) - r2[first:])
             return z, jax.linear_transpose(self.at.by_s, z)(z)[0] if self.across else z
 
         return self.kept.corrected(tau, force, joined([r2[:first], jnp.zeros_like(r2[first:])]), top)
@@ -89,7 +164,7 @@ class ContactSolve(Linearised):
         a, nu, f, *right = (widen(x, lanes) for x in (a, nu, f, *args[-3:]))
         (law,) = self.static
         step = begun(law, *given, which, recursive=True)  # type: ignore
-        system = self._system(touching(step), step, w, a, f, given[-1])
+        system = self._system(touching(step, law), step, w, a, f, given[-1])
         image = self.image((*given, which, w, a, nu, f))
         sign = jnp.concatenate([jnp.full((len(nu), 1), -1.0 if self.across else 1.0), jnp.ones((len(f), 1))])
         sign, h = sign.astype(a.dtype), len(nu)
@@ -108,7 +183,10 @@ class ContactSolve(Linearised):
     def _system(self, kept: Kept, step, w, a, f, dt) -> _Linear:
         bodies = body_accelerations(step.problem, step.start, a)
         at = At(step.cones, w, f, step.answer(bodies, f), smooth.forces(self.static[0].smoothing, w, dt))
-        regular = 1 + REGULAR[f.dtype.itemsize] * jnp.eye(len(f), dtype=f.dtype)[..., None]
-        inverted = inverse(at.whole(kept.G * regular))
-        inverted = jnp.swapaxes(inverted, 0, 1) if self.across else inverted
+        if isinstance(kept.G, Unformed):
+            inverted = Stepwise.of(at, kept.G, self.across)
+        else:
+            regular = 1 + REGULAR[f.dtype.itemsize] * jnp.eye(len(f), dtype=f.dtype)[..., None]
+            matrix = inverse(at.whole(kept.G * regular))
+            inverted = Inverted(jnp.swapaxes(matrix, 0, 1) if self.across else matrix)
         return _Linear(kept.problem, kept.weights, kept, inverted, at, self.across)

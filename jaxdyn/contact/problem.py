@@ -16,7 +16,7 @@ from ..engine.core import joined, widen
 from ..kinematics.embedding import body_rates, kinematics, reflected
 from ..kinematics.rows import Rows
 from ..kinematics.straight import apparent, moved
-from ..systems.body_factor import body_factor, tying
+from ..systems.body_factor import body_factor
 from ..systems.problem import Problem, Start, body_accelerations, residual, start_of, still, with_gyrostats, with_rows
 from ..systems.weights import automatic_weights
 from ..tree.factor import SWEPT, Factor, kept_of
@@ -25,6 +25,7 @@ from ..tree.rows import Plan
 from . import smooth
 from .closing import closing
 from .cones import Cones, Counts, natural
+from .effect import Unformed, cliques_of
 from .goals import goals
 from .joints import joints_of
 from .laws import Around, Closing, Impact, Law
@@ -131,7 +132,7 @@ class Kept(NamedTuple):
     problem: Problem
     weights: Array
     factor: Factor
-    G: Array
+    G: Array | Unformed
     penalised: bool
 
     def corrected(self, tau, force, r2, top):
@@ -150,29 +151,33 @@ class Kept(NamedTuple):
         return x, moved, joined([held, z]), image
 
 
-def touching(step: Step) -> Kept:
-    """The factor of a step."""
+def touching(step: Step, law: Law) -> Kept:
+    """The factor of a step, whose G is formed if the law takes a matrix."""
     problem, held, first = step.problem, step.held, step.first
     plan, weights = problem.plan, automatic_weights(step.loops())
     every = joined([weights, jnp.ones((plan.rows - first, 1), problem.q.dtype)])
     penalised = held > 0 and problem.model.topology.singular
-    factor = _penalised(problem, held, every) if penalised else factor_of(problem, held, every)
-    cells = factor.parts["L"]
-    places = plan.placed(factor.tables.blocks, cells.shape[0])[first:, first:]
+    R, apart = step.compliance, law.without_matrix(plan.rows - first)
+    factor = (_penalised if penalised else factor_of)(problem, held, every, apart=apart)
+    cells, blocks = factor.parts["L"], factor.tables.blocks
     padded = jnp.concatenate([cells, jnp.zeros((1, cells.shape[-1]), cells.dtype)])
-    G = jnp.take(padded, places, axis=0, mode="clip")
-    R = step.compliance
-    G = widen(G, max(G.shape[-1], R.shape[-1])) + jnp.eye(len(R), dtype=G.dtype)[..., None] * R
+    taken = lambda places: jnp.take(padded, places, axis=0, mode="clip")  # noqa: E731
     parts = {name: x for name, x in factor.parts.items() if name in SWEPT}
-    return Kept(problem, weights, Factor(factor.tables, factor.joints, parts), G, penalised)
+    factor = Factor(factor.tables, factor.joints, parts)
+    if apart:
+        own = taken(plan.diagonal(blocks, len(cells))[first:])
+        G = Unformed(problem, weights, factor, R, own + R, held, penalised)
+    else:
+        G = taken(plan.placed(blocks, len(cells))[first:, first:])
+        G = widen(G, max(G.shape[-1], R.shape[-1])) + jnp.eye(len(R), dtype=G.dtype)[..., None] * R
+    return Kept(problem, weights, factor, G, penalised)
 
 
-def _penalised(problem: Problem, held: int, weights: Array):
+def _penalised(problem: Problem, held: int, weights: Array, apart: bool):
     """The factor in which the first `held` constraints are penalties."""
     plan, loops, kept = problem.plan, tuple(range(held)), range(held, len(problem.plan))
-    cliques = frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, loops))
-    order = elimination(problem.model.topology, cliques, kept_riders(plan, kept))
-    return body_factor(problem, order, weights, frozenset(kept), penalised=loops).factor
+    order = elimination(problem.model.topology, cliques_of(plan, loops), kept_riders(plan, kept))
+    return body_factor(problem, order, weights, frozenset(kept), penalised=loops, apart=apart).factor
 
 
 def residuals(law: Law, model, constraints, q, v, tau, external, dt, which, w, a, nu, f):

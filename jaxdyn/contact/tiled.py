@@ -3,18 +3,23 @@
 The three rows of a contact share a scale, so that its cone stays as it is and their diagonal is one in the mean.
 """
 
+import abc
+from collections.abc import Callable
 from typing import NamedTuple
 
+import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..engine.core import widen
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..tree import tiles
 from ..tree.tiles import WIDE, lower, place
 from .cones import Cones, Counts, calling, natural, scales
+from .effect import Unformed
 
 
 class Filled(NamedTuple):
@@ -45,25 +50,92 @@ class Filled(NamedTuple):
         return flat(x)[np.asarray(self.rows, int)]
 
 
-class Tiled(NamedTuple):
-    """A problem s = H x + h with x = f / d, H = G d dᵀ and h = g d. **Fields:** `filled`; `H`, as `tiles.py` keeps
-    matrices; `h` and `d` (n, WIDE, lanes); `cones`, of x."""
+class Scaled(eqx.Module):
+    """A problem s = H x + h with x = f / d, H = G d dᵀ and h = g d. **Fields:** `h` and `d` (rows, lanes); `cones`, of
+    x."""
 
-    filled: Filled
-    H: Array
     h: Array
     d: Array
     cones: Cones
 
+    @property
+    def counts(self) -> Counts:
+        return self.cones.counts
+
+    @abc.abstractmethod
+    def product(self, x: Array) -> Array:
+        """H x (rows, lanes)."""
+
+    @abc.abstractmethod
+    def solver(self, shift: Array) -> Callable[[Array], Array]:
+        """b to (H + shift)⁻¹ b (rows, lanes), with a positive shift (lanes,)."""
+
+    @abc.abstractmethod
+    def filled_up(self, x: Array, rest: float = 0.0) -> Array:
+        """Numbers of the rows of G (m, lanes), with others in the rest of those of H."""
+
+    @abc.abstractmethod
+    def forces(self, x: Array) -> Array:
+        """f (m, lanes)."""
+
+    def start(self, f: Array) -> Array:
+        """x of forces f (m, lanes)."""
+        return self.filled_up(f) / self.d
+
     def answer(self, x: Array) -> Array:
         """H x + h."""
-        return tiles.product(self.H, x) + self.h
+        return self.product(x) + self.h
 
     def left_over(self, x: Array) -> Array:
         """How far x is from the law (lanes,), as `cones.left_over` tells it of f."""
-        d, h = flat(self.d), flat(self.h)
-        left = jnp.abs(natural(self.cones, jnp.ones_like(d), flat(x), flat(self.answer(x))) / d).max(0)
-        return left / jnp.maximum(calling(self.filled.counts, h / d), jnp.finfo(h.dtype).tiny)
+        left = jnp.abs(natural(self.cones, jnp.ones_like(self.d), x, self.answer(x)) / self.d).max(0)
+        return left / jnp.maximum(calling(self.counts, self.h / self.d), jnp.finfo(self.h.dtype).tiny)
+
+
+class Tiled(Scaled):
+    """With `H` as `tiles.py` keeps matrices."""
+
+    H: Array
+    filled: Filled = eqx.field(static=True)
+
+    def product(self, x):
+        return flat(tiles.product(self.H, in_tiles(x)))
+
+    def solver(self, shift):
+        factor = tiles.factorise(self.H, shift)
+        return lambda b: flat(tiles.solve(factor, in_tiles(b)))
+
+    def filled_up(self, x, rest=0.0):
+        return flat(self.filled.vector(x, rest))
+
+    def forces(self, x):
+        return self.filled.numbers(in_tiles(x * self.d))
+
+
+class Free(Scaled):
+    """With the operator `G`."""
+
+    G: Unformed
+
+    def product(self, x):
+        return self.d * self.G.times(x * self.d)
+
+    def solver(self, shift):
+        factor = self.G.damped(shift / (self.d * self.d))
+        return lambda b: factor.solve(b / self.d) / self.d
+
+    def filled_up(self, x, rest=0.0):
+        return x
+
+    def forces(self, x):
+        return x * self.d
+
+
+def free(G: Unformed, g: Array, cones: Cones) -> Free:
+    """The problem of an operator, g (m, lanes) and the cones of f."""
+    lanes = max(g.shape[-1], G.diagonal.shape[-1])
+    d = widen(jnp.sqrt(scales(cones.counts, G)), lanes)
+    return Free(widen(g, lanes) * d, d, _scaled(cones, Filled(cones.counts, ()), d), G)
 
 
 def tiled(G: Array, g: Array, cones: Cones) -> Tiled:
@@ -78,12 +150,18 @@ def tiled(G: Array, g: Array, cones: Cones) -> Tiled:
     ends = jnp.stack([jnp.zeros_like(G[0, 0]), jnp.ones_like(G[0, 0])])
     cells = jnp.take(jnp.concatenate([G.reshape(m * m, G.shape[-1]), ends]), at.ravel(), axis=0, mode="clip")
     H = swept(_scaling(len(d)), {"G": cells, "d": d})["H"]
-    return Tiled(filled, H, filled.vector(g) * d, d, _scaled(cones, filled, flat(d)))
+    d = flat(d)
+    return Tiled(flat(filled.vector(g)) * d, d, _scaled(cones, filled, d), H, filled)
 
 
 def flat(x: Array) -> Array:
     """Tiles as the numbers of their rows."""
     return x.reshape(-1, x.shape[-1])
+
+
+def in_tiles(x: Array) -> Array:
+    """Numbers of rows as tiles (n, WIDE, lanes)."""
+    return x.reshape(-1, WIDE, x.shape[-1])
 
 
 def _scaled(cones: Cones, filled: Filled, d: Array) -> Cones:

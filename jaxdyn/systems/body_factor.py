@@ -66,16 +66,17 @@ def body_factor(
     riding: frozenset[int],
     rule: Callable = panels.damped,
     penalised: tuple[int, ...] | None = None,
+    apart: bool = False,
 ) -> BodyFactor:
     """The factor of [M Jᵀ; J −1/μ] in the given order. `rule` (`panels.py`) gives 1 / D of riding rows from 1/μ, or, if
     it is `panels.hard`, from what rounding leaves of a row that moves nothing. `penalised` are the constraints that
-    enter as penalties: by default those that do not ride."""
+    enter as penalties: by default those that do not ride. If `apart`, rows that are kept are not coupled in L."""
     model, rows, motion = problem.model, problem.rows, problem.motion
     plan = problem.plan
     if penalised is None:
         penalised = tuple(c for c in range(len(plan)) if c not in riding)
     armature = model.joints.armature + _stiffened(plan, penalised, weights, model.topology.nv)
-    tables = elimination_of(model.topology, plan, order, tying(plan, penalised), rule)
+    tables = elimination_of(model.topology, plan, order, tying(plan, penalised), rule, apart)
     compliance = None
     if riding:
         compliance = vanishing(problem) if rule is panels.hard else 1 / weights

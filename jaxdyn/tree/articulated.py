@@ -81,15 +81,15 @@ def seen_from(pose, above, like):
     return (zero, zero) if above is None else co.from_parent(pose, above)
 
 
-def eliminate(kind, tied, before, root, inertia, H, par, q, armature, pose, ties, K):
+def eliminate(kind, tied, before, root, coupled, inertia, H, par, q, armature, pose, ties, K):
     """Eliminate a body: `H` is what others have added to its inertia, `ties` are the blocks H_ji of its neighbours,
-    `K` the coefficients of the rows that ride there, by constraint.
+    `K` the coefficients of the rows that ride there, by constraint; `coupled` are the pairs of these that L has.
 
     Returns (U, 1/D), V and R for the solves, by column; then what is added: to the parent's inertia, to the neighbours'
     inertias, to ties by pair of neighbours, to ties of neighbours with the parent, to K of the parent by constraint,
     to K of the neighbours by constraint, to L by pair of constraints, and to its diagonal by constraint.
     """
-    rows, H = Riding(K), co.added(co.rigid(*inertia), H)
+    rows, H = Riding(K, coupled), co.added(co.rigid(*inertia), H)
     U, V, H, ties, near, pairs = eliminate_columns(kind, par, q, armature, H, ties, rows)
     parent, others, at_parent = to_parent(tied, before, root, pose, H, ties, rows.K)
     on = rows.on_neighbours, rows.coupling, rows.diagonal

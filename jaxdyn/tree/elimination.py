@@ -22,6 +22,7 @@ Penalties μ KᵀK instead of riding rows (LCABA) are the same with the multipli
 """
 
 import dataclasses
+import itertools
 from collections.abc import Callable, Hashable
 from typing import Any
 
@@ -63,10 +64,13 @@ def _penalty(K, weights):
 class Elimination:
     """Tables of the elimination of a tree in an order: of the factor, and of both sweeps of a solve.
 
-    `penalised` are the constraints that tie bodies by penalties; `rule` (`panels.py`) gives 1 / D of riding rows.
+    `penalised` are the constraints that tie bodies by penalties; `rule` (`panels.py`) gives 1 / D of riding rows. If
+    `apart`, constraints whose rows are kept have no blocks L with each other, only their own.
     """
 
-    def __init__(self, topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], rule: Callable):
+    def __init__(
+        self, topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], rule: Callable, apart: bool
+    ):
         clusters = tuple(len(c.independent) for c in topology.clusters)
         self.topology, self.plan, self.rule = topology, dataclasses.replace(plan, clusters=clusters), rule
         plan = self.plan
@@ -74,6 +78,7 @@ class Elimination:
         self.riding = {c for x in order if isinstance(x, Joint) for c in x.riders}
         #: whether rows ride that nobody eliminates
         self.keeps = bool(self.riding - gone)
+        self.apart = {c for c in self.riding - gone if c >= 0} if apart else set()
         names = "tie", "K", "L", "V", "R", "Linv", "below", "taken"
         self.cells = {name: _Cells(name) for name in names}
         for c in range(len(plan)):
@@ -111,6 +116,11 @@ class Elimination:
     def L(self, c: int, d: int) -> Ref:
         c, d = sorted((c, d))
         return self.cells["L"]((c, d), self.count(c) * self.count(d))
+
+    def pairs(self, constraints) -> tuple[tuple[int, int], ...]:
+        """The pairs that have blocks L, by their places among the constraints."""
+        every = itertools.combinations_with_replacement(range(len(constraints)), 2)
+        return tuple((k, l) for k, l in every if k == l or not self.apart.issuperset((constraints[k], constraints[l])))
 
     @property
     def blocks(self) -> dict[tuple[int, int], int]:
@@ -152,7 +162,7 @@ class Elimination:
             tuple(self.tie(b, j) for j in near),
             tuple(self.K(c, b) for c in x.riders),
         )
-        pairs = [(c, d) for k, c in enumerate(x.riders) for d in x.riders[k:]]
+        pairs = self.pairs(x.riders)
         writes = (
             (v_of(self.topology, b, "U"), *self.sides(x)),
             None if x.root else Ref("H", p),
@@ -160,10 +170,10 @@ class Elimination:
             self.ties(near),
             *self.above(x, x.riders),
             tuple(self.K(c, j) for c in x.riders for j in near),
-            tuple(self.L(c, d) for c, d in pairs),
+            tuple(self.L(x.riders[k], x.riders[l]) for k, l in pairs),
             tuple(self.plan.row("whole", c) for c in x.riders),
         )
-        step = Step(articulated.eliminate, (kind, x.tied, x.before, x.root))
+        step = Step(articulated.eliminate, (kind, x.tied, x.before, x.root, pairs))
         return self.wrote(Row(step, reads, writes))
 
     def above(self, x: Joint, riders) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
@@ -233,7 +243,7 @@ class Elimination:
         blocks = {pair: self.L(every[pair[0]], every[pair[1]]) for pair in pairs}
         blocks = {pair: ref for pair, ref in blocks.items() if ref in self.written}
         turned = tuple(pair for pair in blocks if every[pair[0]] > every[pair[1]])
-        acting = list(zip(*x.acting, strict=True)) if x.bodies else []
+        acting, others = list(zip(*x.acting, strict=True)) if x.bodies else [], self.pairs(x.others)
         reads = (
             tuple(
                 tuple(self.K(c, b) if acts else None for c, acts in zip(x.riders, at, strict=True))
@@ -248,11 +258,11 @@ class Elimination:
             refs("H", x.bodies),
             self.ties(x.bodies),
             tuple(tuple(self.K(d, b) for d in x.others) for b in x.bodies),
-            tuple(self.L(c, d) for k, c in enumerate(x.others) for d in x.others[k:]),
+            tuple(self.L(x.others[k], x.others[l]) for k, l in others),
             tuple(self.plan.row("whole", c) for c in x.others),
         )
         rule = panels.exact if x.riders[0] < 0 else self.rule
-        static = rule, self.counts(x.riders), self.counts(x.others), tuple(blocks), turned
+        static = rule, self.counts(x.riders), self.counts(x.others), tuple(blocks), turned, others
         return self.wrote(Row(Step(multipliers.eliminate, static), reads, writes))
 
     def parts(self, x: Multipliers) -> tuple[Ref | None, Ref | None, tuple[Ref, ...]]:
@@ -326,7 +336,12 @@ class Elimination:
 
 @tables
 def elimination_of(
-    topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], rule: Callable = panels.damped
+    topology: Topology,
+    plan: Plan,
+    order: Order,
+    penalised: tuple[int, ...],
+    rule: Callable = panels.damped,
+    apart: bool = False,
 ) -> Elimination:
     """The tables of an elimination; equal ones are one object."""
-    return Elimination(topology, plan, order, penalised, rule)
+    return Elimination(topology, plan, order, penalised, rule, apart)

@@ -41,8 +41,9 @@ def _matrix(blocks, turned, counts, kept):
     return jnp.concatenate([jnp.concatenate(row, 1) for row in full])
 
 
-def eliminate(rule, counts, kept, pairs, turned, K, L, R, whole):
-    """Eliminate the rows of riders of `counts` rows; `kept` are those of the others.
+def eliminate(rule, counts, kept, pairs, turned, coupled, K, L, R, whole):
+    """Eliminate the rows of riders of `counts` rows; `kept` are those of the others, and `coupled` the pairs of these
+    that L has, by their places.
 
     `pairs` are the places of the blocks `L`, of which those in `turned` are the other way round; `K` are per body and
     rider the coefficients, None where a rider does not act; `R` the compliance by rider (hard rows: what pivots must
@@ -79,11 +80,11 @@ def eliminate(rule, counts, kept, pairs, turned, K, L, R, whole):
     own = tuple(co.sum_of(co.symmetric_product, inverse, x) for x in taken)
     pairs_of = [(s, t) for s in range(len(taken)) for t in range(s + 1, len(taken))]
     ties = tuple(co.sum_of(co.tie_product, inverse, taken[t], taken[s]) for s, t in pairs_of)
-    blocks = tuple(
-        part.reshape(-1, part.shape[-1])
-        for c, row in enumerate(co.apart(panels.mirrored(left), kept))
-        for part in [jnp.swapaxes(x, 0, 1) for x in co.apart(jnp.swapaxes(row, 0, 1), kept)][c:]
-    )
+    square = [
+        [jnp.swapaxes(x, 0, 1) for x in co.apart(jnp.swapaxes(row, 0, 1), kept)]
+        for row in co.apart(panels.mirrored(left), kept)
+    ]
+    blocks = tuple(square[c][d].reshape(-1, left.shape[-1]) for c, d in coupled)
     flat_below = jnp.concatenate(below) if e + o > 1 else None
     return (jnp.stack(inverse), flat_below, tuple(taken)), own, ties, tuple(rest), blocks, co.apart(error, kept)
 

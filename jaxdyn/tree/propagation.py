@@ -80,7 +80,7 @@ def _inverse_inertia(kind, par, q, pose, U, above):
 
 def _ride(kind, par, q, pose, U, K):
     """K P X."""
-    rows = Riding([K])
+    rows = Riding([K], ((0, 0),))
     for c, s in enumerate(kind.columns(par, q)):
         rows.column(s, (U[0][c] * U[2][c], U[1][c] * U[2][c]), U[2][c], (), None)
     return co.rows_to_parent(pose, rows.K[0])

@@ -20,14 +20,16 @@ from . import columns as co
 
 
 class Riding:
-    """Rows while a body is eliminated: `K` by constraint, (moment, force) of (rows, 3, lanes)."""
+    """Rows while a body is eliminated: `K` by constraint, (moment, force) of (rows, 3, lanes); `pairs` are those of
+    constraints, by their places, that L has blocks of, each with itself among them."""
 
-    def __init__(self, K):
+    def __init__(self, K, pairs):
         self.counts = [x.shape[0] for x, _ in K]
         ends = np.cumsum([0, *self.counts])
         #: the rows of each constraint, among all
         self._spans = [range(a, b) for a, b in itertools.pairwise(ends)]
         self._K = tuple(joined(x) for x in zip(*K, strict=True))
+        self._pairs = pairs
         self.R: list[Any] = []
         self._near: dict[int, Any] = {}
         self._L: Any = None
@@ -46,10 +48,6 @@ class Riding:
         self._L = co.added(self._L, (x[first] * r[second],))
         self.R.append(r)
         return H
-
-    @functools.cached_property
-    def _pairs(self) -> list[tuple[int, int]]:
-        return list(itertools.combinations_with_replacement(range(len(self.counts)), 2))
 
     @functools.cached_property
     def _entries(self) -> tuple[np.ndarray, np.ndarray]:

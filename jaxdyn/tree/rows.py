@@ -90,5 +90,14 @@ class Plan:
                 out[np.ix_(self.span(d), self.span(c))] = block.T
         return out
 
+    def diagonal(self, blocks: Mapping[tuple[int, int], int], size: int) -> np.ndarray:
+        """Where the entries (m,) of its diagonal are."""
+        out = np.full(self.rows, size)
+        for c in range(len(self)):
+            if (c, c) in blocks:
+                n = self.count(c)
+                out[self.span(c)] = blocks[c, c] + np.arange(n) * (n + 1)
+        return out
+
     def each(self, row: Callable[[int], Row]) -> list[Row]:
         return [row(c) for c in range(len(self.layouts))]

@@ -1,0 +1,129 @@
+"""What forces along the rows of contact do to these rows: s = G f, with a matrix G or without one.
+
+`Unformed` is G without the matrix (matrix_free_delassus): a product is one way down of the factor in which the rows
+ride, of which only the blocks of places that share slots are kept; a damped inverse is the elimination in which contact
+ties bodies by penalties 1 / R (Alg. 4). Both take time that grows with rows and bodies, where a matrix grows with the
+square of the rows and its factor with the cube.
+"""
+
+import equinox as eqx
+import jax.numpy as jnp
+from jaxtyping import Array
+
+from ..delassus.refined import REDUNDANT
+from ..engine.core import joined, widen
+from ..engine.kept import tables
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from ..systems.base import System
+from ..systems.body_factor import body_factor, tying
+from ..systems.problem import Problem, still
+from ..tree import panels
+from ..tree.factor import Factor
+from ..tree.plan import elimination, riders_of
+
+#: most rows of a matrix that is multiplied entry by entry; products in a step of larger ones, whose code does not grow
+FEW, TOGETHER = 48, 12
+
+
+class Unformed(eqx.Module):
+    """G of a problem whose first `held` constraints hold. **Fields:** `weights` (loops' rows, lanes), μ of these;
+    `factor`, in which rows of contact are kept; `compliance` R and `diagonal` of G + R (m, lanes); whether loops are
+    `penalised`, instead of eliminated at the common ancestors of their bodies."""
+
+    problem: Problem
+    weights: Array
+    factor: Factor
+    compliance: Array
+    diagonal: Array
+    held: int = eqx.field(static=True)
+    penalised: bool = eqx.field(static=True)
+
+    def times(self, f: Array) -> Array:
+        """(G + R) f."""
+        first, lanes = len(self.weights), f.shape[-1]
+        none = lambda n: jnp.zeros((n, lanes), f.dtype)  # noqa: E731
+        up = {"u": none(self.problem.model.nv)}
+        if "Linv" in self.factor.parts:
+            up["w"] = none(len(self.factor.parts["Linv"]))
+        _, bodies, _ = self.factor.down(up, joined([none(first), -f]))
+        return self.problem.rows.times(bodies)[first:] + self.compliance * f
+
+    def damped(self, shift: Array) -> "Damped":
+        """The factor of G + R + a positive shift (m, lanes)."""
+        return self.tied(1 / (self.compliance + shift))
+
+    def tied(self, weights: Array) -> "Damped":
+        """The factor of M + J_cᵀ w J_c with weights w (m, lanes) from 0 on."""
+        problem, plan, topology = self.problem, self.problem.plan, self.problem.model.topology
+        loops, contacts = tuple(range(self.held)), tuple(range(self.held, len(plan)))
+        cliques = lambda penalised: cliques_of(plan, penalised)  # noqa: E731
+        if self.penalised:
+            held, riding, penalised = self.weights, (), (*loops, *contacts)
+            order = elimination(topology, cliques(penalised))
+        else:
+            share = REDUNDANT[weights.dtype.itemsize]
+            held, riding, penalised = self.weights * (1 - share) / share, loops, contacts
+            order = elimination(topology, cliques(penalised), riders_of(topology, plan)[: self.held])
+        every, rule = joined([held, weights]), panels.if_independent
+        return Damped(body_factor(problem, order, every, frozenset(riding), rule, penalised), len(held))
+
+
+class Damped(eqx.Module):
+    """A factor of `Unformed`, whose rows of contact begin at `first`."""
+
+    system: System
+    first: int = eqx.field(static=True)
+
+    def solve(self, b: Array) -> Array:
+        """x with (G + R + shift) x = b (m, lanes)."""
+        return self.solved(b)[0]
+
+    def solved(self, b: Array) -> tuple[Array, Array]:
+        """x, and G x, with G x + x / w = b (m, lanes)."""
+        problem = self.system.problem
+        none = jnp.zeros((problem.model.nv, b.shape[-1]), b.dtype)
+        right = joined([jnp.zeros((self.first, b.shape[-1]), b.dtype), b])
+        _, _, y, image = self.system.solve(none, still(problem, none), right)
+        return y[self.first :], image[self.first :]
+
+    def pushed(self, f: Array) -> Array:
+        """x with x / w + G x = f / w (m, lanes)."""
+        problem = self.system.problem
+        none = jnp.zeros((problem.model.nv, f.shape[-1]), f.dtype)
+        force = problem.rows.forces(joined([jnp.zeros((self.first, f.shape[-1]), f.dtype), -f]), still(problem, none))
+        _, _, y, _ = self.system.solve(none, force, None)
+        return f + y[self.first :]
+
+
+def cliques_of(plan, constraints) -> frozenset[tuple[int, ...]]:
+    """The sets of bodies that penalties of constraints tie together."""
+    return frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, constraints))
+
+
+def diagonal(G: Array | Unformed) -> Array:
+    """(m, lanes)."""
+    return G.diagonal if isinstance(G, Unformed) else jnp.stack([G[k, k] for k in range(len(G))])
+
+
+def product(G: Array | Unformed, f: Array) -> Array:
+    """G f."""
+    if isinstance(G, Unformed):
+        return G.times(widen(f, max(f.shape[-1], G.diagonal.shape[-1])))
+    m = len(f)
+    if m <= FEW:
+        return (G * f[None]).sum(1)
+    return swept(_products(m), {"G": G.reshape(m * m, G.shape[-1]), "f": f})["s"]
+
+
+def _inner(row: Array, f: Array) -> Array:
+    return (row * f).sum(0)
+
+
+@tables
+def _products(m: int) -> Table:
+    parts = [(k, min(TOGETHER, m - k)) for k in range(0, m, TOGETHER)]
+    rows = [
+        Row(Step(_inner), (Ref("G", i * m + k, n), Ref("f", k, n)), Ref("s", i)) for i in range(m) for k, n in parts
+    ]
+    return Table(rows, {"s": m})
