@@ -213,8 +213,12 @@ class _Outline(Copy):
         program = Program()
         program.fused = True
         to: dict[int, int] = {}
+        shared = {x for x in given if self.same[x] and not uniform}
+        for v in members:  # what shared operands alone make would be computed once a call of the kernel, which is too late
+            if shared.issuperset(x for x in s.operands(v) if x >= 0):
+                shared.difference_update(s.operands(v))
         for k, x in enumerate(given):
-            program.inputs.append((1, Type(old.type[x]), self.same[x] and not uniform))
+            program.inputs.append((1, Type(old.type[x]), x in shared))
             to[x] = program.input(k, 0, old.type[x])
         for v in members:
             operands = []
