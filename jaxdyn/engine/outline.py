@@ -214,7 +214,8 @@ class _Outline(Copy):
         program.fused = True
         to: dict[int, int] = {}
         shared = {x for x in given if self.same[x] and not uniform}
-        for v in members:  # what shared operands alone make would be computed once a call of the kernel, which is too late
+        for v in members:
+            # shared operands alone would make a number that is computed once a call of the kernel, and steps are not
             if shared.issuperset(x for x in s.operands(v) if x >= 0):
                 shared.difference_update(s.operands(v))
         for k, x in enumerate(given):
