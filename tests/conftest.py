@@ -35,6 +35,10 @@ jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
+# traces are millions of objects without cycles: looking for some takes a tenth of the time. `small_processes` looks too
+gc.set_threshold(100_000, 50, 50)
+
+
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: real robots and long simulations; they run in CI like all others")
 

@@ -199,6 +199,12 @@ def test_reduced_pv_refuses_loops():
         made(scene, jd.osim.PVReduced())
 
 
+def slope_of(f):
+    """The derivative of a function of one number in forward mode. `jax.jacfwd` would map over the one direction, which
+    takes longer to trace than all else."""
+    return lambda t, *more: jax.jvp(lambda t: f(t, *more), (t,), (1.0,))[1]
+
+
 @pytest.mark.parametrize("method", [*METHODS, *GROUNDED], ids=str)
 def test_derivatives(method):
     """Both modes against central differences: configuration, masses, damping, vector, with loops where they may be."""
@@ -225,9 +231,9 @@ def test_derivatives(method):
     assert np.abs(forward - wanted).max() < error
     assert np.abs(backward - wanted).max() < error
     if method == jd.osim.MatrixFree():
-        slope = jax.jit(jax.jacfwd(f))
+        slope = jax.jit(slope_of(f))
         wanted = (slope(h) - slope(-h)) / (2 * h)
-        assert np.abs(jax.jit(jax.jacrev(jax.jacfwd(f)))(0.0) - wanted).max() < 1e-5 * np.abs(wanted).max()
+        assert np.abs(jax.jit(jax.jacrev(slope_of(f)))(0.0) - wanted).max() < 1e-5 * np.abs(wanted).max()
 
 
 def two_links() -> jd.Model:
@@ -263,9 +269,9 @@ def test_derivatives_where_the_operator_is_singular(method):
         A, G = operator(t, damping), operator(t)
         return w @ A.solve(G.mv(G.mv(x))) + u @ A.solve(b + t * w)
 
-    modes = [(jax.jacrev,), (jax.jacfwd, jax.jacrev)]
+    modes = [(jax.grad,), (slope_of, jax.grad)]
     if method == "Dense":
-        modes += [(jax.jacfwd,), (jax.jacfwd, jax.jacfwd), (jax.jacrev, jax.jacfwd)]
+        modes += [(slope_of,), (slope_of, slope_of), (jax.grad, slope_of)]
 
     @jax.jit
     def found(t, damping):

@@ -49,6 +49,8 @@ class Solver(eqx.Module):
     hard: ClassVar[bool] = False
     #: whether it eliminates bodies, and so may take rotors for gyrostats
     recursive: ClassVar[bool] = False
+    #: whether it factorises whole matrices, which no kernel does
+    factorises: ClassVar[bool] = False
     #: whether it takes constraints that act on one moving body alone
     grounded: ClassVar[bool] = False
 

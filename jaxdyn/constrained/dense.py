@@ -6,8 +6,9 @@ rows are told from independent ones), y = L⁻¹ r1 and Uᵣ, Σᵣ, Vᵣ of the
     λ = Uᵣ Σᵣ⁻² Uᵣᵀ (r2 − J L⁻ᵀ y),    q̈ = L⁻ᵀ (y + Vᵣ Σᵣ⁻¹ Uᵣᵀ (r2 − J L⁻ᵀ y)).
 """
 
+from typing import ClassVar
+
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jax.scipy.linalg import solve_triangular
 
@@ -15,6 +16,7 @@ from ..dynamics.crba import mass_matrix_at
 from ..engine.core import widen
 from ..kinematics.embedding import jacobian_at
 from ..systems.problem import right_sides
+from .apart import apart
 from .base import Solver
 
 
@@ -25,6 +27,7 @@ class Dense(Solver):
     redundant. None: 1e-6 in double, 3e-4 in single precision.
     """
 
+    factorises: ClassVar[bool] = True
     rcond: float | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
@@ -33,10 +36,9 @@ class Dense(Solver):
 
     def solve(self, problem, start, warm, multipliers):
         q = problem.q
-        r1, rows = right_sides(problem, start)
-        given = [q, r1, *(x for x in (rows,) if x is not None), *jax.tree.leaves(problem.motion.pose)]
-        lanes = max(x.shape[-1] for x in given)
-        M = jnp.moveaxis(widen(mass_matrix_at(problem.motion), lanes), -1, 0)
+        M, r1, rows, J = apart(_matrices, (), problem, start, compiler=problem.model.compiler)
+        lanes = M.shape[-1]
+        M = jnp.moveaxis(M, -1, 0)
         L = jnp.linalg.cholesky(M)
         y = solve_triangular(L, widen(r1, lanes).T[..., None], lower=True)
         steps = jnp.ones((lanes,), jnp.int32)
@@ -44,7 +46,6 @@ class Dense(Solver):
             qdd = solve_triangular(L, y, lower=True, trans=1)[..., 0].T
             return qdd, jnp.zeros((0, lanes), qdd.dtype), steps
         r2 = jnp.moveaxis(widen(rows, lanes), -1, 0)[..., None]
-        J = jacobian_at(problem.motion, problem.rows)
         A = solve_triangular(L, jnp.swapaxes(jnp.moveaxis(widen(J, lanes), -1, 0), 1, 2), lower=True)
         A = jnp.swapaxes(A, 1, 2)
         # a lane of NaN must not keep the decomposition of the others from converging
@@ -57,3 +58,10 @@ class Dense(Solver):
         lam = jnp.where(sound, U @ (inverse * part), jnp.nan)
         qdd = solve_triangular(L, y + jnp.swapaxes(Vt, 1, 2) @ part, lower=True, trans=1)
         return jnp.where(sound, qdd, jnp.nan)[..., 0].T, lam[..., 0].T, steps
+
+
+def _matrices(problem, start):
+    """M, r1, r2 and J; None for the last two without constraints."""
+    r1, rows = right_sides(problem, start)
+    M = mass_matrix_at(problem.motion)
+    return M, r1, rows, None if rows is None else jacobian_at(problem.motion, problem.rows)

@@ -24,6 +24,7 @@ import jax.numpy as jnp
 from ..engine.core import Core, Function, Tangent, bind, widen
 from ..model.checks import rows_of
 from ..systems.problem import Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
+from .apart import apart
 from .base import Found, Solver
 from .result import ended, left
 
@@ -177,11 +178,28 @@ def outputs(solver, model, constraints, q, v, tau, external, warm, used=None) ->
     given = q, v, tau, external
     if solver.recursive:
         model = with_gyrostats(model, constraints, external)
-    problem = problem_of(model, constraints, _full(q, jax.tree.leaves((model, constraints, given))), v)
-    start = start_of(problem, tau, external)
+    inside = functools.partial(apart, compiler=model.compiler) if solver.factorises else _inlined
+    full = _full(q, jax.tree.leaves((model, constraints, given)))
+    problem, start = inside(_begun, (), model, constraints, full, v, tau, external)
     guess = warm if constraints else None
     read = (True,) * 7 if used is None else used
     found = _found(solver, problem, start, guess, any(read[k] for k in (1, 4, 5)) or guess is not None)
+    return inside(_ended, (solver, read), problem, start, found, given)
+
+
+def _inlined(fn, static, *args):
+    return fn(*static, *args)
+
+
+def _begun(model, constraints, q, v, tau, external):
+    """The problem and where its solver starts."""
+    problem = problem_of(model, constraints, q, v)
+    return problem, start_of(problem, tau, external)
+
+
+def _ended(solver, read, problem, start, found, given) -> list:
+    """What `outputs` returns, of what the solver found."""
+    q, v, *_ = given
     none = jnp.zeros_like(found.steps)
     if found.bodies is None and any(read[3:6]):
         found = found._replace(bodies=body_accelerations(problem, start, found.acceleration))
