@@ -311,7 +311,18 @@ def test_simulate_takes_the_shapes_that_are_named(tmp_path, capsys):
         for k in range(18)
     )
     (tmp_path / "brick.urdf").write_text(BRICK.replace("</robot>", fins + "</robot>"))
-    argv = ["simulate", "brick.urdf", "--floating", "--contacts", "--ground", "--seconds", "0.1", "--out", "t.npz"]
+    argv = [
+        "simulate",
+        "brick.urdf",
+        "--floating",
+        "--contacts",
+        "pgs",
+        "--ground",
+        "--seconds",
+        "0.1",
+        "--out",
+        "t.npz",
+    ]
     assert main(argv) == 2
     text = capsys.readouterr().err
     assert "76 places where shapes may touch" in text and "--touch" in text

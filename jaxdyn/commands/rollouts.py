@@ -107,7 +107,8 @@ def check_contacts(model: Model, law: str, integrator: str) -> None:
     if rows > FORMED and not made.without_matrix(rows):
         raise ValueError(
             f"--contacts: {len(names_of(model))} places where shapes may touch, and limits and dry friction of joints, "
-            f"make {rows} rows, more than {FORMED}; choose shapes by --touch, the feet: --touch '*foot*'."
+            f"make {rows} rows, more than {FORMED}; choose shapes by --touch, the feet: "
+            "--touch '*foot*', or another law by --contacts auto."
         )
 
 
