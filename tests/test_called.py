@@ -135,6 +135,24 @@ def chosen(choice, p, x, f):
     return jax.lax.cond((x[0, 0] > 0).all(), one, other, x)
 
 
+def shared_in_a_branch(choice, p, x, f):
+    """A branch with a sweep repeats what only reads numbers that all lanes share."""
+    grid = jnp.concatenate([jnp.maximum(k * p.turn[:, :1], p.scale[:, 0]) for k in range(1, 6)])
+
+    def one(x):
+        much = 1 + grid * grid
+
+        def body(at):
+            k, y = at
+            out = swept(TABLE, {"p": p, "x": y, "f": f})["e"]
+            return k + 1, jnp.tanh(y + (much * out).sum(0)[:, None])
+
+        y = swept(TABLE, {"p": p, "x": x, "f": f})["y"]
+        return jax.lax.while_loop(lambda at: (at[0] < 3).any(), body, (jnp.zeros_like(x[0, 0]), y))[1]
+
+    return jax.lax.cond((x[0, 0] > 0).any(), one, lambda x: x, x)
+
+
 def gradient(choice, p, x, f):
     def total(p, x, f):
         out = swept(TABLE, {"p": p, "x": x, "f": f})
@@ -143,7 +161,7 @@ def gradient(choice, p, x, f):
     return jax.grad(total, (1, 2))(p, x, f)
 
 
-FUNCTIONS = (plain, partly, twice, in_loop, chosen, gradient)
+FUNCTIONS = (plain, partly, twice, in_loop, chosen, shared_in_a_branch, gradient)
 
 
 def values(batch: int, dtype, wide: bool = False):

@@ -226,5 +226,5 @@ def test_too_many_rows_are_refused():
             spec.exclude(f"b{k - 1}", f"b{k}")
     model = spec.add_ground().build()
     state = jd.State(model.neutral(), np.zeros(model.nv))
-    with pytest.raises(ValueError, match=r"`contacts` would have \d+ rows, and `PGS` takes at most 200.*with_pairs"):
+    with pytest.raises(ValueError, match=r"`step`: `contacts` would have \d+ rows, and at most 200.*with_pairs"):
         jd.step(model, state, np.zeros(model.nv), 1e-3, contacts=PGS())

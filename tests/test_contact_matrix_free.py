@@ -90,8 +90,15 @@ def test_many_rows_need_no_matrix():
     ground = np.array(["ground" in pair for pair in out.contacts.pairs])
     np.testing.assert_allclose(up[ground].sum(), 15 * scenes.G * DT, rtol=1e-6)
     np.testing.assert_allclose(DT * out.acceleration, 0, atol=1e-6)
-    with pytest.raises(ValueError, match=r"`PGS` takes at most 200.*`jd.contact.ADMM\(\)`"):
+    with pytest.raises(ValueError, match=r"at most 200 are solved together by `PGS`.*`jd.contact.ADMM\(\)`"):
         jd.step(model, jd.State(q, np.zeros(model.nv)), np.zeros(model.nv), DT, contacts=PGS())
+
+
+def test_explanations_take_a_matrix():
+    model, q = scenes.pyramid(5)
+    state, still = jd.State(q, np.zeros(model.nv)), np.zeros(model.nv)
+    with pytest.raises(ValueError, match=r"`explain`: .* 300 rows, and at most 200 are solved together: .*with_pairs"):
+        jd.contact.explain(model, state, still, dt=DT, contacts=Auto())
 
 
 def test_what_is_refused():

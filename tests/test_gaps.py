@@ -7,8 +7,8 @@ import mujoco
 import numpy as np
 import pytest
 
+from jaxdyn.constrained.apart import apart
 from jaxdyn.contact.touch import PAIRS, Placed, Touch, slots, touches
-from jaxdyn.engine.core import Function, bind
 from jaxdyn.spatial.quarters import in_quarters
 
 BODIES = ("sphere", "capsule", "box")
@@ -59,15 +59,8 @@ def derivatives(pair):
         here, rate = jax.jvp(at, poses, rates)
         return here, rate, jax.vjp(at, *poses)[1](weights)
 
-    return jax.jit(functools.partial(as_kernel, every))
-
-
-def as_kernel(f, *args):
-    """f of arrays with lanes last in one kernel, as contact is computed; XLA compiles derivatives of boxes for half a
-    minute."""
-    leaves, tree = jax.tree.flatten(args)
-    outs = bind(Function(f, (), tree, (None,) * len(leaves)), *leaves)
-    return jax.tree.unflatten(jax.tree.structure(jax.eval_shape(f, *args)), outs)
+    # in one kernel, as contact is computed; XLA compiles derivatives of boxes for half a minute
+    return jax.jit(functools.partial(apart, every, (), compiler="auto"))
 
 
 def wide(shape):

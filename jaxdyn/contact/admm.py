@@ -19,7 +19,6 @@ import numpy as np
 from jaxtyping import Array
 
 from ..constrained.iterated import check_number, check_positive_integer
-from ..engine.core import widen
 from .cones import calling
 from .effect import Unformed
 from .laws import FORMED, PGS, Law
@@ -62,7 +61,7 @@ class ADMM(Law):
         tol = TOLERANCE[g.dtype.itemsize] if self.tol is None else self.tol
         if isinstance(G, Unformed):
             problem = free(G, g, cones)
-            x = widen(problem.start(f), problem.h.shape[-1])
+            x = problem.start(f)
         else:
             problem = tiled(G, g, cones)
             x = PGS(self.sweeps).swept(problem, problem.start(f))

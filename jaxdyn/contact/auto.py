@@ -9,7 +9,7 @@ MOST = 96
 
 class Auto(Law):
     """`ADMM` up to 96 rows, three a contact and one a joint that rubs or has limits: in double precision to its
-    tolerance, in single precision to 2e-4 and in at most 100 steps. Beyond, `PGS` with 100 sweeps, and from 200 rows on
+    tolerance, in single precision to 2e-4 and in at most 100 steps. Beyond, `PGS` with 100 sweeps, and above 200 rows
     `ADMM` again, without a matrix."""
 
     def pick(self, rows: int, size: int) -> Law:

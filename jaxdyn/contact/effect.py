@@ -10,13 +10,13 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..delassus.refined import REDUNDANT
+from ..delassus.riding import independent
 from ..engine.core import joined, widen
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..systems.base import System
-from ..systems.body_factor import body_factor, tying
+from ..systems.body_factor import body_factor, cliques_of
 from ..systems.problem import Problem, still
 from ..tree import panels
 from ..tree.factor import Factor
@@ -57,14 +57,12 @@ class Unformed(eqx.Module):
         """The factor of M + J_cᵀ w J_c with weights w (m, lanes) from 0 on."""
         problem, plan, topology = self.problem, self.problem.plan, self.problem.model.topology
         loops, contacts = tuple(range(self.held)), tuple(range(self.held, len(plan)))
-        cliques = lambda penalised: cliques_of(plan, penalised)  # noqa: E731
         if self.penalised:
             held, riding, penalised = self.weights, (), (*loops, *contacts)
-            order = elimination(topology, cliques(penalised))
         else:
-            share = REDUNDANT[weights.dtype.itemsize]
-            held, riding, penalised = self.weights * (1 - share) / share, loops, contacts
-            order = elimination(topology, cliques(penalised), riders_of(topology, plan)[: self.held])
+            held, riding, penalised = independent(self.weights), loops, contacts
+        riders = riders_of(topology, plan)[: len(riding)]
+        order = elimination(topology, cliques_of(plan, penalised), riders)
         every, rule = joined([held, weights]), panels.if_independent
         return Damped(body_factor(problem, order, every, frozenset(riding), rule, penalised), len(held))
 
@@ -94,11 +92,6 @@ class Damped(eqx.Module):
         force = problem.rows.forces(joined([jnp.zeros((self.first, f.shape[-1]), f.dtype), -f]), still(problem, none))
         _, _, y, _ = self.system.solve(none, force, None)
         return f + y[self.first :]
-
-
-def cliques_of(plan, constraints) -> frozenset[tuple[int, ...]]:
-    """The sets of bodies that penalties of constraints tie together."""
-    return frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, constraints))
 
 
 def diagonal(G: Array | Unformed) -> Array:

@@ -245,7 +245,7 @@ def explain(
     model = check_model(name, model)
     state = check_state(name, model, state)
     constraints = check_constraints(name, model, constraints)
-    check_law(name, model, contacts)
+    check_law(name, model, contacts, formed=True)
     if (acceleration is None) == (after is None):
         raise ValueError(f"`{name}`: give either `acceleration` or `after`, the velocity at the end of the step.")
     what, motion = ("after", after) if acceleration is None else ("acceleration", acceleration)

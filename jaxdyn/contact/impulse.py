@@ -21,16 +21,19 @@ from .limbs import groups_of, rows_of
 from .solution import Jump, contact_step
 
 
-def check_law(call: str, model: Model, law) -> None:
-    """Raise unless it is a law of contact, and there is something to touch."""
+def check_law(call: str, model: Model, law, formed: bool = False) -> None:
+    """Raise unless it is a law of contact, and there is something to touch; not too much if G must be `formed`."""
     check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
     rows = rows_of(model, law)
-    if rows > FORMED and not law.without_matrix(rows):
+    if rows > FORMED and (formed or not law.without_matrix(rows)):
         law_name, slots = type(law).__name__, sum(group.slots for group in groups_of(model, law))
+        by, other = f" by `{law_name}`", "Take `jd.contact.ADMM()`, which takes any number; or choose"
+        if formed:
+            by, other = "", "Choose"
         raise ValueError(
-            f"`{call}`: `contacts` would have {rows} rows, and `{law_name}` takes at most {FORMED}: three for each of "
-            f"{slots} slots where shapes may touch, one for every joint with limits or dry friction. Take "
-            "`jd.contact.ADMM()`, which takes any number; or choose the pairs that matter, such as the feet: "
+            f"`{call}`: `contacts` would have {rows} rows, and at most {FORMED} are solved together{by}: three "
+            f"for each of {slots} slots where shapes may touch, one for every joint with limits or dry friction. "
+            f"{other} the pairs that matter, such as the feet: "
             f"`model.with_pairs([('foot', 'ground')])`; or fewer slots a limb: `jd.contact.{law_name}(slots=2)`; or "
             f"leave joints out: `jd.contact.{law_name}(limits=False, dry_friction=False)`."
         )

@@ -16,7 +16,7 @@ from ..engine.core import joined, widen
 from ..kinematics.embedding import body_rates, kinematics, reflected
 from ..kinematics.rows import Rows
 from ..kinematics.straight import apparent, moved
-from ..systems.body_factor import body_factor
+from ..systems.body_factor import body_factor, cliques_of
 from ..systems.problem import Problem, Start, body_accelerations, residual, start_of, still, with_gyrostats, with_rows
 from ..systems.weights import automatic_weights
 from ..tree.factor import SWEPT, Factor, kept_of
@@ -25,7 +25,7 @@ from ..tree.rows import Plan
 from . import smooth
 from .closing import closing
 from .cones import Cones, Counts, natural
-from .effect import Unformed, cliques_of
+from .effect import Unformed
 from .goals import goals
 from .joints import joints_of
 from .laws import Around, Closing, Impact, Law

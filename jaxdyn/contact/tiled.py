@@ -71,8 +71,8 @@ class Scaled(eqx.Module):
         """b to (H + shift)⁻¹ b (rows, lanes), with a positive shift (lanes,)."""
 
     @abc.abstractmethod
-    def filled_up(self, x: Array, rest: float = 0.0) -> Array:
-        """Numbers of the rows of G (m, lanes), with others in the rest of those of H."""
+    def filled_up(self, x: Array) -> Array:
+        """Numbers of the rows of G (m, lanes), with zeros in the rest of those of H."""
 
     @abc.abstractmethod
     def forces(self, x: Array) -> Array:
@@ -105,8 +105,8 @@ class Tiled(Scaled):
         factor = tiles.factorise(self.H, shift)
         return lambda b: flat(tiles.solve(factor, in_tiles(b)))
 
-    def filled_up(self, x, rest=0.0):
-        return flat(self.filled.vector(x, rest))
+    def filled_up(self, x):
+        return flat(self.filled.vector(x))
 
     def forces(self, x):
         return self.filled.numbers(in_tiles(x * self.d))
@@ -124,8 +124,8 @@ class Free(Scaled):
         factor = self.G.damped(shift / (self.d * self.d))
         return lambda b: factor.solve(b / self.d) / self.d
 
-    def filled_up(self, x, rest=0.0):
-        return x
+    def filled_up(self, x):
+        return widen(x, self.h.shape[-1])
 
     def forces(self, x):
         return x * self.d

@@ -49,14 +49,22 @@ def _tables(topology: Topology, plan: Plan, held: int, open_base: bool) -> Elimi
     return elimination_of(topology, plan, _order(topology, plan, held, open_base), (), panels.if_independent)
 
 
+def independent(weights: Array) -> Array:
+    """Weights of rows that ride and hold from μ: with `panels.if_independent` those whose share in S is no more than
+    `REDUNDANT` are left out."""
+    share = REDUNDANT[weights.dtype.itemsize]
+    return weights * (1 - share) / share
+
+
 def factor_of(problem: Problem, held: int, weights: Array, open_base: bool = False, apart: bool = False) -> Factor:
     """The factor of a robot on which the first `held` constraints hold, in which the rows of the others are kept. Rows
-    that hold are left out where they are redundant, as `refined.py` has it: 1 / least is the weight whose share in S is
-    `REDUNDANT`. `weights` are μ of all rows (m, lanes). If `apart`, only the own blocks of constraints are kept."""
-    order, share = _order(problem.model.topology, problem.plan, held, open_base), REDUNDANT[problem.q.dtype.itemsize]
+    that hold are left out where they are redundant, as `refined.py` has it. `weights` are μ of all rows (m, lanes). If
+    `apart`, only the own blocks of constraints are kept."""
+    order = _order(problem.model.topology, problem.plan, held, open_base)
     rides = frozenset(range(len(problem.plan)))
-    weights = weights * (1 - share) / share
-    factor = body_factor(problem, order, weights, rides, panels.if_independent, penalised=(), apart=apart).factor
+    factor = body_factor(
+        problem, order, independent(weights), rides, panels.if_independent, penalised=(), apart=apart
+    ).factor
     assert isinstance(factor, Factor)
     return factor
 

@@ -90,6 +90,11 @@ def tying(plan: Plan, constraints: Sequence[int]) -> tuple[int, ...]:
     return tuple(c for c in constraints if not plan.layouts[c].velocities)
 
 
+def cliques_of(plan: Plan, constraints: Sequence[int]) -> frozenset[tuple[int, ...]]:
+    """The sets of bodies that penalties of some constraints tie together."""
+    return frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, constraints))
+
+
 def _stiffened(plan: Plan, constraints: Sequence[int], weights: Array, nv: int) -> Array | float:
     """The penalties of rows that are velocities of a joint, as armature (nv, lanes)."""
     own = [c for c in constraints if plan.layouts[c].velocities]
