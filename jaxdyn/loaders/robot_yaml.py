@@ -37,6 +37,7 @@ AXES = dict(zip("XYZ", np.eye(3), strict=True))
 
 #: lists in lists in a mapping, and some to spare
 DEEPEST = 8
+TOO_DEEP = "it nests too deeply"
 _BASE: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
@@ -66,7 +67,7 @@ def plain(data: bytes) -> bytes:
         elif getattr(event, "tag", None) not in (None, "!"):
             told = f"the tag {brief(event.tag)} is not read"
         elif depth > DEEPEST:
-            told = "it nests too deeply"
+            told = TOO_DEEP
         if told is not None:
             raise yaml.constructor.ConstructorError(None, None, told, event.start_mark)
     return data
@@ -81,7 +82,9 @@ def contents(path: Path) -> dict[str, Any]:
     try:
         data = yaml.load(plain(read_bytes(path)), _Loader)
     except yaml.MarkedYAMLError as error:
-        bad(f"the YAML cannot be read: {error.problem}.", error.problem_mark.line if error.problem_mark else None)
+        # libyaml has a limit of its own, which newer ones meet before the first event
+        problem = TOO_DEEP if "nesting depth" in str(error.problem) else error.problem
+        bad(f"the YAML cannot be read: {problem}.", error.problem_mark.line if error.problem_mark else None)
     except (yaml.YAMLError, UnicodeError) as error:
         bad(f"the YAML cannot be read: {brief(str(error))}.")
     if not isinstance(data, dict):
