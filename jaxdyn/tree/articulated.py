@@ -18,11 +18,13 @@ import jax.numpy as jnp
 
 from ..spatial.small import summed
 from . import columns as co
+from .geared import beside
 from .riding import Forces, Rates, Riding
 
 
-def eliminate_columns(kind, par, q, armature, H, ties, rows):
+def eliminate_columns(kind, par, q, armature, H, ties, rows, spin=None):
     """Eliminate the columns of a joint from the body's inertia `H`, the blocks H_ji of its neighbours, and `rows`.
+    `spin` is the moment that rotors exert on the parent, seen from the body, as a joint with one column accelerates.
 
     Returns (U, 1/D) and V by column, what is left of H and of the blocks, and what is added to the inertias of the
     neighbours and to the ties of pairs of them.
@@ -34,6 +36,7 @@ def eliminate_columns(kind, par, q, armature, H, ties, rows):
     for c, s in enumerate(kind.columns(par, q)):
         Un, Uf = co.times(s, *H)
         Dinv = 1 / (co.product(s, Un, Uf) + armature[c])
+        Un, Uf = co.plus((Un, Uf), (spin, None))
         Kn, Kf = Un * Dinv, Uf * Dinv
         H = co.downdate(*H, Un, Uf, Kn, Kf)
         v = [co.tie_times(s, *block) for block in ties]
@@ -81,16 +84,19 @@ def seen_from(pose, above, like):
     return (zero, zero) if above is None else co.from_parent(pose, above)
 
 
-def eliminate(kind, tied, before, root, coupled, inertia, H, par, q, armature, pose, ties, K):
+def eliminate(kind, tied, before, root, coupled, inertia, H, par, q, armature, pose, ties, K, gears):
     """Eliminate a body: `H` is what others have added to its inertia, `ties` are the blocks H_ji of its neighbours,
-    `K` the coefficients of the rows that ride there, by constraint; `coupled` are the pairs of these that L has.
+    `K` the coefficients of the rows that ride there, by constraint; `coupled` are the pairs of these that L has;
+    `gears` are the rotors that turn with the joint, see `geared.py`.
 
     Returns (U, 1/D), V and R for the solves, by column; then what is added: to the parent's inertia, to the neighbours'
     inertias, to ties by pair of neighbours, to ties of neighbours with the parent, to K of the parent by constraint,
     to K of the neighbours by constraint, to L by pair of constraints, and to its diagonal by constraint.
     """
     rows, H = Riding(K, coupled), co.added(co.rigid(*inertia), H)
-    U, V, H, ties, near, pairs = eliminate_columns(kind, par, q, armature, H, ties, rows)
+    reflected, spin = beside(pose, gears)
+    armature = armature if reflected is None else armature + reflected
+    U, V, H, ties, near, pairs = eliminate_columns(kind, par, q, armature, H, ties, rows, spin)
     parent, others, at_parent = to_parent(tied, before, root, pose, H, ties, rows.K)
     on = rows.on_neighbours, rows.coupling, rows.diagonal
     return (U, V, rows.factor), parent, near, pairs, others, at_parent, *on

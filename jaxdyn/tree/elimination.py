@@ -71,7 +71,7 @@ class Elimination:
     def __init__(
         self, topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], rule: Callable, apart: bool
     ):
-        clusters = tuple(len(c.independent) for c in topology.clusters)
+        clusters = tuple(map(len, topology.columns))
         self.topology, self.plan, self.rule = topology, dataclasses.replace(plan, clusters=clusters), rule
         plan = self.plan
         gone = {c for x in order if isinstance(x, Multipliers) for c in x.riders}
@@ -87,13 +87,20 @@ class Elimination:
         when = {x.body: k for k, x in enumerate(order) if isinstance(x, Joint)}
         self.written: set[Ref] = set()
         rows = [self.penalty(c, sorted(plan.bodies(c), key=when.__getitem__)) for c in penalised]
-        rows += [self.of(x, self.joint, self.driven, self.multipliers) for x in order]
+        rows += [
+            self.of(x, self.joint, self.driven, self.multipliers) for x in order if not self.turns_with_joint(x)
+        ]
         sizes = {name: c.size for name, c in self.cells.items()}
         self.factor = Table(rows, sizes | {"H": topology.nb, "U": topology.nv, "whole": plan.whole})
         ups = [self.of(x, self.push, self.push_driven, self.forwards) for x in order]
-        self.up = Table(ups, {"u": topology.nv, "force": topology.nb, "b": plan.whole, "w": sizes["Linv"]})
+        more = {"tau": topology.nv} if topology.geared else {}  # what rotors add
+        self.up = Table(ups, {"u": topology.nv, "force": topology.nb, "b": plan.whole, "w": sizes["Linv"]} | more)
         downs = [self.of(x, self.pull, self.pull_driven, self.backwards) for x in reversed(order)]
         self.down = Table(downs, {"x": topology.nv, "a": topology.nb, "nu": plan.whole})
+
+    def turns_with_joint(self, x) -> bool:
+        """Whether it is a rotor that is eliminated with the joint of another body."""
+        return isinstance(x, Joint) and x.body in self.topology.geared
 
     def of(self, x, joint, driven, multipliers) -> Row:
         """The row of what is eliminated: a joint, a body of a cluster, or multipliers."""
@@ -161,6 +168,11 @@ class Elimination:
             Ref("pose", b),
             tuple(self.tie(b, j) for j in near),
             tuple(self.K(c, b) for c in x.riders),
+            tuple(
+                (Ref("spin", a), v_of(self.topology, a, "armature"), self.ratios(a))
+                for a, leader in self.topology.geared.items()
+                if leader == b
+            ),
         )
         pairs = self.pairs(x.riders)
         writes = (
@@ -281,6 +293,10 @@ class Elimination:
 
     def push(self, x: Joint) -> Row:
         b, n = x.body, len(x.neighbours)
+        if self.turns_with_joint(x):
+            reads = Ref("spin", b), self.ratios(b), Ref("force", b)
+            to = v_of(self.topology, self.topology.geared[b], "tau")
+            return Row(Step(gyrostats.push, ((None,), 1)), reads, to)
         reads = *place_of(self.topology, b), v_of(self.topology, b, "tau"), Ref("force", b), *self.factors(x)
         to = None if x.root else Ref("force", x.parent)
         rows = tuple(self.plan.row("b", c) for c in x.riders)
@@ -293,6 +309,9 @@ class Elimination:
 
     def pull(self, x: Joint) -> Row:
         b = x.body
+        if self.turns_with_joint(x):
+            reads = Ref("spin", b), self.ratios(b), v_of(self.topology, self.topology.geared[b], "x")
+            return Row(Step(gyrostats.pull, ((None,), 1)), reads, Ref("a", b))
         nu = tuple(self.plan.row("nu", c) for c in x.riders)
         above = of_parent("a", x.parent), refs("a", x.neighbours), nu
         reads = *place_of(self.topology, b), v_of(self.topology, b, "u"), *self.factors(x), *above

@@ -36,26 +36,31 @@ class Factor(eqx.Module):
         """The way up: u of joints and w of rows. With rows that are kept, ``"b"`` is what their right sides `b` leave
         when nothing acts along them: b − J a."""
         topology, plan, given = self.tables.topology, self.tables.plan, self.joints | self.parts
-        if plan.clusters:
+        if plan.whole > plan.rows:
             b = jnp.zeros((plan.rows, 1), tau.dtype) if b is None else b
-            b = joined([b, *(tau[jnp.asarray(c)] for c in topology.columns)])
+            b = joined([b, *(tau[jnp.asarray(c)] for c in topology.columns if c)])
+        if topology.clusters:
             tau = jnp.zeros((topology.nv, tau.shape[-1]), tau.dtype).at[jnp.asarray(topology.independent)].set(tau)
         return swept(self.tables.up, given | {"tau": tau, "force": force} | ({} if b is None else {"b": b}))
 
     def down(self, up: dict[str, Any], nu: Array | None = None) -> tuple[Array, Any, Array | None]:
         """The way down from u and w, with multipliers `nu` of rows that are kept: what `solve` returns."""
         topology, plan = self.tables.topology, self.tables.plan
-        if nu is not None and plan.clusters:
+        if nu is not None and plan.whole > plan.rows:
             nu = jnp.concatenate([nu, jnp.zeros((plan.whole - plan.rows, nu.shape[-1]), nu.dtype)])
         given = self.joints | self.parts | up | ({} if nu is None else {"nu": nu})
         found = swept(self.tables.down, given)
-        if not plan.clusters:
+        if not topology.clusters:
             return found["x"], found["a"], found.get("nu")
+        if plan.whole == plan.rows:
+            return found["x"][jnp.asarray(topology.independent)], found["a"], found.get("nu")
         nu = found["nu"]
         x = jnp.zeros((len(topology.independent), nu.shape[-1]), nu.dtype)
         if "x" in found:
             x = found["x"][jnp.asarray(topology.independent)]
         for k, columns in enumerate(topology.columns):
+            if not columns:
+                continue
             at = self.tables.plan.row("nu", -1 - k)
             x = x.at[jnp.asarray(columns)].set(nu[at.start : at.start + len(columns)])
         return x, found["a"], nu[: plan.rows] if plan.rows else None

@@ -146,11 +146,14 @@ class _Elimination:
         self.coupled: dict[int, set[int]] = {c: set() for c in self.riders}
         self.riding = set(self.riders)
         #: by cluster, its bodies that are left
-        self.members = {-1 - k: set(c.bodies) for k, c in enumerate(topology.clusters)}
+        self.members = {-1 - k: set(c.bodies) for k, c in enumerate(topology.clusters) if topology.columns[k]}
         for c in self.members:
             self.at[c], self.coupled[c] = set(), set()
-        self.drives = {b: -1 - k for b, k in topology.cluster_of.items()}
+        self.drives = {b: -1 - k for b, k in topology.cluster_of.items() if topology.columns[k]}
+        #: by body, how many go before it: its children, and the rotors that go with its joint
         self.children = [self.parents.count(b) for b in range(topology.nb)]
+        for leader in topology.geared.values():
+            self.children[leader] += 1
         self.left = set(range(topology.nb))
         self.out: list[Joint | Multipliers] = []
 
@@ -209,8 +212,9 @@ class _Elimination:
             self.tie(clique)
         for a in self.ties[b]:
             self.ties[a].discard(b)
-        if p != WORLD:
-            self.children[p] -= 1
+        for after in (p, self.topology.geared.get(b, WORLD)):
+            if after != WORLD:
+                self.children[after] -= 1
         self.left.discard(b)
 
     def clusters(self) -> None:

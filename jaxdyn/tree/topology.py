@@ -118,8 +118,24 @@ class Topology:
 
     @cached_property
     def columns(self) -> tuple[tuple[int, ...], ...]:
-        """By cluster, the places of its velocities among the independent ones."""
-        return tuple(tuple(self.places[v] for v in c.independent) for c in self.clusters)
+        """By cluster, the places of its velocities among the independent ones; none if it is eliminated as a joint."""
+        led = {self.cluster_of[b] for b in self.geared}
+        return tuple(
+            () if k in led else tuple(self.places[v] for v in c.independent) for k, c in enumerate(self.clusters)
+        )
+
+    @cached_property
+    def geared(self) -> dict[int, int]:
+        """By gyrostat, the body whose joint it is eliminated with: that of a cluster which is a joint of one velocity
+        and gyrostats on its parent."""
+        found = {}
+        for cluster in self.clusters:
+            links = [b for b in cluster.bodies if b not in self.gyrostats]
+            rotors = self.gyrostats.intersection(cluster.bodies)
+            if len(links) == 1 and self.kinds[links[0]].nv == 1 and cluster.independent == (self.v_starts[links[0]],):
+                if all(self.parents[b] == self.parents[links[0]] for b in rotors):
+                    found |= dict.fromkeys(sorted(rotors), links[0])
+        return found
 
     @cached_property
     def ratios(self) -> dict[int, tuple[int, int]]:
