@@ -168,7 +168,7 @@ def programs(robot: Robot, names: Sequence[str], batch: int, dtype: str) -> tupl
         begin = time.process_time()
         run = jax.jit(lambda *x, solve=solve: jax.lax.map(lambda y: solve(*y), x)).lower(*args).compile()
         rows[name] = {"compile_seconds": round(time.process_time() - begin, 2)}
-        if name not in ("free", "approximate", "merged"):
+        if name not in ("free", "approximate"):
             a, steps = (np.asarray(x[0]) for x in run(*args))
             a = a if model.nv == exact.shape[1] else a[:, robot.independent]
             off = np.abs(a[:COMPARED] - exact).max(1) / np.abs(exact).max(1)

@@ -11,6 +11,7 @@ LEGS = ("torques", "differential_torques")
 FORMS = {
     "embedded": "embedded",
     "bodies": "embedded, rotors as bodies",
+    "PV": "embedded, PV",
     "approximate": "without rotors",
     "free": "rotors free",
     "LCABA": "cut, LCABA",
@@ -151,7 +152,7 @@ def _torques(found: dict) -> list[str]:
 
 
 ROBOTS = "Geared robots: embedded, as models without rotors, and as trees whose rotors are free (Fig. 12)."
-FEET = "The same, each foot held at a point, or welded. *embedded*: rotors embedded, feet by `LCABA`."
+FEET = "The same, each foot held at a point, or welded. *embedded*: rotors embedded, feet by `LCABA`,\nor by `PV` where it is named."
 
 
 def written(found: dict, told: Callable[[str], str]) -> str:

@@ -87,9 +87,7 @@ class Elimination:
         when = {x.body: k for k, x in enumerate(order) if isinstance(x, Joint)}
         self.written: set[Ref] = set()
         rows = [self.penalty(c, sorted(plan.bodies(c), key=when.__getitem__)) for c in penalised]
-        rows += [
-            self.of(x, self.joint, self.driven, self.multipliers) for x in order if not self.turns_with_joint(x)
-        ]
+        rows += [self.of(x, self.joint, self.driven, self.multipliers) for x in order if not self.turns_with_joint(x)]
         sizes = {name: c.size for name, c in self.cells.items()}
         self.factor = Table(rows, sizes | {"H": topology.nb, "U": topology.nv, "whole": plan.whole})
         ups = [self.of(x, self.push, self.push_driven, self.forwards) for x in order]
