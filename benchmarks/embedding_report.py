@@ -152,7 +152,8 @@ def _torques(found: dict) -> list[str]:
 
 
 ROBOTS = "Geared robots: embedded, as models without rotors, and as trees whose rotors are free (Fig. 12)."
-FEET = "The same, each foot held at a point, or welded. *embedded*: rotors embedded, feet by `LCABA`,\nor by `PV` where it is named."
+FEET = """The same, each foot held at a point, or welded. *embedded*: rotors embedded, feet by `LCABA`,
+or by `PV` where it is named."""
 
 
 def written(found: dict, told: Callable[[str], str]) -> str:
