@@ -19,7 +19,7 @@ from ..engine.core import joined
 from ..engine.kept import tables
 from ..model.constraints import Constraint
 from ..model.model import Model
-from ..model.transmission import OnJoints
+from ..model.transmission import OnJoints, Transmission
 from ..spatial.small import summed
 from ..tree.topology import Topology
 from . import ratios
@@ -27,6 +27,7 @@ from .carried import tree_jacobian
 from .forward import Kinematics, accelerations, tree_kinematics
 from .ratios import Cells, Ratios
 from .rows import Rows, evaluate
+from .transmissions import Function, Transmissions
 
 
 @dataclasses.dataclass(frozen=True)
@@ -89,13 +90,40 @@ class Embedded:
         """The poses of bodies in their parents, if rows need them."""
         return self.motion.pose if self.on_bodies else None
 
-    def joints(self, c: int, v: Array | None = None):
-        """Slope, bias and residual of a constraint on joints alone."""
+    @cached_property
+    def transmissions(self) -> tuple[list[int], Transmissions]:
+        """The places of transmissions among the constraints, and what they are at q."""
+        places = [c for c, x in enumerate(self.model.embedded) if isinstance(x, Transmission)]
+        functions = []
+        for x in (self.model.embedded[c] for c in places):
+            bodies = [self.topology.joint(j) for j in x.joints]  # type: ignore
+            at = [tuple(starts[b] for b in bodies) for starts in (self.topology.q_starts, self.topology.v_starts)]
+            functions.append(Function(x.fn, x.rows, *at))  # type: ignore
+        return places, Transmissions(self.topology, tuple(functions), self.q)
+
+    def joints(self, c: int):
+        """Slope and residual of a constraint on joints alone."""
         constraint: Any = self.model.embedded[c]
-        bodies = [self.topology.joint(j) for j in constraint.joints]
-        q = jnp.stack([self.q[self.topology.q_starts[b]] for b in bodies])
-        rates = None if v is None else jnp.stack([v[self.topology.v_starts[b]] for b in bodies])
-        return constraint.slope(q, rates)
+        if isinstance(constraint, Transmission):
+            places, every = self.transmissions
+            k = places.index(c)
+            return every.slopes()[k], every.gaps()[k]
+        slope, _, residual = constraint.slope(self.along(constraint, self.q, self.topology.q_starts), None)
+        return slope, residual
+
+    def along(self, constraint: Any, x: Array, starts) -> Array:
+        """What stands at the joints of a constraint, (joints, lanes), where numbers of bodies `starts` are."""
+        return jnp.stack([x[starts[self.topology.joint(j)]] for j in constraint.joints])
+
+    def joint_biases(self, v: Array) -> dict[int, Array]:
+        """k of all constraints on joints alone, by place."""
+        places, every = self.transmissions
+        found = dict(zip(places, every.biases(v), strict=True)) if places else {}
+        for c in set(self.frame.joints) - set(places):
+            constraint: Any = self.model.embedded[c]
+            q = self.along(constraint, self.q, self.topology.q_starts)
+            found[c] = constraint.slope(q, self.along(constraint, v, self.topology.v_starts))[1]
+        return found
 
     def columns(self, constraint: Constraint) -> np.ndarray:
         """The velocities of the tree that a constraint on joints alone couples."""
@@ -154,11 +182,11 @@ class Embedded:
             seen = dataclasses.replace(rows, K=tuple(x * mask for x in self.rows.K))
             return rows.gamma + seen.times(motion.acceleration)
 
-        return self.by_cluster(self.by_constraint(of_rows, lambda c: self.joints(c, v)[1]))
+        return self.by_cluster(self.by_constraint(of_rows, self.joint_biases(v).__getitem__))
 
     def residual(self) -> Array:
         """How far the loops are open, by cluster."""
-        return self.by_cluster(self.by_constraint(lambda: self.rows.residual, lambda c: self.joints(c)[2]))
+        return self.by_cluster(self.by_constraint(lambda: self.rows.residual, lambda c: self.joints(c)[1]))
 
     def ratios(self, turns: Mapping[int, Array] | None = None) -> Ratios:
         """The ratios of velocities, or of the coordinates that `turns` tell of: see `K`."""
