@@ -444,8 +444,7 @@ def test_operations_of_embedding_grow_with_the_number_of_clusters(kind):
 
 
 def test_embedding_takes_fewer_operations_than_cutting():
-    """Also where steps are called, and in bytes of code; but functions of coordinates are no steps, and are in the code
-    once for each leg."""
+    """Also where steps are called, and in bytes of code."""
     for name, row in EMBEDDED["operations"].items():
-        for what in ("operations", "called", *(() if name == "tello" else ("code",))):
+        for what in ("operations", "called", "code"):
             assert row["embedded"][what] <= row["LCABA"][what], (name, what)
