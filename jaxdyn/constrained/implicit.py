@@ -31,9 +31,9 @@ from .result import ended, left
 
 def residuals(model, constraints, q, v, tau, external, qdd, lam):
     """(r1, r2) at any (q̈, λ): (nv, lanes) and (m, lanes)."""
-    problem = problem_of(model, constraints, q, v, qdd)
-    start = start_of(problem, tau, external)
-    return residual(problem, start, qdd, start.acceleration, lam)
+    problem = problem_of(model, constraints, q, v, qdd, falling=not constraints)
+    start = start_of(problem, tau, external, settled=True)
+    return residual(problem, start, qdd, None, lam)
 
 
 def saddle(model, constraints, q, x, y):

@@ -1,11 +1,12 @@
 """Inverse dynamics: the recursive Newton-Euler algorithm.
 
-After the sweep down (`jaxdyn.kinematics.forward`), with I_i the inertia about the body's origin and h = I v
+After the sweep down (`jaxdyn.kinematics.forward`), with I_i the inertia about the body's origin
 (Featherstone, Rigid Body Dynamics Algorithms, section 5.3):
 
 | symbol | name here | equation |
 | --- | --- | --- |
-| f_i | ``n, f`` | I_i (a_i − g_i) + v_i ×* h_i − external_i, moment and force |
+| h_i | ``hn, hf`` | I_i v_i, moment and force |
+| f_i | ``n, f`` | I_i (a_i − g_i) + v_i ×* h_i − external_i |
 | τ_i | result | Sᵀ f_i |
 | f_p | carried up | f_p + X* f_i |
 """
@@ -23,7 +24,7 @@ from ..model.model import Model
 from ..spatial.small import cross
 from ..tree import gyrostats
 from ..tree.columns import inertia_times, plus, product, to_parent
-from ..tree.sweep import each, place_of, up, v_of
+from ..tree.sweep import place_of, up, v_of
 from ..tree.topology import WORLD, Topology
 
 
@@ -36,12 +37,11 @@ def _inertial(inertia, acceleration, g):
     return inertia_times(inertia, (aw, al if g is None else al - g))
 
 
-def _body_force(inertia, velocity, acceleration, g, external):
-    """Return I (a − g) + v ×* I v − external as (moment, force). An argument of None is zero."""
+def _body_force(inertia, velocity, momentum, acceleration, g, external):
+    """Return I (a − g) + v ×* h − external as (moment, force). An argument of None is zero."""
     force = None, None
     if velocity is not None:
-        w, l = velocity
-        hn, hf = inertia_times(inertia, velocity)
+        (w, l), (hn, hf) = velocity, momentum
         force = cross(w, hn) + cross(l, hf), cross(w, hf)
     if acceleration is not None or g is not None:
         force = plus(force, _inertial(inertia, acceleration, g))
@@ -57,22 +57,26 @@ def _joint_force(kind, root, par, q, pose, force):
 
 
 @tables
-def _bodies(topology: Topology, *given: bool) -> Table:
-    names = "velocity", "acceleration", "gravity", "external"
+def _bodies(topology: Topology, given: frozenset[str]) -> Table:
+    def refs(b, *names):
+        return [Ref(name, b) if name in given else None for name in names]
 
-    def row(b):
+    def rows(b):
         if b in topology.gyrostats:
-            p, given_here = topology.parents[b], given[:2]
-            reads = [
-                Ref(name, at) if there else None
-                for at in (b, p)
-                for name, there in zip(names, given_here, strict=False)
-            ]
-            return Row(Step(gyrostats.force), (Ref("spin", b), *reads), (Ref("force", p), Ref("force", b)))
-        reads = [Ref(name, b) if there else None for name, there in zip(names, given, strict=True)]
-        return Row(Step(_body_force), (Ref("inertia", b), *reads), Ref("force", b))
+            p = topology.parents[b]
+            reads = [r for at in (b, p) for r in refs(at, "velocity", "acceleration")]
+            return [Row(Step(gyrostats.force), (Ref("spin", b), *reads), (Ref("force", p), Ref("force", b)))]
+        found = []
+        if "velocity" in given:  # in a cell of its own: derivatives read it again
+            found = [Row(Step(inertia_times), (Ref("inertia", b), Ref("velocity", b)), Ref("momentum", b))]
+            momentum = Ref("momentum", b)
+        else:
+            momentum = None
+        velocity, *others = refs(b, "velocity", "acceleration", "gravity", "external")
+        reads = Ref("inertia", b), velocity, momentum, *others
+        return [*found, Row(Step(_body_force), reads, Ref("force", b))]
 
-    return Table(each(topology, row), {"force": topology.nb})
+    return Table([r for b in range(topology.nb) for r in rows(b)], dict.fromkeys(("momentum", "force"), topology.nb))
 
 
 @tables
@@ -96,7 +100,7 @@ def body_forces(motion: Kinematics, velocity=None, acceleration=None, gravity=No
     `external` (nb, 6, lanes) has the force first."""
     fields = {"velocity": velocity, "acceleration": acceleration, "gravity": gravity, "external": external}
     given = {name: x for name, x in fields.items() if x is not None}
-    table = _bodies(motion.model.topology, *(x is not None for x in fields.values()))
+    table = _bodies(motion.model.topology, frozenset(given))
     spin = {} if motion.spin is None else {"spin": motion.spin}
     return swept(table, given | spin | {"inertia": motion.inertia})["force"]
 

@@ -2,8 +2,9 @@
 
 A *row* of a table is one call: the number of its function, then addresses of 32 bits each. Operands and results whose
 addresses differ by the same amount in all rows of a function share one address, and an address that is the same in all
-rows is part of the code. So a step of thirty operands has only a few addresses. Rows are in the order of the calls, and
-every function returns where the next row begins.
+rows is part of the code. So a step of thirty operands has only a few addresses. Rows are in the order of the calls.
+Tables of many kinds are run by a list of calls, one a row: so a processor sees early which code comes next. Tables of
+few kinds are run by a loop, whose code does not grow with them: every function returns where the next row begins.
 
 Calls that often follow each other become one function, pair by pair: the second one then need not load what the first
 one computed.
@@ -24,7 +25,11 @@ from .pieces import Lanes, Places
 from .templates import Routine
 
 #: calls are joined if they follow each other at least this often; most operations of joined calls; most pairs
-OFTEN, LONGEST, ROUNDS = 8, 300, 30
+OFTEN, LONGEST, ROUNDS = 2, 200, 30
+#: most rows for each kind of a table that is run by a list of calls
+LISTED = 10
+#: what runs a table is given
+ARGUMENTS = "ptr %stage, ptr %uniform, ptr %arena"
 #: the pointers that addresses are counted from
 SPACES = {"s": "%stage", "u": "%uniform", "a": "%arena"}
 
@@ -100,8 +105,8 @@ class Tables:
         self.runs: list[list[tuple[Kind, int]]] = []
 
     def run(self, calls: Iterable[Call], own: Mapping, shared: Mapping) -> str:
-        """Return the name of the table of these calls. `own` and `shared` give the (space, bytes) of values that each
-        lane has, and that all lanes share."""
+        """Return the name of the function that makes these calls. `own` and `shared` give the (space, bytes) of values
+        that each lane has, and that all lanes share."""
         rows = []
         for call in calls:
             routine, first, operands = call.template.routine(self.masks[call.index]), call.first, call.operands
@@ -113,7 +118,8 @@ class Tables:
         return self._made(rows)
 
     def moves(self, rows: Iterable[tuple[Routine, list[tuple[str, int]]]]) -> str:
-        """Return the name of the table of these routines, each with the (space, bytes) of its operands and results."""
+        """Return the name of the function that runs these routines, each with the (space, bytes) of its operands and
+        results."""
         made, value = [], itertools.count()
         for routine, places in rows:
             spaces = "".join([s for s, _ in places])
@@ -124,7 +130,7 @@ class Tables:
 
     def _made(self, rows: list[_Row]) -> str:
         self.made.append(rows)
-        return f"@{self.name}.rows{len(self.made) - 1}"
+        return f"@{self.name}.run{len(self.made) - 1}"
 
     def finish(self) -> None:
         """Join calls that often follow each other, then find the addresses of all rows."""
@@ -172,15 +178,28 @@ class Tables:
         return "\n".join([head, *code.lines, end, "ret ptr %next", "}"])
 
     def text(self) -> str:
-        """Return the tables, and the function that runs all rows of a table for one vector."""
+        """Return the tables, and the functions that run all rows of a table for one vector."""
         out = []
         for k, run in enumerate(self.runs):
             words = np.concatenate([*(kind.words[row] for kind, row in run), np.full(1, -1, np.int32)])
             data = "".join([_BYTES[b] for b in words.astype("<i4").tobytes()])
             out.append(f'@{self.name}.rows{k} = internal constant [{4 * len(words)} x i8] c"{data}", align 64')
+            out.append(f"define internal void @{self.name}.run{k}({ARGUMENTS}) nounwind noinline {{")
+            if len(run) > LISTED * len({kind for kind, _ in run}):
+                out.append(f"call void @{self.name}.each({ARGUMENTS}, ptr @{self.name}.rows{k})")
+            else:
+                out += self._listed(k, run)
+            out += ["ret void", "}"]
         names = ", ".join(f"ptr @{self.name}{k}" for k in range(len(self.kinds)))
         out.append(f"@{self.name}.all = internal constant [{len(self.kinds)} x ptr] [{names}]")
         return "\n".join(out) + ROWS.replace("@@NAME@@", self.name)
+
+    def _listed(self, table: int, run: list[tuple[Kind, int]]) -> Iterable[str]:
+        at = 0
+        for n, (kind, _) in enumerate(run):
+            yield f"%row{n} = getelementptr i8, ptr @{self.name}.rows{table}, i64 {4 * at}"
+            yield f"%next{n} = call ptr @{self.name}{kind.index}({ARGUMENTS}, ptr %row{n})"
+            at += kind.words.shape[1]
 
 
 def _joined(rows: list[_Row], pair: tuple) -> list[_Row]:

@@ -64,12 +64,12 @@ def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[s
     own, same = InLanes(s, layout, places), Shared(places)
     steps = Tables("step", lanes, s.masks)
 
-    def table(node: Calls | Moves) -> str:
+    def run(node: Calls | Moves) -> str:
         if isinstance(node, Calls):
             return steps.run(node.calls, own, same)
         return steps.moves(moved(s, layout, places, node, own, same))
 
-    driver = Driver(layout, lanes, group, places.stage, arena, table)
+    driver = Driver(layout, lanes, group, places.stage, arena, run)
     driver.nodes(layout.nodes, None)
     declared: set[str] = set()
     shared = Tables("shared", 1, s.masks)
@@ -133,8 +133,8 @@ def _modules(units: list[_Unit], main: list[str], declared: set[str]) -> list[st
     return out
 
 
-def _prologue(s: Schedule, places, declared, table: Callable) -> list[str]:
-    """Return the code that runs once a call. `table`: returns the name of the table of calls."""
+def _prologue(s: Schedule, places, declared, run: Callable) -> list[str]:
+    """Return the code that runs once a call. `run`: returns the name of the function that makes calls."""
     if not s.read:
         return []
     code = pieces.Prologue(s, 1, declared)
@@ -144,12 +144,11 @@ def _prologue(s: Schedule, places, declared, table: Callable) -> list[str]:
         base = code.line(f"load ptr, ptr {code.at('%operands', 8 * operand)}")
         to, source = code.at("%uniform", offset), code.at(base, first)
         code.lines.append(f"call ptr @jaxdyn_copy(ptr {to}, ptr {source}, i64 {size})")
-    for is_call, run in itertools.groupby(s.uniform, lambda st: isinstance(st, Call)):
+    for is_call, part in itertools.groupby(s.uniform, lambda st: isinstance(st, Call)):
         if is_call:
-            name = table(list(run))
-            code.lines.append(f"call void @shared.each(ptr %uniform, ptr %uniform, ptr %uniform, ptr {name})")
+            code.lines.append(f"call void {run(list(part))}(ptr %uniform, ptr %uniform, ptr %uniform)")
             continue
-        for v in run:
+        for v in part:
             if s.op[v] != Op.input:
                 code.operation(v)
             if v in wanted and not (places.copied and s.op[v] == Op.input):

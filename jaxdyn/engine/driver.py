@@ -11,10 +11,10 @@ class Driver:
     """The function that runs a block of vectors: pieces, with loops and branches between. Every piece works on a group
     of vectors before the next one begins, so that its code is fetched once for the group."""
 
-    def __init__(self, layout: Layout, lanes: int, group: int, stage: int, arena: int, table: Callable):
+    def __init__(self, layout: Layout, lanes: int, group: int, stage: int, arena: int, run: Callable):
         self.layout, self.lanes, self.group, self.stage, self.arena = layout, lanes, group, stage, arena
-        #: returns the name of the table of `Calls` or `Moves`
-        self.table = table
+        #: returns the name of the function that runs `Calls` or `Moves`
+        self.run = run
         self.lines: list[str] = []
         self.count = 0
         #: for each piece, the key of the mask around it
@@ -34,15 +34,11 @@ class Driver:
         for node in nodes:
             self.count += 1
             n = self.count
-            if isinstance(node, Piece):
-                self.around[node.index] = around
-                self.lines.append(
-                    f"call void @each(ptr @piece{node.index}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)"
-                )
-            elif isinstance(node, Calls | Moves):
-                self.lines.append(
-                    f"call void @calls(ptr {self.table(node)}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)"
-                )
+            if isinstance(node, Piece | Calls | Moves):
+                if isinstance(node, Piece):
+                    self.around[node.index] = around
+                what = f"@piece{node.index}" if isinstance(node, Piece) else self.run(node)
+                self.lines.append(f"call void @each(ptr {what}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)")
             elif isinstance(node, Choice):
                 for k, case in enumerate(node.cases):
                     key = ("mask", node.branches.index, k)
@@ -65,10 +61,7 @@ class Driver:
         mask = f"<{w} x i8>" if w > 1 else "i8"
         some = f"call i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8> %mask)" if w > 1 else "or i8 %mask, 0"
         values = {"STAGE": self.stage, "ARENA": self.arena, "GROUP": self.group, "MASK": mask, "ALIGN": w, "SOME": some}
-        text = DRIVER.replace("@@BODY@@", "\n".join(self.lines)) + ANY
-        text += _each("each", "void %what(ptr %stage, ptr %uniform, ptr %arena)")
-        if self.layout.runs or self.layout.moves:
-            text += _each("calls", "void @step.each(ptr %stage, ptr %uniform, ptr %arena, ptr %what)")
+        text = DRIVER.replace("@@BODY@@", "\n".join(self.lines)) + ANY + EACH
         for name, value in values.items():
             text = text.replace(f"@@{name}@@", str(value))
         return text + (f"declare i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8>)\n" if w > 1 else "")
@@ -119,13 +112,8 @@ no:
 """
 
 
-def _each(name: str, call: str) -> str:
-    """Return a function that makes this call for every vector of a group; %what is its first argument."""
-    return EACH.replace("@@NAME@@", name).replace("@@CALL@@", call)
-
-
 EACH = """
-define internal void @@@NAME@@(ptr %what, ptr %stages, ptr %uniform, ptr %arenas, i64 %count) nounwind noinline {
+define internal void @each(ptr %what, ptr %stages, ptr %uniform, ptr %arenas, i64 %count) nounwind noinline {
   br label %loop
 loop:
   %k = phi i64 [ 0, %0 ], [ %next, %loop ]
@@ -133,7 +121,7 @@ loop:
   %stage = getelementptr i8, ptr %stages, i64 %s
   %a = mul i64 %k, @@ARENA@@
   %arena = getelementptr i8, ptr %arenas, i64 %a
-  call @@CALL@@
+  call void %what(ptr %stage, ptr %uniform, ptr %arena)
   %next = add i64 %k, 1
   %more = icmp ult i64 %next, %count
   br i1 %more, label %loop, label %end

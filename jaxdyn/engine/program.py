@@ -49,7 +49,8 @@ class Program:
         self._here = [0]
         #: True for templates, which have no calls
         self.nested = False
-        #: of `calling.py`
+        #: of `trigonometry.py`, and of `calling.py`
+        self.borrowed: dict[int, tuple[int, int]] = {}
         self.same: list[bool] = []
         self.templates: set = set()
         self.true, self.false = self.constant(True, Type.bool_), self.constant(False, Type.bool_)
@@ -390,8 +391,7 @@ class Program:
         constants = b"".join(
             struct.pack("B", t) + v.tobytes() for t, v in zip(self.constant_types, self.constants, strict=True)
         )
-        found = [head.encode(), numbers, constants]
-        templates: dict = {}
+        found, templates = [head.encode(), numbers, constants], {}
         for c in self.calls:
             templates.setdefault(c.template, len(templates))
         found += [t.key() for t in templates]

@@ -5,9 +5,9 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from .calling import call, uniform
-from .ops import Op
+from .ops import Op, Type
 from .program import Program
-from .templates import LABEL, MINUS, SHARED, constant, cut, numbered
+from .templates import LABEL, MINUS, SHARED, constant, cut, numbered, sine_and_cosine
 
 
 def sweep(program: Program, table, given: Sequence[np.ndarray], run: Callable, type_of: Callable) -> list[np.ndarray]:
@@ -77,6 +77,7 @@ class _Rows:
         made = None if program.nested else cut(closed, shapes, types, pattern, self.run)
         if made is None:
             return self.straight(closed, shapes, flat, read)
+        operands += [x for k in made.turned for x in self.turned(operands[k])]
         first = then = 0
         if made.uniform is not None:
             first = call(program, made.uniform, [operands[k] for k in made.given])
@@ -95,6 +96,12 @@ class _Rows:
                 x = constant(program, k)
             out.append(program.neg(x) if minus else x)
         return out
+
+    def turned(self, x: int) -> tuple[int, int]:
+        """Return sine and cosine of a value, which are computed once."""
+        program = self.program
+        first = call(program, sine_and_cosine(Type(program.type[x]), uniform(program)[x]), [x])
+        return first, first + 1
 
     def straight(self, closed, shapes, flat, read) -> list[int]:
         args, at = [], 0

@@ -7,12 +7,14 @@ folded and fused by itself, whoever calls it. It is cut into the part that all l
 """
 
 import copy
+import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import numpy as np
 
+from . import trigonometry
 from .calling import uniform
 from .kept import PARTS, Kept
 from .ops import Branches, Loop, Op, Type
@@ -84,6 +86,17 @@ class Template:
         return found
 
 
+@functools.cache
+def sine_and_cosine(t: Type, shared: bool) -> Template:
+    """Return the template of sine and cosine of a number."""
+    program = Program()
+    program.inputs.append((1, t, shared))
+    x = program.input(0, 0, t)
+    made, _ = _template(program, [trigonometry.sin(program, x), trigonometry.cos(program, x)], [], shared)
+    assert made is not None
+    return made
+
+
 def _dependencies(program: Program) -> list[int]:
     """Return, for each value, the operands that it depends on, as bits."""
     found: list[int] = []
@@ -128,10 +141,12 @@ class Routine:
 
 
 class Cut(NamedTuple):
-    """A step for a pattern: its templates, and which of the pattern's numbers they read. `lanes` also reads all results
-    of `uniform`, after the others. `results`: for each number that the step gives (kind, k, whether negative), where
-    the kind is "constant", "operand", "uniform" or "lanes"."""
+    """A step for a pattern: its templates, and which of the pattern's numbers they read; after these come sine and
+    cosine of the numbers in `turned`. `lanes` also reads all results of `uniform`, after the others. `results`: for
+    each number that the step gives (kind, k, whether negative), where the kind is "constant", "operand", "uniform" or
+    "lanes"."""
 
+    turned: list[int]
     uniform: Template | None
     given: list[int]
     lanes: Template | None
@@ -205,7 +220,8 @@ def _parted(program: Program, outs: list[int]) -> Cut:
             results.append(("operand", program.a[b], x != b))
         else:
             results.append(("uniform", shared.index(b), x != b) if same[b] else ("lanes", own.index(b), x != b))
-    return Cut(common, given, lanes, read, results)
+    turned = [program.a[x] for x in program.borrowed]
+    return Cut(turned, common, given, lanes, read, results)
 
 
 def _read(program: Program, wanted: list[int], same: list[bool]) -> list[int]:

@@ -1,11 +1,13 @@
 """sin, cos and tan: subtract a multiple of a right angle, then evaluate a polynomial each.
 
-Sine and cosine of the same angle consist of the same expressions, which the program shares.
+Sine and cosine of the same angle consist of the same expressions, which the program shares. Steps that are compiled by
+themselves do not compute those of what they read, but borrow them from the program, which has them once.
 """
 
 import weakref
 
 from .floats import Floats
+from .ops import Op, Type
 from .program import Program
 from .reduction import huge
 
@@ -101,12 +103,30 @@ def _turned(f: Floats, x: int, rights: int, bit: int) -> int:
     return f.signed(x, p.shl(p.and_(rights, f.integer(1 << bit)), f.integer(top - bit)))
 
 
+def _borrowed(p: Program, x: int) -> tuple[int, ...] | None:
+    """Return sine and cosine of an operand of a step as two more of its operands, or None if x is none."""
+    if not p.nested or x < 0 or p.op[x] != Op.input:
+        return None
+    if x not in p.borrowed:
+        t, same = Type(p.type[x]), p.inputs[p.a[x]][2]
+        first = len(p.inputs)
+        p.inputs += [(1, t, same)] * 2
+        p.borrowed[x] = p.input(first, 0, t), p.input(first + 1, 0, t)
+    return p.borrowed[x]
+
+
 def sin(p: Program, x: int) -> int:
+    borrowed = _borrowed(p, x)
+    if borrowed is not None:
+        return borrowed[0]
     s, _, rights = _parts(p, x)
     return _turned(Floats(p, x), s, rights, 1)
 
 
 def cos(p: Program, x: int) -> int:
+    borrowed = _borrowed(p, x)
+    if borrowed is not None:
+        return borrowed[1]
     f = Floats(p, x)
     _, c, rights = _parts(p, x)
     return _turned(f, c, p.add(rights, f.integer(1)), 1)

@@ -204,11 +204,17 @@ class Embedded:
 
 
 def kinematics(
-    model: Model, q: Array, v: Array | None = None, a: Array | None = None, *, biased: bool = False
+    model: Model,
+    q: Array,
+    v: Array | None = None,
+    a: Array | None = None,
+    *,
+    biased: bool = False,
+    falling: bool = False,
 ) -> Kinematics:
     """As `tree_kinematics`, where v and a are independent velocities and their rates, (nv, lanes)."""
     if not model.topology.clusters:
-        return tree_kinematics(model, q, v, a, biased=biased)
+        return tree_kinematics(model, q, v, a, biased=biased, falling=falling)
     topology, loops = model.topology, Embedded(model, q)
     found = loops.ratios()
     rates = None if v is None else ratios.spread(topology, found.G, v)
@@ -216,7 +222,7 @@ def kinematics(
     bias = None if rates is None else loops.bias(found, rates)
     if bias is not None and (biased or a is not None):
         more = bias if more is None else more + bias
-    motion = tree_kinematics(model, q, rates, more, biased=biased, placed=loops.placed)
+    motion = tree_kinematics(model, q, rates, more, biased=biased, placed=loops.placed, falling=falling)
     return motion._replace(ratios=found, rates=rates, bias=bias, gap=loops.residual())
 
 

@@ -32,18 +32,18 @@ from ..tree.topology import WORLD, Topology
 
 class Kinematics(NamedTuple):
     """The result of the sweep, in arrays (nb, ..., lanes): `inertia` (mass, first moment, the six numbers of the second
-    moment about the origin), `pose` (E, r) in the parent, `world` (R, p), `gravity`, `velocity` and `acceleration`
-    (angular, linear) or None; `prepared` is what is constant of the poses, by field. With clusters, `ratios` are those
-    of their velocities, `rates` the velocities of the tree, `bias` g (velocities of the tree, lanes) and `gap` how far
-    loops are open; see `embedding.py`. `spin` are axes and inertias of gyrostats, whose motions are relative to their
-    carriers, and which have no poses."""
+    moment about the origin), `pose` (E, r) in the parent, `world` (R, p), `gravity` (None where accelerations have it),
+    `velocity` and `acceleration` (angular, linear) or None; `prepared` is what is constant of the poses, by field. With
+    clusters, `ratios` are those of their velocities, `rates` the velocities of the tree, `bias` g (velocities of the
+    tree, lanes) and `gap` how far loops are open; see `embedding.py`. `spin` are axes and inertias of gyrostats, whose
+    motions are relative to their carriers, and which have no poses."""
 
     model: Model
     q: Array
     inertia: Any
     pose: Any
     world: Any
-    gravity: Array
+    gravity: Array | None
     velocity: Any = None
     acceleration: Any = None
     prepared: Any = None
@@ -119,7 +119,7 @@ def _move(kind, biased, prepared, pose, par, q, v, a, g, world, velocity, accele
         if v is not None:
             spin = plus(spin, _bias(kind, par, q, v, own, *twist))
         spin = _filled(spin, r)
-    return (E, r), (R, p), mtv(E, g), twist, spin
+    return (E, r), (R, p), None if g is None else mtv(E, g), twist, spin
 
 
 @tables
@@ -146,9 +146,12 @@ def prepared_of(topology: Topology, body: int) -> str:
 
 
 @tables
-def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool, placed: bool) -> Table:
+def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool, placed: bool, falling: bool) -> Table:
+    spun = accelerated or biased
+
     def row(b, p):
         kind = topology.kinds[b]
+        above = lambda name: Ref(f"root {name}", 0) if p == WORLD else Ref(name, p)  # noqa: E731
         if b in topology.gyrostats:
             reads = tuple(
                 v_of(topology, b, name) if there else None for name, there in (("v", moving), ("a", accelerated))
@@ -164,17 +167,17 @@ def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool, pl
             q_of(topology, b),
             v_of(topology, b) if moving else None,
             v_of(topology, b, "a") if accelerated else None,
-            Ref("root gravity", 0) if p == WORLD else Ref("gravity", p),
+            None if falling else above("gravity"),
             of_parent("world", p),
             of_parent("velocity", p) if moving else None,
-            of_parent("acceleration", p) if accelerated or biased else None,
+            above("acceleration") if falling else of_parent("acceleration", p) if spun else None,
         )
         writes = (
             Ref("pose", b),
             Ref("world", b),
-            Ref("gravity", b),
+            None if falling else Ref("gravity", b),
             Ref("velocity", b) if moving else None,
-            Ref("acceleration", b) if accelerated or biased else None,
+            Ref("acceleration", b) if spun else None,
         )
         return Row(Step(_move, (kind, biased)), reads, writes)
 
@@ -190,12 +193,14 @@ def tree_kinematics(
     *,
     biased: bool = False,
     placed: Any = None,
+    falling: bool = False,
 ) -> Kinematics:
     """Return the poses at q (nq, lanes), the velocities if those of the tree v (nv, lanes) are given, and the
     accelerations if a (nv, lanes) is.
 
     If v is given, accelerations include the velocity products. With `biased` they are returned without a, too. `placed`
-    are the poses of bodies in their parents, if they are known.
+    are the poses of bodies in their parents, if they are known. With `falling` accelerations are those less gravity, as
+    if the world rose, and there is no gravity.
     """
     topology, bodies = model.topology, model.bodies
     placement = bodies.placement
@@ -203,14 +208,13 @@ def tree_kinematics(
     joint = model.joints.parameters
     constants = swept(_constants_table(topology), {"body": body, "joint": joint})
     inertia, spin = constants.pop("inertia"), constants.pop("spin", None)
-    given = (
-        constants
-        | ({} if spin is None else {"spin": spin})
-        | {"joint": joint, "q": q, "root gravity": model.gravity[None]}
-    )
+    given = constants | ({} if spin is None else {"spin": spin}) | {"joint": joint, "q": q}
+    gravity = model.gravity[None]
+    given |= {"root acceleration": (jnp.zeros_like(gravity), -gravity)} if falling else {"root gravity": gravity}
     given |= {name: x for name, x in (("v", v), ("a", a)) if x is not None}
     given |= {} if placed is None else {"placed": placed}
-    found = swept(_table(topology, v is not None, a is not None, biased, placed is not None), given)
+    found = swept(_table(topology, v is not None, a is not None, biased, placed is not None, falling), given)
+    found.setdefault("gravity", None)
     return Kinematics(model, q, inertia, **found, prepared=constants, rates=v, spin=spin)
 
 

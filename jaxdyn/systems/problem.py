@@ -61,10 +61,12 @@ def with_gyrostats(model: Model, constraints: Sequence[Constraint], external: Ar
     return dataclasses.replace(model, topology=dataclasses.replace(topology, gyrostats=rotors))
 
 
-def problem_of(model: Model, constraints: Sequence[Constraint], q: Array, v: Array | None = None, a=None) -> Problem:
-    """Kinematics and rows at q, v and joint accelerations a, which are zero if they are None. Everything is
-    lanes-last."""
-    return with_rows(kinematics(model, q, v, a, biased=v is not None), constraints)
+def problem_of(
+    model: Model, constraints: Sequence[Constraint], q: Array, v: Array | None = None, a=None, *, falling: bool = False
+) -> Problem:
+    """Kinematics and rows at q, v and joint accelerations a, which are zero if they are None. Everything is lanes-last.
+    With `falling`, accelerations contain gravity, which rows must not see."""
+    return with_rows(kinematics(model, q, v, a, biased=v is not None, falling=falling), constraints)
 
 
 def with_rows(motion: Kinematics, constraints: Sequence[Constraint]) -> Problem:
@@ -72,15 +74,21 @@ def with_rows(motion: Kinematics, constraints: Sequence[Constraint]) -> Problem:
     return Problem(motion.model, tuple(constraints), motion, evaluate(constraints, motion) if constraints else None)
 
 
-def start_of(problem: Problem, tau: Array, external: Array | None) -> Start:
+def start_of(problem: Problem, tau: Array, external: Array | None, *, settled: bool = False) -> Start:
     """The forward dynamics problem at the velocity of the motion, under `tau` and `external`, from the accelerations of
-    the problem."""
+    the problem. If it is `settled`, forces and right sides are those that are left at these accelerations, and bodies
+    start from none: the residual is the same, in one sweep less."""
     motion, rows = problem.motion, problem.rows
-    force = body_forces(motion, motion.velocity, None, motion.gravity, external)
+    given = motion.acceleration if settled else None
+    force = body_forces(motion, motion.velocity, given, motion.gravity, external)
     wanted = None if rows is None else rows.wanted(rows.times(motion.velocity))
     tau = tau + passive_at(motion)
     tau = tau if motion.bias is None else tau - rotors(motion)
-    return Start(tau, wanted, motion.acceleration, force)
+    start = Start(tau, wanted, motion.acceleration, force)
+    if settled:
+        left = None if rows is None else rows_left_over(problem, start, motion.acceleration)
+        start = start._replace(rows=left, acceleration=None)
+    return start
 
 
 def left_over(problem: Problem, start: Start, rates: Array, bodies, lam: Array | None):
