@@ -11,12 +11,14 @@ import numpy as np
 import pytest
 from scalar_help import needs_kernels
 
-from jaxdyn.engine import host, kept, kernels
+from jaxdyn.engine import called, host, kept, kernels
 from jaxdyn.engine.called import Kind
 from jaxdyn.engine.intervals import Intervals
 from jaxdyn.engine.lanes import PARAMETERS, laned
+from jaxdyn.engine.ops import Type
 from jaxdyn.engine.steps import Ref, Row, Step, Table
 from jaxdyn.engine.sweeps import swept
+from jaxdyn.engine.templates import sine_and_cosine
 
 pytestmark = needs_kernels
 PARENTS = (-1, 0, 1, 1, 0, 4, 5, 6, 7)
@@ -302,6 +304,60 @@ def test_bits_of_what_stands_around_steps_do_not_depend_on_calls(dtype):
     for mode in ("straight", "called"):
         with steps(mode):
             found.append(jax.jit(jax.vmap(laned(iterated, 80, Choice())))(x))
+    for a, b in zip(*found, strict=True):
+        assert np.isfinite(a).all()
+        np.testing.assert_array_equal(a, b)
+
+
+def _wave(x):
+    """Sine and cosine of a number, of its negative, and of one that is made here."""
+    return jnp.sin(x[0]) * x[1], jnp.cos(-x[0]) + jnp.sin(x[0] + x[1])
+
+
+def _slope(x, y):
+    return jnp.cos(x[0]) * y + jnp.sin(x[1])
+
+
+def waves(n, choice, x):
+    """Two sweeps that read the same angles."""
+    rows = [Row(Step(_wave), (Ref("x", k),), (Ref("s", k), Ref("c", k))) for k in range(n)]
+    one = swept(Table(rows, {"s": n, "c": n}), {"x": x})
+    more = [Row(Step(_slope), (Ref("x", k), Ref("y", k)), Ref("z", k)) for k in range(n)]
+    return one["s"], one["c"], swept(Table(more, {"z": n}), {"x": x, "y": one["c"]})["z"]
+
+
+@pytest.mark.parametrize("mode", ["straight", "called"])
+def test_sines_of_what_steps_read_are_computed_once(mode):
+    n = 9
+    x = np.random.default_rng(0).uniform(-9, 9, (37, n, 2))
+    x[3, 2], x[4, 1, 0] = [1e300, -2e9], np.inf  # the detour for huge angles, and NaN
+    kept.forget()
+    with steps(mode), kernels.watching() as seen:
+        found = jax.jit(jax.vmap(laned(waves, n, Choice())))(x)
+    program = kernels.program_of(*seen[0])
+    turned = sine_and_cosine(Type.float64, False)
+    # of both numbers of a link; that of their sum belongs to the step alone
+    assert sum(c.template is turned for c in program.calls) == 2 * n
+    a, b = x[..., 0], x[..., 1]
+    with np.errstate(invalid="ignore"):
+        c = np.cos(a) + np.sin(a + b)
+        for y, z in zip(found, (np.sin(a) * b, c, np.cos(a) * c + np.sin(b)), strict=True):
+            np.testing.assert_allclose(y, z, rtol=1e-12, atol=1e-14)
+
+
+def test_a_list_of_calls_and_a_loop_over_them_are_the_same(monkeypatch):
+    monkeypatch.setenv("JAXDYN_CACHE_DIR", "")
+    x = np.random.default_rng(0).uniform(-0.1, 0.1, (21, 12, 2))
+    found, sizes = [], []
+    for most in (0, 1000):
+        kept.forget()
+        before = set(host._made)
+        monkeypatch.setattr(called, "LISTED", most)
+        monkeypatch.setattr(host, "_compiler", lambda most=most: str(most).encode())  # another program, another name
+        with steps("called"):
+            found.append(jax.jit(jax.vmap(laned(iterated, 12, Choice())))(x))
+        sizes.append(max(m.size for k, m in host._made.items() if k not in before))
+    assert sizes[0] != sizes[1]
     for a, b in zip(*found, strict=True):
         assert np.isfinite(a).all()
         np.testing.assert_array_equal(a, b)
