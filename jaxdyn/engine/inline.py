@@ -12,8 +12,10 @@ from .live import LEAVES, Schedule, fused
 from .ops import NONE, Call, Loop, Op
 from .program import Program
 
-#: steps are called if their copies have at least this many operations in all, and this many for each in a template
+#: steps are called if their copies have at least this many operations in all, and this many for each in a template;
+#: and where LLVM shall make no effort, so that code is there soon rather than fast
 LEAST, RATIO = 4000, 2
+LEAST_SOON, RATIO_SOON = 1000, 1.3
 
 
 def steps() -> str:
@@ -24,13 +26,14 @@ def steps() -> str:
     return found
 
 
-def called(program: Program, mode: str) -> bool:
-    """Return whether steps are called rather than copied."""
+def called(program: Program, mode: str, soon: bool = False) -> bool:
+    """Return whether steps are called rather than copied. `soon`: code shall be there soon rather than fast."""
     if mode != "auto" or not program.calls:
         return mode == "called" and bool(program.calls)
     copied = sum(c.template.size for c in program.calls)
     once = sum(t.size for t in {c.template for c in program.calls})
-    return copied >= LEAST and copied >= RATIO * once
+    least, ratio = (LEAST_SOON, RATIO_SOON) if soon else (LEAST, RATIO)
+    return copied >= least and copied >= ratio * once
 
 
 def straight(program: Program) -> Program:

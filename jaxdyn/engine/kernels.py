@@ -121,7 +121,7 @@ def _target(core, used, avals, shared, platform, mode, single, level) -> Target 
     kept, outs = trim(program, used)
     if not outs or not kept:  # nothing to compute
         return None
-    program = outlined(program) if platform == "cpu" and called(program, mode) else straight(program)
+    program = outlined(program) if platform == "cpu" and called(program, mode, not level) else straight(program)
     found = made(program, single, level) if platform == "cpu" else cuda.made(program)
     return Target(found.name, kept, outs, shared, outputs)
 
