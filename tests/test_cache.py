@@ -160,8 +160,24 @@ def test_what_a_dead_process_left_is_removed_and_what_others_write_is_not(folder
     (folder / ".writing-new").write_bytes(b"x")
     (folder / "notes.txt").write_bytes(b"x")
     os.utime(folder / ".writing-old", (time.time() - 7200,) * 2)
+    cache._left.clear()  # another process
     cache.put("key", OBJECTS)
     assert sorted(p.name for p in folder.iterdir()) == [".writing-new", "key.objects", "notes.txt"]
+
+
+def test_the_folder_is_looked_through_only_before_it_may_be_full(folder, monkeypatch):
+    seen = []
+    look = os.scandir
+    monkeypatch.setattr(os, "scandir", lambda where: seen.append(where) or look(where))
+    monkeypatch.setenv("JAXDYN_CACHE_BYTES", "100000")
+    for k in range(200):
+        assert cache.put(f"key{k}", [bytes(1000)])
+        assert sum(p.stat().st_size for p in Path(folder).iterdir()) <= 100000
+    monkeypatch.setenv("JAXDYN_CACHE_BYTES", "100000000")
+    before = len(seen)
+    for k in range(50):
+        assert cache.put(f"other{k}", [bytes(1000)])
+    assert len(seen) == before + 1
 
 
 def no_space(*args, **kwargs):

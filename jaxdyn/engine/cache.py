@@ -25,6 +25,11 @@ _BYTES = 1 << 30
 #: seconds after which an unfinished entry was left by a process that died
 _ABANDONED = 3600
 
+#: parts of the room that is left which a process fills before it looks again, since others fill it too
+_PARTS = 8
+
+#: by folder and most bytes of all entries, how many this process may write before it looks
+_left: dict[tuple[Path, int], int] = {}
 _log = logging.getLogger(__name__)
 _told: set[str] = set()
 
@@ -67,7 +72,10 @@ def put(key: str, objects: list[bytes]) -> bool:
         if name is not None:
             _remove(Path(name))
         return False
-    _shrink(path.parent, path.name, most)
+    place = path.parent, most
+    left = _left.get(place, 0) - len(content)
+    # the folder may hold thousands of entries
+    _left[place] = left if left >= 0 else _shrink(path.parent, path.name, most)
     return True
 
 
@@ -160,9 +168,9 @@ def _unpack(content: bytes, key: str) -> list[bytes] | None:
     return parts[1:] if parts[0] == key.encode() else None
 
 
-def _shrink(where: Path, newest: str, most: int) -> None:
-    """Remove the entries used longest ago until the rest is small enough. Other processes may do so at the same
-    time."""
+def _shrink(where: Path, newest: str, most: int) -> int:
+    """Remove the entries used longest ago until the rest is small enough, and return how much may be written before the
+    next time. Other processes may do so at the same time."""
     entries, total = [], 0
     try:
         with os.scandir(where) as found:
@@ -177,12 +185,13 @@ def _shrink(where: Path, newest: str, most: int) -> None:
                 elif entry.name.startswith(_TEMPORARY) and about.st_mtime < time.time() - _ABANDONED:
                     _remove(where / entry.name)
     except OSError:
-        return
+        return 0
     for _, _, size, name in sorted(entries):
         if total <= most:
             break
         _remove(where / name)
         total -= size
+    return (most - total) // _PARTS
 
 
 def _remove(path: Path) -> None:
