@@ -45,12 +45,15 @@ class Code:
         self.lines: list[str] = []
         self.names: dict = {}
         self.count = 0
+        self._types = {t: self.vector(name) for t, name in NAMES.items()}
+        #: how calls of intrinsics begin, by name, type and number of operands
+        self._calls: dict[tuple[str, int, int], str] = {}
 
     def vector(self, name: str) -> str:
         return f"<{self.lanes} x {name}>" if self.lanes > 1 else name
 
     def type(self, t: int) -> str:
-        return self.vector(NAMES[t])
+        return self._types[t]
 
     def fresh(self) -> str:
         self.count += 1
@@ -84,11 +87,13 @@ class Code:
         return self.line(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
 
     def intrinsic(self, name: str, t: int, *operands: str) -> str:
-        ty = NAMES[t]
-        vector = self.vector(ty)
-        suffix = (f"v{self.lanes}" if self.lanes > 1 else "") + _SUFFIX[ty]
-        self.declared.add(f"declare {vector} @llvm.{name}.{suffix}({', '.join([vector] * len(operands))})")
-        return self.line(f"call {vector} @llvm.{name}.{suffix}({', '.join(f'{vector} {x}' for x in operands)})")
+        vector, key = self._types[t], (name, t, len(operands))
+        begin = self._calls.get(key)
+        if begin is None:
+            full = f"@llvm.{name}.{f'v{self.lanes}' if self.lanes > 1 else ''}{_SUFFIX[NAMES[t]]}"
+            self.declared.add(f"declare {vector} {full}({', '.join([vector] * len(operands))})")
+            begin = self._calls[key] = f"call {vector} {full}({vector} "
+        return self.line(begin + f", {vector} ".join(operands) + ")")
 
     def operation(self, v: int) -> None:
         """Add the code that computes the value v."""
