@@ -22,7 +22,7 @@ from .program import Program
 from .scalarise import scalarise
 
 #: operations beyond which "auto" leaves a program to XLA
-LIMIT = 400_000
+LIMIT = 700_000
 
 CHOICES = ("auto", "kernel", "xla")
 log = logging.getLogger("jaxdyn")
