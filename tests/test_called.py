@@ -310,8 +310,8 @@ def test_bits_of_what_stands_around_steps_do_not_depend_on_calls(dtype):
 
 
 def _wave(x):
-    """Sine and cosine of a number, of its negative, and of one that is made here."""
-    return jnp.sin(x[0]) * x[1], jnp.cos(-x[0]) + jnp.sin(x[0] + x[1])
+    """Sine and cosine of a number, of its negative, of one that is made here, and of a sine."""
+    return jnp.sin(x[0]) * x[1], jnp.cos(-x[0]) + jnp.sin(x[0] + x[1]) + jnp.cos(jnp.sin(x[0]))
 
 
 def _slope(x, y):
@@ -336,11 +336,11 @@ def test_sines_of_what_steps_read_are_computed_once(mode):
         found = jax.jit(jax.vmap(laned(waves, n, Choice())))(x)
     program = kernels.program_of(*seen[0])
     turned = sine_and_cosine(Type.float64, False)
-    # of both numbers of a link; that of their sum belongs to the step alone
-    assert sum(c.template is turned for c in program.calls) == 2 * n
+    # of both numbers of a link, and of a sine; that of their sum belongs to the step alone
+    assert sum(c.template is turned for c in program.calls) == 3 * n
     a, b = x[..., 0], x[..., 1]
     with np.errstate(invalid="ignore"):
-        c = np.cos(a) + np.sin(a + b)
+        c = np.cos(a) + np.sin(a + b) + np.cos(np.sin(a))
         for y, z in zip(found, (np.sin(a) * b, c, np.cos(a) * c + np.sin(b)), strict=True):
             np.testing.assert_allclose(y, z, rtol=1e-12, atol=1e-14)
 

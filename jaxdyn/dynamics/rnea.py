@@ -5,8 +5,8 @@ After the sweep down (`jaxdyn.kinematics.forward`), with I_i the inertia about t
 
 | symbol | name here | equation |
 | --- | --- | --- |
-| h_i | ``hn, hf`` | I_i v_i, moment and force |
-| f_i | ``n, f`` | I_i (a_i − g_i) + v_i ×* h_i − external_i |
+| h_i | ``hn, hf`` | I_i v_i, momentum, angular and linear |
+| f_i | ``n, f`` | I_i (a_i − g_i) + v_i ×* h_i − external_i, moment and force |
 | τ_i | result | Sᵀ f_i |
 | f_p | carried up | f_p + X* f_i |
 """
@@ -24,7 +24,7 @@ from ..model.model import Model
 from ..spatial.small import cross
 from ..tree import gyrostats
 from ..tree.columns import inertia_times, plus, product, to_parent
-from ..tree.sweep import place_of, up, v_of
+from ..tree.sweep import each, place_of, up, v_of
 from ..tree.topology import WORLD, Topology
 
 
@@ -38,7 +38,8 @@ def _inertial(inertia, acceleration, g):
 
 
 def _body_force(inertia, velocity, momentum, acceleration, g, external):
-    """Return I (a − g) + v ×* h − external as (moment, force). An argument of None is zero."""
+    """Return I (a − g) + v ×* h − external as (moment, force). An argument of None is zero; the
+    momentum h = I v comes with the velocity."""
     force = None, None
     if velocity is not None:
         (w, l), (hn, hf) = velocity, momentum
@@ -66,17 +67,13 @@ def _bodies(topology: Topology, given: frozenset[str]) -> Table:
             p = topology.parents[b]
             reads = [r for at in (b, p) for r in refs(at, "velocity", "acceleration")]
             return [Row(Step(gyrostats.force), (Ref("spin", b), *reads), (Ref("force", p), Ref("force", b)))]
-        found = []
-        if "velocity" in given:  # in a cell of its own: derivatives read it again
-            found = [Row(Step(inertia_times), (Ref("inertia", b), Ref("velocity", b)), Ref("momentum", b))]
-            momentum = Ref("momentum", b)
-        else:
-            momentum = None
         velocity, *others = refs(b, "velocity", "acceleration", "gravity", "external")
-        reads = Ref("inertia", b), velocity, momentum, *others
-        return [*found, Row(Step(_body_force), reads, Ref("force", b))]
+        # in a cell of its own, since derivatives read it again
+        momentum = None if velocity is None else Ref("momentum", b)
+        own = [] if velocity is None else [Row(Step(inertia_times), (Ref("inertia", b), velocity), momentum)]
+        return [*own, Row(Step(_body_force), (Ref("inertia", b), velocity, momentum, *others), Ref("force", b))]
 
-    return Table([r for b in range(topology.nb) for r in rows(b)], dict.fromkeys(("momentum", "force"), topology.nb))
+    return Table(each(topology, rows), dict.fromkeys(("momentum", "force"), topology.nb))
 
 
 @tables

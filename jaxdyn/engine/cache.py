@@ -28,7 +28,7 @@ _ABANDONED = 3600
 #: parts of the room that is left which a process fills before it looks again, since others fill it too
 _PARTS = 8
 
-#: by folder and most bytes of all entries, how many this process may write before it looks
+#: by folder and most bytes of all entries, how many bytes this process may write before it looks
 _left: dict[tuple[Path, int], int] = {}
 _log = logging.getLogger(__name__)
 _told: set[str] = set()
@@ -73,8 +73,8 @@ def put(key: str, objects: list[bytes]) -> bool:
             _remove(Path(name))
         return False
     place = path.parent, most
+    # looking takes long: there may be thousands of entries. Threads that write at once may go over by an entry
     left = _left.get(place, 0) - len(content)
-    # the folder may hold thousands of entries
     _left[place] = left if left >= 0 else _shrink(path.parent, path.name, most)
     return True
 

@@ -6,8 +6,8 @@ rows is part of the code. So a step of thirty operands has only a few addresses.
 Tables of many kinds are run by a list of calls, one a row: so a processor sees early which code comes next. Tables of
 few kinds are run by a loop, whose code does not grow with them: every function returns where the next row begins.
 
-Calls that often follow each other become one function, pair by pair: the second one then need not load what the first
-one computed.
+Calls that follow each other more than once become one function, pair by pair: the second one then need not load what
+the first one computed.
 """
 
 import itertools
@@ -133,7 +133,7 @@ class Tables:
         return f"@{self.name}.run{len(self.made) - 1}"
 
     def finish(self) -> None:
-        """Join calls that often follow each other, then find the addresses of all rows."""
+        """Join calls that follow each other more than once, then find the addresses of all rows."""
         for _ in range(ROUNDS):
             pair = self._often()
             if pair is None:

@@ -51,7 +51,8 @@ def choice(compiler: str, platform: str = "cpu") -> str:
 
 
 def effort() -> int:
-    """Return how much LLVM does for fast code: the level of the environment variable JAXDYN_EFFORT, or 2."""
+    """Return how much is done for fast code: LLVM's level, by the environment variable JAXDYN_EFFORT, or 2. At 0 more
+    steps are called, too."""
     found = os.environ.get("JAXDYN_EFFORT", "2")
     if found not in ("0", "1", "2", "3"):
         raise ValueError(f"JAXDYN_EFFORT={found} is none of 0, 1, 2, 3; unset it for 2")

@@ -49,7 +49,7 @@ class Program:
         self._here = [0]
         #: True for templates, which have no calls
         self.nested = False
-        #: of `trigonometry.py`, and of `calling.py`
+        #: sine and cosine of operands, see `trigonometry.py`; what follows is of `calling.py`
         self.borrowed: dict[int, tuple[int, int]] = {}
         self.same: list[bool] = []
         self.templates: set = set()

@@ -77,7 +77,8 @@ class _Rows:
         made = None if program.nested else cut(closed, shapes, types, pattern, self.run)
         if made is None:
             return self.straight(closed, shapes, flat, read)
-        operands += [x for k in made.turned for x in self.turned(operands[k])]
+        for k in made.turned:  # maybe one that was borrowed before
+            operands += self.turned(operands[k])
         first = then = 0
         if made.uniform is not None:
             first = call(program, made.uniform, [operands[k] for k in made.given])

@@ -7,7 +7,6 @@ folded and fused by itself, whoever calls it. It is cut into the part that all l
 """
 
 import copy
-import functools
 import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -86,9 +85,12 @@ class Template:
         return found
 
 
-@functools.cache
 def sine_and_cosine(t: Type, shared: bool) -> Template:
-    """Return the template of sine and cosine of a number."""
+    """Return the template of sine and cosine of a number; equal ones are one object."""
+    return _turns.get((t, shared), lambda: _turn(t, shared))
+
+
+def _turn(t: Type, shared: bool) -> Template:
     program = Program()
     program.inputs.append((1, t, shared))
     x = program.input(0, 0, t)
@@ -154,7 +156,7 @@ class Cut(NamedTuple):
     results: list[tuple[str, int, bool]]
 
 
-_cuts = Kept(PARTS)
+_cuts, _turns = Kept(PARTS), Kept(PARTS)
 
 
 def cut(closed, shapes, added: Sequence[int], pattern: tuple[int, ...], run: Callable) -> Cut | None:

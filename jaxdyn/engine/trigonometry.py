@@ -1,7 +1,7 @@
 """sin, cos and tan: subtract a multiple of a right angle, then evaluate a polynomial each.
 
 Sine and cosine of the same angle consist of the same expressions, which the program shares. Steps that are compiled by
-themselves do not compute those of what they read, but borrow them from the program, which has them once.
+themselves do not compute those of the numbers that they read, but borrow them from the program, which has them once.
 """
 
 import weakref

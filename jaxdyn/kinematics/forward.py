@@ -10,7 +10,7 @@ accelerations). With i a body and p its parent (Featherstone, Rigid Body Dynamic
 | ω_i, v_i | ``w, l`` | Eᵀω_p + ω_J, Eᵀ(v_p + ω_p × r) + v_J, with (ω_J, v_J) = S q̇ |
 | c_i | ``bias`` | (ω, v)_i × (ω_J, v_J) + Ṡ q̇ |
 | α_i, a_i | ``aw, al`` | the same recursion of accelerations plus S q̈ + c |
-| g_i | ``g`` | gravity in body axes: Eᵀ g_p |
+| g_i | ``g`` | gravity in body axes: Eᵀ g_p; with `falling` none, but the world accelerates by −g |
 """
 
 from typing import Any, NamedTuple
@@ -26,8 +26,8 @@ from ..spatial import symmetric as sy
 from ..spatial.small import cross, dot, mm, mtv, mv
 from ..tree import gyrostats
 from ..tree.columns import from_parent, motion, plus, rigid_to_parent
-from ..tree.sweep import down, each, of_parent, place_of, q_of, v_of
-from ..tree.topology import WORLD, Topology
+from ..tree.sweep import above, down, each, of_parent, place_of, q_of, v_of
+from ..tree.topology import Topology
 
 
 class Kinematics(NamedTuple):
@@ -147,11 +147,10 @@ def prepared_of(topology: Topology, body: int) -> str:
 
 @tables
 def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool, placed: bool, falling: bool) -> Table:
-    spun = accelerated or biased
+    spun = accelerated or biased or falling
 
     def row(b, p):
         kind = topology.kinds[b]
-        above = lambda name: Ref(f"root {name}", 0) if p == WORLD else Ref(name, p)  # noqa: E731
         if b in topology.gyrostats:
             reads = tuple(
                 v_of(topology, b, name) if there else None for name, there in (("v", moving), ("a", accelerated))
@@ -167,10 +166,10 @@ def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool, pl
             q_of(topology, b),
             v_of(topology, b) if moving else None,
             v_of(topology, b, "a") if accelerated else None,
-            None if falling else above("gravity"),
+            None if falling else above("gravity", p),
             of_parent("world", p),
             of_parent("velocity", p) if moving else None,
-            above("acceleration") if falling else of_parent("acceleration", p) if spun else None,
+            above("acceleration", p) if falling else (of_parent("acceleration", p) if spun else None),
         )
         writes = (
             Ref("pose", b),
@@ -179,7 +178,7 @@ def _table(topology: Topology, moving: bool, accelerated: bool, biased: bool, pl
             Ref("velocity", b) if moving else None,
             Ref("acceleration", b) if spun else None,
         )
-        return Row(Step(_move, (kind, biased)), reads, writes)
+        return Row(Step(_move, (kind, biased or falling)), reads, writes)
 
     sizes = dict.fromkeys(("pose", "world", "gravity", "velocity", "acceleration"), topology.nb)
     return Table(down(topology, row), sizes)
@@ -199,8 +198,8 @@ def tree_kinematics(
     accelerations if a (nv, lanes) is.
 
     If v is given, accelerations include the velocity products. With `biased` they are returned without a, too. `placed`
-    are the poses of bodies in their parents, if they are known. With `falling` accelerations are those less gravity, as
-    if the world rose, and there is no gravity.
+    are the poses of bodies in their parents, if they are known. With `falling` accelerations are a − g, as if the world
+    rose, and there is no gravity.
     """
     topology, bodies = model.topology, model.bodies
     placement = bodies.placement

@@ -65,7 +65,8 @@ def problem_of(
     model: Model, constraints: Sequence[Constraint], q: Array, v: Array | None = None, a=None, *, falling: bool = False
 ) -> Problem:
     """Kinematics and rows at q, v and joint accelerations a, which are zero if they are None. Everything is lanes-last.
-    With `falling`, accelerations contain gravity, which rows must not see."""
+    With `falling`, which is for problems without constraints, accelerations are a − g and there is no gravity."""
+    assert not (falling and constraints), "rows see accelerations without gravity"
     return with_rows(kinematics(model, q, v, a, biased=v is not None, falling=falling), constraints)
 
 

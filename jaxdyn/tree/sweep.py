@@ -21,14 +21,20 @@ def up(topology: Topology, row: Callable[[int, int], Row], order: Sequence[int] 
     return [row(b, topology.parents[b]) for b in bodies]
 
 
-def each(topology: Topology, row: Callable[[int], Row]) -> list[Row]:
-    """Rows of all bodies, which do not wait for each other."""
-    return [row(b) for b in range(topology.nb)]
+def each(topology: Topology, rows: Callable[[int], Row | Sequence[Row]]) -> list[Row]:
+    """Rows of all bodies, one or several for each, which do not wait for those of others."""
+    found = [rows(b) for b in range(topology.nb)]
+    return [row for x in found for row in ((x,) if isinstance(x, Row) else x)]
 
 
 def of_parent(name: str, parent: int) -> Ref | None:
     """The parent's cell, None for the world."""
     return None if parent == WORLD else Ref(name, parent)
+
+
+def above(name: str, parent: int) -> Ref:
+    """The parent's cell; the world's is that of a field of its own."""
+    return Ref(f"root {name}", 0) if parent == WORLD else Ref(name, parent)
 
 
 def q_of(topology: Topology, body: int, name: str = "q") -> Ref:
