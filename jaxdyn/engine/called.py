@@ -28,8 +28,8 @@ from .templates import Routine
 OFTEN, LONGEST, ROUNDS = 2, 200, 30
 #: most rows for each kind of a table that is run by a list of calls
 LISTED = 10
-#: what runs a table is given
-ARGUMENTS = "ptr %stage, ptr %uniform, ptr %arena"
+#: what a function that runs a table is given
+GIVEN = "ptr %stage, ptr %uniform, ptr %arena"
 #: the pointers that addresses are counted from
 SPACES = {"s": "%stage", "u": "%uniform", "a": "%arena"}
 
@@ -184,9 +184,9 @@ class Tables:
             words = np.concatenate([*(kind.words[row] for kind, row in run), np.full(1, -1, np.int32)])
             data = "".join([_BYTES[b] for b in words.astype("<i4").tobytes()])
             out.append(f'@{self.name}.rows{k} = internal constant [{4 * len(words)} x i8] c"{data}", align 64')
-            out.append(f"define internal void @{self.name}.run{k}({ARGUMENTS}) nounwind noinline {{")
+            out.append(f"define internal void @{self.name}.run{k}({GIVEN}) nounwind noinline {{")
             if len(run) > LISTED * len({kind for kind, _ in run}):
-                out.append(f"call void @{self.name}.each({ARGUMENTS}, ptr @{self.name}.rows{k})")
+                out.append(f"call void @{self.name}.each({GIVEN}, ptr @{self.name}.rows{k})")
             else:
                 out += self._listed(k, run)
             out += ["ret void", "}"]
@@ -198,7 +198,7 @@ class Tables:
         at = 0
         for n, (kind, _) in enumerate(run):
             yield f"%row{n} = getelementptr i8, ptr @{self.name}.rows{table}, i64 {4 * at}"
-            yield f"%next{n} = call ptr @{self.name}{kind.index}({ARGUMENTS}, ptr %row{n})"
+            yield f"%next{n} = call ptr @{self.name}{kind.index}({GIVEN}, ptr %row{n})"
             at += kind.words.shape[1]
 
 

@@ -43,7 +43,7 @@ class Kinematics(NamedTuple):
     inertia: Any
     pose: Any
     world: Any
-    gravity: Array | None
+    gravity: Array | None = None
     velocity: Any = None
     acceleration: Any = None
     prepared: Any = None
@@ -213,7 +213,6 @@ def tree_kinematics(
     given |= {name: x for name, x in (("v", v), ("a", a)) if x is not None}
     given |= {} if placed is None else {"placed": placed}
     found = swept(_table(topology, v is not None, a is not None, biased, placed is not None, falling), given)
-    found.setdefault("gravity", None)
     return Kinematics(model, q, inertia, **found, prepared=constants, rates=v, spin=spin)
 
 
