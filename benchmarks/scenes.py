@@ -4,6 +4,7 @@ Each builder takes a seed, from which postures and masses of boxes are drawn, an
 contacts are given: nothing here looks for collisions.
 """
 
+import functools
 from collections.abc import Callable
 
 import scene_boxes as boxes
@@ -58,6 +59,7 @@ GROWING = {f"{family}_{n}": (build, (n,)) for family, (build, sizes, _) in FAMIL
 NAMES = tuple(PAPER | SMALL | GROWING)
 
 
+@functools.cache
 def scene(name: str, seed: int = 0) -> ContactScene:
     builder, args, *_ = (PAPER | SMALL | GROWING)[name]
     return builder(*args, seed=seed)

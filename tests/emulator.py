@@ -43,7 +43,7 @@ class _Run:
                     (self.loop if isinstance(owner, Loop) else self.branches)(owner, mask)
             elif op != Op.carry:
                 operands = [self.use(x) for x in (code.a[v], code.b[v], code.c[v]) if x != NONE]
-                self.values[v] = operation(Op(op), Type(p.type[v]), *operands)
+                self.values[v] = operation(op, Type(p.type[v]), *operands)
 
     def loop(self, loop: Loop, mask: np.ndarray) -> None:
         spread = lambda x: np.broadcast_to(self.use(x), self.lanes)  # noqa: E731
@@ -72,7 +72,7 @@ class _Run:
                 self.values[x] = found[k]
 
 
-def operation(op: Op, t: Type, x, y=None, z=None):
+def operation(op: int, t: Type, x, y=None, z=None):
     """One operation on arrays or numbers; the result has type t."""
     if op in _PLAIN:
         return _PLAIN[op](x) if y is None else _PLAIN[op](x, y)
@@ -92,7 +92,7 @@ _NAMES = (
     "lt:less le:less_equal eq:equal ne:not_equal and_:bitwise_and or_:bitwise_or xor:bitwise_xor not_:invert "
     "shl:left_shift shr:right_shift"
 )
-_PLAIN = {Op[ours]: getattr(np, theirs) for ours, theirs in (pair.split(":") for pair in _NAMES.split())}
+_PLAIN = {getattr(Op, ours): getattr(np, theirs) for ours, theirs in (pair.split(":") for pair in _NAMES.split())}
 
 
 def _quotient(x, y):

@@ -97,7 +97,21 @@ def both(op, x):
     return op.mv(x), op.solve(x)
 
 
-def test_blocks_and_diagonals_of_damping(scene):
+@functools.cache
+def program(name, method):
+    """(damping, vector) to the matrix, the product and the solution, as one program."""
+    scene = scenes.scene(name)
+
+    def run(damping, x):
+        op = made(scene, method, damping)
+        return op.dense(), *both(op, x)
+
+    return jax.jit(run)
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_blocks_and_diagonals_of_damping(name):
+    scene = scenes.scene(name)
     rng = np.random.default_rng(2)
     sizes = [c.layout(scene.model.topology).rows for c in scene.constraints]
     A = [rng.normal(size=(r, r)) for r in sizes]
@@ -108,10 +122,10 @@ def test_blocks_and_diagonals_of_damping(scene):
     for R in (blocks, diagonal):
         whole = G + dense.matrix(R, len(G))
         for method in (jd.osim.MatrixFree(), jd.osim.Dense()):
-            op = made(scene, method, R)
+            _, product, solved = program(name, method)(R, b)
             error = 1e-10 * np.abs(whole).max() * np.abs(b).max()
-            assert np.abs(op.mv(b) - whole @ b).max() < 10 * error, method
-            assert backward(whole, op.solve(b), b) < 1e-10, method
+            assert np.abs(product - whole @ b).max() < 10 * error, method
+            assert backward(whole, solved, b) < 1e-10, method
 
 
 @pytest.mark.parametrize("method", METHODS, ids=str)
@@ -185,10 +199,16 @@ def test_methods_for_constraints_to_the_ground(name, method):
     scene = scenes.scene(name)
     G = dense.delassus(scene.model, scene.q, scene.contacts)
     b = np.random.default_rng(7).normal(size=len(G))
-    op = jd.delassus(scene.model, scene.q, scene.contacts, method=method)
-    assert np.abs(op.dense() - G).max() < 1e-10 * np.abs(G).max()
-    for R in DAMPINGS:
-        assert backward(G + R * np.eye(len(G)), op.with_damping(R).solve(b), b) < 1e-10
+
+    @jax.jit
+    def run(dampings):
+        op = jd.delassus(scene.model, scene.q, scene.contacts, method=method)
+        return op.dense(), jax.vmap(lambda R: op.with_damping(R).solve(b))(dampings)
+
+    matrix, solved = run(DAMPINGS)
+    assert np.abs(matrix - G).max() < 1e-10 * np.abs(G).max()
+    for R, x in zip(DAMPINGS, solved, strict=True):
+        assert backward(G + R * np.eye(len(G)), x, b) < 1e-10
     with pytest.raises(ValueError, match="cannot close kinematic loops|no constraints that hold"):
         jd.delassus(scene.model, scene.q, scene.contacts, method=method, within=(scene.contacts[0],))
 

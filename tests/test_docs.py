@@ -14,17 +14,17 @@ from pages import PAGES, ROOT, fences, name_of
 
 LANGUAGES = {"python", "sh", "text", "yaml", "xml"}
 SCRIPTS = [p for p in PAGES if pages.blocks(p)]
-ALGORITHMS = [p for p in SCRIPTS if p.parent.name == "algorithms"]
+#: pages that share a process, and with it what is imported and compiled: those that ask for double precision
+GROUPS = {"algorithms": [p for p in SCRIPTS if p.parent.name == "algorithms"]}
+GROUPS["double precision"] = [p for p in SCRIPTS if p not in GROUPS["algorithms"] and "jax_enable_x64" in p.read_text()]
+others = [p for p in SCRIPTS if not any(p in group for group in GROUPS.values())]
+GROUPS |= {"others, even": others[::2], "others, odd": others[1::2]}
 
 
-@pytest.mark.parametrize(
-    "some",
-    [*([p] for p in SCRIPTS if p not in ALGORITHMS), ALGORITHMS],
-    ids=lambda some: name_of(some[0]) if some is not ALGORITHMS else "docs/algorithms",
-)
-def test_snippets_run(some, tmp_path):
-    """And print what stands under them. Pages of algorithms share a process, and with it the robot."""
-    for page, printed in pages.run(some, tmp_path, FLAGS).items():
+@pytest.mark.parametrize("group", GROUPS)
+def test_snippets_run(group, tmp_path):
+    """And print what stands under them."""
+    for page, printed in pages.run(GROUPS[group], tmp_path, FLAGS).items():
         for (line, _), told, found in zip(pages.blocks(page), pages.told(page), printed, strict=True):
             where = f"{name_of(page)}:{line}"
             assert not found.strip() or told is not None, f"{where}: nothing under it says that it prints\n{found}"

@@ -166,12 +166,15 @@ READ = {
 }
 
 
-#: `Dense` is left out: it has no kernel, and XLA compiles one function in more ways than one
-READERS = [(row.widest, name) for name, row in SOLVERS.items() if name not in ("ABA", "Auto", "Dense")]
+#: a linkage with a row too many where loops are taken; all there is for two. `Dense` is left out: it has no kernel, and
+#: XLA compiles one function in more ways than one
+SMALL = {"everything": "four_bar_point", "everything_once": "ancestor"}
+READERS = [(SMALL.get(row.widest, row.widest), name) for name, row in SOLVERS.items() if name not in ("ABA", "Auto", "Dense")]
+WIDE = [("everything", "LCABA"), ("everything", "ProxLTL"), ("crossing_loops", "LCABA"), ("crossing_loops", "ProxBBO")]
 
 
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("name, solver", [*READERS, ("crossing_loops", "LCABA"), ("crossing_loops", "ProxBBO")])
+@pytest.mark.parametrize("name, solver", [*READERS, *WIDE])
 def test_reading_changes_no_number(name, solver, dtype):
     """Accelerations have the same bits whatever else is read, also where velocities leave the loops, so that redundant
     rows contradict each other."""

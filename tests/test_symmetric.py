@@ -47,6 +47,7 @@ def test_products(name):
 def test_derivatives_of_products():
     """Both modes agree with differences."""
 
+    @jax.jit
     def f(S, x, r, E):
         parts = sy.turned(E, S), sy.skew_skew(x, r), sy.product(x, r), sy.times(S, x), sy.skew_times_symmetric(r, S)
         return sum(jnp.sin(part).sum() for part in parts)

@@ -39,13 +39,18 @@ class Core(abc.ABC):
     #: number of outputs of an implicit core, whose derivative is `tangents`; 0: JAX differentiates `run`
     implicit: ClassVar[int] = 0
 
+    @property
+    def selective(self) -> bool:
+        """Return whether `run` depends on `used`, so that each choice of outputs has a trace of its own."""
+        return True
+
     @abc.abstractmethod
     def run(self, args: tuple, used: tuple[bool, ...] | None) -> list:
         """Return the outputs."""
 
     def traced(self, used, avals: tuple):
         """Return the closed jaxpr at one lane. `avals` are the operands' shapes without lanes, and dtypes."""
-        return traces(self, used, avals)
+        return traces(self, used if self.selective else None, avals)[0]
 
     def shapes(self, used, avals: tuple) -> tuple:
         """Return the outputs' shapes without lanes, and dtypes. Cores that tell them without a trace are traced once
@@ -88,8 +93,18 @@ class Function(Core):
     known: tuple[bytes | None, ...]
     compiler: str = "auto"
 
+    selective = False
+
     def run(self, args, used):
-        return jax.tree.leaves(self.fn(*self.static, *jax.tree.unflatten(self.tree, args)))
+        return jax.tree.leaves(self.result(args))
+
+    def result(self, args):
+        """Return the pytree of the outputs."""
+        return self.fn(*self.static, *jax.tree.unflatten(self.tree, args))
+
+    def structure(self, avals: tuple):
+        """Return the structure of that pytree."""
+        return traces(self, None, avals)[1]
 
 
 class _Derivative(Core):
@@ -155,6 +170,10 @@ class Tangent(_Derivative):
     def known(self):
         return self.core.known + (None,) * (self.core.implicit + sum(self.active))
 
+    @property
+    def selective(self):
+        return self.core.selective
+
     def run(self, args, used):
         # a tangent may have more lanes than its primal
         lanes = max(x.shape[-1] for x in args)
@@ -181,6 +200,8 @@ class Pullback(_Derivative):
     core: Core
     active: tuple[bool, ...]
     seen: tuple[bool, ...]
+
+    selective = False
 
     @property
     def known(self):
@@ -229,6 +250,10 @@ def run(core: Core, used, args):
 
 @programs
 def traces(core: Core, used, avals: tuple):
-    """See `Core.traced`."""
+    """Return the closed jaxpr of `Core.traced`, and for a `Function` the structure of its result."""
     args = [jax.ShapeDtypeStruct((*shape, 1), dtype) for shape, dtype in avals]
-    return jax.make_jaxpr(lambda *a: run(core, used, a))(*args)
+    if not isinstance(core, Function):
+        return jax.make_jaxpr(lambda *a: run(core, used, a))(*args), None
+    with jax.numpy_rank_promotion("allow"):
+        closed, result = jax.make_jaxpr(lambda *a: core.result(a), return_shape=True)(*args)
+    return closed, jax.tree.structure(result)

@@ -3,12 +3,11 @@
 import dataclasses
 
 from . import cpu
-from .inline import called, steps, straight
-from .kernels import made, name_of, program_of
+from .inline import steps
+from .kernels import arranged, effort, made, name_of, program_of
 from .live import trim
 from .ops import TooLarge, Unsupported
 from .order import alive, schedule
-from .outline import outlined
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,26 +32,32 @@ class Facts:
 def facts(core, used, avals, shared) -> Facts:
     """Return the facts of a program that `kernels.watching` has listed."""
     try:
-        return counted(name_of(core), _compiled(core, used, avals, shared))
+        program = _arranged(core, used, avals, shared)
     except (Unsupported, TooLarge) as reason:
         return Facts(name_of(core), f"XLA: {reason}")
+    found = made(program, level=effort())
+    return dataclasses.replace(_counted(core, program), bytes=found.size, seconds=found.seconds)
+
+
+def counts(core, used, avals, shared) -> Facts:
+    """Return the facts that need no code to be made: all but bytes and seconds. Raises `Unsupported` or `TooLarge` if
+    there is no kernel."""
+    return _counted(core, _arranged(core, used, avals, shared))
 
 
 def memory(core, used, avals, shared) -> int:
     """Return the bytes that a kernel takes for a single lane while it runs: operands, outputs and what is kept between
     them. Raises `Unsupported` or `TooLarge` if there is no kernel."""
-    return cpu.memory(schedule(_compiled(core, used, avals, shared)))
+    return cpu.memory(schedule(_arranged(core, used, avals, shared)))
 
 
-def _compiled(core, used, avals, shared):
+def _arranged(core, used, avals, shared):
     program = program_of(core, used, avals, shared)
     trim(program, used)
-    return outlined(program) if called(program, steps()) else straight(program)
+    return arranged(program, steps(), effort())
 
 
-def counted(name: str, program) -> Facts:
-    """Return the facts of a program that is outlined or straight."""
-    found = made(program)
+def _counted(core, program) -> Facts:
     s = schedule(program)
     count = sum(isinstance(st, int) for body in s.body.values() for st in body)
     once = sum(isinstance(st, int) for st in s.uniform)
@@ -63,4 +68,4 @@ def counted(name: str, program) -> Facts:
         compiled += 0 if (template, mask) in met else size
         met.add((template, mask))
         count, once = (count, once + size) if template.uniform else (count + size, once)
-    return Facts(name, "kernel", count, once, compiled, alive(s), found.size, found.seconds)
+    return Facts(name_of(core), "kernel", count, once, compiled, alive(s))

@@ -122,9 +122,14 @@ def _target(core, used, avals, shared, platform, mode, single, level) -> Target 
     kept, outs = trim(program, used)
     if not outs or not kept:  # nothing to compute
         return None
-    program = outlined(program) if platform == "cpu" and called(program, mode, not level) else straight(program)
+    program = arranged(program, mode, level) if platform == "cpu" else straight(program)
     found = made(program, single, level) if platform == "cpu" else cuda.made(program)
     return Target(found.name, kept, outs, shared, outputs)
+
+
+def arranged(program: Program, mode: str, level: int) -> Program:
+    """Return the program with steps that are called, where that is worth it, or straight."""
+    return outlined(program) if called(program, mode, not level) else straight(program)
 
 
 def made(program: Program, single: bool = False, level: int = 2) -> host.Made:

@@ -18,7 +18,7 @@ from jax.interpreters import partial_eval as pe
 
 from . import kernels, patterns
 from .core import Core, Function, lanes_p, run
-from .kept import parts, programs
+from .kept import programs
 
 #: lanes of a tile on a CPU, by the bytes of the widest float
 TILE = {4: 256, 8: 128}
@@ -205,9 +205,16 @@ def call(core_of: Callable[[Any, tuple, str], Core], *args, static: tuple = ()):
     `core_of` makes the core from the operands' tree structure, from what is known of them, and from the compiler that
     an operand or one of `static` asks for.
     """
+    return _called(*_prepared(core_of, args, static))
+
+
+def _prepared(core_of, args: tuple, static: tuple) -> tuple[Core, list]:
+    """Return the core and its operands."""
     leaves, tree = jax.tree.flatten(args)
-    leaves = [jnp.asarray(x) for x in leaves]
-    core = core_of(tree, _known(args), _compiler((*static, *args)))
+    return core_of(tree, _known(args), _compiler((*static, *args))), [jnp.asarray(x) for x in leaves]
+
+
+def _called(core: Core, leaves: list) -> list:
     if any(isinstance(x, jax.core.Tracer) for x in leaves):
         return _single(core, *leaves)
     return _eager(core)(*leaves)
@@ -220,20 +227,8 @@ def laned(fn: Callable, *static: Any) -> Callable:
     """
 
     def single(*args):
-        outs = call(lambda tree, known, c: Function(fn, static, tree, known, c), *args, static=static)
-        leaves, tree = jax.tree.flatten(args)
-        avals = tuple((jnp.shape(x), jnp.result_type(x)) for x in leaves)
-        return jax.tree.unflatten(_structure(fn, static, tree, avals), outs)
+        core, leaves = _prepared(lambda tree, known, c: Function(fn, static, tree, known, c), args, static)
+        outs = _called(core, leaves)
+        return jax.tree.unflatten(core.structure(tuple((x.shape, x.dtype) for x in leaves)), outs)
 
     return single
-
-
-@parts
-def _structure(fn, static, tree, avals: tuple):
-    """Return the tree structure of the result, for operands of this structure with these shapes and dtypes."""
-
-    def out(*leaves):
-        with jax.numpy_rank_promotion("allow"):
-            return fn(*static, *jax.tree.unflatten(tree, [x[..., None] for x in leaves]))
-
-    return jax.tree.structure(jax.eval_shape(out, *[jax.ShapeDtypeStruct(s, d) for s, d in avals]))

@@ -35,8 +35,9 @@ DTYPES = {t: np.dtype(t.name.rstrip("_")) for t in Type}
 TYPES = {d: t for t, d in DTYPES.items()}
 
 
-class Op(enum.IntEnum):
-    """Operations; `a`, `b`, `c` are their operands.
+class Op:
+    """Operations; `a`, `b`, `c` are their operands. They are plain integers, since the members of an enumeration take
+    Python five times as long to look up.
 
     Comparisons are false where a number is NaN, `ne` is true. `max_` and `min_` are NaN where one operand is. `rint`
     rounds halves to even. `shr` fills with the sign of signed integers. `bits` reads a float's bits as an integer or
