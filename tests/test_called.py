@@ -193,20 +193,17 @@ def both(fn, args, axes) -> list[list[np.ndarray]]:
 @pytest.mark.parametrize("fn", FUNCTIONS)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_bits_do_not_depend_on_calls(fn, dtype):
-    jax.clear_caches()
     for batch, wide in ((37, False), (1, False), (5, True)):
         args = values(batch, dtype, wide)
         axes = (0, 0, 0) if wide else (None, 0, 0)
         for a, b in zip(*both(fn, args, axes), strict=True):
             np.testing.assert_array_equal(a, b)
-        jax.clear_caches()
 
 
 @pytest.mark.parametrize("width", ["4", "16", "32", "64"])
 def test_bits_do_not_depend_on_the_width_of_vectors(width, monkeypatch):
     wanted = None
     for bytes_ in (width, "32"):
-        jax.clear_caches()
         kept.forget()
         monkeypatch.setenv("JAXDYN_VECTOR_BYTES", bytes_)
         found = [both(fn, values(21, np.float32), (None, 0, 0)) for fn in (plain, twice, in_loop)]

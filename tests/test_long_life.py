@@ -22,8 +22,8 @@ from jaxdyn.engine import host, kept
 
 rng = np.random.default_rng(3)
 found = []
-for last in (6, 26):
-    for k in range(last - (20 if found else 6), last):
+for robots in (range(6), range(6, 20)):
+    for k in robots:
         long_life.live(long_life.robot(rng, k))
     kept.forget()
     jax.clear_caches()
@@ -38,7 +38,7 @@ def test_robots_leave_their_code_alone():
     assert done.returncode == 0, done.stderr
     (memory, maps, programs), (after, more, all_programs) = json.loads(done.stdout)
     count = all_programs - programs
-    assert count > 60
+    assert count > 40
     assert (after - memory) / count < 1.0, f"{after - memory:.0f} MB for {count} programs"
     assert (more - maps) / count < 4.0, f"{more - maps} maps for {count} programs"
 

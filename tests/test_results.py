@@ -169,7 +169,9 @@ READ = {
 #: a linkage with a row too many where loops are taken; all there is for two. `Dense` is left out: it has no kernel, and
 #: XLA compiles one function in more ways than one
 SMALL = {"everything": "four_bar_point", "everything_once": "ancestor"}
-READERS = [(SMALL.get(row.widest, row.widest), name) for name, row in SOLVERS.items() if name not in ("ABA", "Auto", "Dense")]
+READERS = [
+    (SMALL.get(row.widest, row.widest), name) for name, row in SOLVERS.items() if name not in ("ABA", "Auto", "Dense")
+]
 WIDE = [("everything", "LCABA"), ("everything", "ProxLTL"), ("crossing_loops", "LCABA"), ("crossing_loops", "ProxBBO")]
 
 

@@ -27,7 +27,8 @@ def _extended(same: list[bool], code: Program | Schedule, program: Program, live
         elif o == Op.call:
             same.append(program.calls[a[v]].template.uniform)
         else:
-            same.append(all(x < 0 or same[x] for x in (a[v], b[v], c[v])))
+            x, y, z = a[v], b[v], c[v]
+            same.append((x < 0 or same[x]) and (y < 0 or same[y]) and (z < 0 or same[z]))
     return same
 
 

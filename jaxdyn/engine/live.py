@@ -48,7 +48,12 @@ class Schedule:
         """Return the operands of an operation that are values, without constants."""
         if self.op[v] in LEAVES:
             return ()
-        return tuple([x for x in (self.a[v], self.b[v], self.c[v]) if x >= 0])
+        a, b, c = self.a[v], self.b[v], self.c[v]
+        if c >= 0:
+            return tuple([x for x in (a, b, c) if x >= 0])
+        if b >= 0:
+            return (a, b) if a >= 0 else (b,)
+        return (a,) if a >= 0 else ()
 
 
 def fused(program: Program) -> tuple[Schedule, list[bool]]:
@@ -179,7 +184,7 @@ def masks(s: Schedule, live: list[bool]) -> dict[int, bytes]:
 def _fuse(s: Schedule, live: list[bool]) -> None:
     """Move products into the only sums of their region that read them. They are then not read any more, unless by other
     regions or by outputs, which must not change how this sum is rounded."""
-    region, types = s.program.region, s.program.type
+    region, types, floats = s.program.region, s.program.type, (Type.float32, Type.float64)
     uses, elsewhere = [0] * len(s.op), [False] * len(s.op)
     for v, alive in enumerate(live):
         if alive:
@@ -206,7 +211,7 @@ def _fuse(s: Schedule, live: list[bool]) -> None:
         return x >= 0 and s.op[x] == Op.mul and uses[x] == 1 and region[x] == region[v]
 
     for v, alive in enumerate(live):
-        if not alive or s.op[v] not in (Op.add, Op.sub) or types[v] not in (Type.float32, Type.float64):
+        if not alive or s.op[v] not in (Op.add, Op.sub) or types[v] not in floats:
             continue
         x, y, plus = s.a[v], s.b[v], s.op[v] == Op.add
         if product(y, v):

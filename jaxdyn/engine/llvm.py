@@ -61,7 +61,8 @@ class Code:
 
     def line(self, text: str) -> str:
         """Add a line that computes `text`, and return the name of its result."""
-        name = self.fresh()
+        self.count += 1
+        name = f"%t{self.count}"
         self.lines.append(f"{name} = {text}")
         return name
 
@@ -73,11 +74,9 @@ class Code:
 
     def use(self, x: int) -> str:
         """Return the operand that stands for a value."""
-        if x < 0:
-            return self.constant(x)
         name = self.names.get(x)
         if name is None:
-            name = self.names[x] = self.load(x)
+            name = self.names[x] = self.constant(x) if x < 0 else self.load(x)
         return name
 
     def load(self, x: int) -> str:

@@ -7,6 +7,7 @@ alternate as rarely as possible.
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 
 from .calling import uniform_of
 from .live import Schedule, fused, masks
@@ -152,11 +153,11 @@ class _Order:
         for x in values:
             self.visit(x, region, body)
 
-    def needs(self, v: int) -> list[int]:
+    def needs(self, v: int) -> Sequence[int]:
         """Return the values that must be there before v, from the same region or from outside."""
         s = self.s
         if s.op[v] not in (Op.call, Op.result):
-            return list(s.operands(v))
+            return s.operands(v)
         key = s.op[v], s.a[v]
         if key not in self.needed:
             self.needed[key] = self.called(s.program.calls[s.a[v]]) if s.op[v] == Op.call else self.owned(s.a[v])
@@ -205,8 +206,10 @@ class _Order:
             if not ready:
                 stack.append((v, True))
                 # the deepest operand first, so that the others need not be kept as long
-                needed = sorted(self.needs(v), key=lambda x: -self.depth[x])
-                stack.extend((x, False) for x in reversed(needed) if not done[x])
+                needed = self.needs(v)
+                if len(needed) > 1:
+                    needed = sorted(needed, key=self.depth.__getitem__, reverse=True)
+                stack += [(x, False) for x in reversed(needed) if not done[x]]
                 continue
             if done[v]:
                 continue

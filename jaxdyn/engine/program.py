@@ -44,6 +44,8 @@ class Program:
         self.inputs: list[tuple[int, Type, bool]] = []
         self.output_types: list[Type] = []
         self._constant: dict[bytes, int] = {}
+        #: operations on constants
+        self._folded: dict[tuple, int] = {}
         self.shared: list[dict] = [{}]
         self._floors = [0]
         self._here = [0]
@@ -180,9 +182,13 @@ class Program:
     # arithmetic; `t` is the type of the operands
 
     def _fold(self, op: int, t: int, x: int, y: int = NONE) -> int:
-        p = self.value(x)
-        q = self.value(y) if y != NONE else None
-        return self.constant(FOLD[op](p, q), Type.bool_ if Op.lt <= op <= Op.ne else t)
+        found = self._folded.get((op, x, y))
+        if found is None:
+            p = self.value(x)
+            q = self.value(y) if y != NONE else None
+            found = self.constant(FOLD[op](p, q), Type.bool_ if Op.lt <= op <= Op.ne else t)
+            self._folded[op, x, y] = found
+        return found
 
     def neg(self, x: int) -> int:
         if x < 0:
