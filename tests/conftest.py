@@ -50,7 +50,7 @@ def memory() -> float:
 
 
 #: memory after the last time that things were forgotten, and the number of tests that are done
-_kept, _done = [1.2e9], [0]
+_kept, _done = [1.7e9], [0]
 
 
 @pytest.fixture(autouse=True)
@@ -61,11 +61,11 @@ def small_processes():
     # a test makes some hundred maps at most; to count them after each would take a tenth of the time of all tests
     _done[0] += 1
     maps = Path("/proc/self/maps")
-    many = not _done[0] % 16 and maps.exists() and maps.read_bytes().count(b"\n") > 20_000
+    many = not _done[0] % 16 and maps.exists() and maps.read_bytes().count(b"\n") > 30_000
     if many or memory() > _kept[0] + 0.5e9:
         kept.forget()
         jax.clear_caches()
         gc.collect()
         if sys.platform == "linux":
             ctypes.CDLL(None).malloc_trim(0)
-        _kept[0] = max(1.2e9, memory())
+        _kept[0] = max(1.7e9, memory())

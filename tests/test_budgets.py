@@ -20,7 +20,7 @@ from compiled import states
 from solvers import SOLVERS
 
 import jaxdyn as jd
-from jaxdyn.engine import host, kept, kernels
+from jaxdyn.engine import host, kernels
 from jaxdyn.engine.facts import counts
 
 FILE = Path(__file__).with_name("budgets.json")
@@ -63,10 +63,9 @@ def numbers(case: str) -> dict[str, int]:
     with pytest.MonkeyPatch.context() as patch, kernels.watching() as seen:
         patch.delenv("JAXDYN_EFFORT", raising=False)  # as users have it
         patch.setattr(kernels, "made", lambda *_: host.Made("nowhere"))  # what is only counted needs no code
-        kept.forget()
         jax.jit(f).lower(*args)
         found = [counts(*entry) for entry in dict.fromkeys(seen)]
-    kept.forget()
+    kernels._target.cache_clear()
     assert found
     return {
         "operations": sum(x.operations for x in found),

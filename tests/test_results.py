@@ -172,11 +172,13 @@ SMALL = {"everything": "four_bar_point", "everything_once": "ancestor"}
 READERS = [
     (SMALL.get(row.widest, row.widest), name) for name, row in SOLVERS.items() if name not in ("ABA", "Auto", "Dense")
 ]
+DTYPES = (np.float64, np.float32)
 WIDE = [("everything", "LCABA"), ("everything", "ProxLTL"), ("crossing_loops", "LCABA"), ("crossing_loops", "ProxBBO")]
 
 
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("name, solver", [*READERS, *WIDE])
+@pytest.mark.parametrize(
+    ("name", "solver", "dtype"), [(*r, dtype) for r in READERS for dtype in DTYPES] + [(*r, np.float64) for r in WIDE]
+)
 def test_reading_changes_no_number(name, solver, dtype):
     """Accelerations have the same bits whatever else is read, also where velocities leave the loops, so that redundant
     rows contradict each other."""

@@ -93,7 +93,9 @@ class Function(Core):
     known: tuple[bytes | None, ...]
     compiler: str = "auto"
 
-    selective = False
+    @property
+    def selective(self):
+        return False
 
     def run(self, args, used):
         return jax.tree.leaves(self.result(args))
@@ -201,7 +203,9 @@ class Pullback(_Derivative):
     active: tuple[bool, ...]
     seen: tuple[bool, ...]
 
-    selective = False
+    @property
+    def selective(self):
+        return False
 
     @property
     def known(self):

@@ -44,7 +44,6 @@ class Program:
         self.inputs: list[tuple[int, Type, bool]] = []
         self.output_types: list[Type] = []
         self._constant: dict[bytes, int] = {}
-        #: operations on constants
         self._folded: dict[tuple, int] = {}
         self.shared: list[dict] = [{}]
         self._floors = [0]
@@ -110,10 +109,9 @@ class Program:
 
     def input(self, operand: int, row: int, t: int) -> int:
         key = (Op.input, t, operand, row, NONE)
-        found = self.shared[0].get(key)
-        if found is None:
-            found = self.shared[0][key] = self.new(Op.input, t, operand, row)
-        return found
+        if key not in self.shared[0]:
+            self.shared[0][key] = self.new(Op.input, t, operand, row)
+        return self.shared[0][key]
 
     # regions
 
@@ -182,13 +180,10 @@ class Program:
     # arithmetic; `t` is the type of the operands
 
     def _fold(self, op: int, t: int, x: int, y: int = NONE) -> int:
-        found = self._folded.get((op, x, y))
-        if found is None:
-            p = self.value(x)
-            q = self.value(y) if y != NONE else None
-            found = self.constant(FOLD[op](p, q), Type.bool_ if Op.lt <= op <= Op.ne else t)
-            self._folded[op, x, y] = found
-        return found
+        if (op, x, y) not in self._folded:
+            found = FOLD[op](self.value(x), self.value(y) if y != NONE else None)
+            self._folded[op, x, y] = self.constant(found, Type.bool_ if Op.lt <= op <= Op.ne else t)
+        return self._folded[op, x, y]
 
     def neg(self, x: int) -> int:
         if x < 0:
@@ -400,7 +395,6 @@ class Program:
         found, templates = [head.encode(), numbers, constants], {}
         for c in self.calls:
             templates.setdefault(c.template, len(templates))
-        found += [t.key() for t in templates]
         words = [x for c in self.calls for x in (templates[c.template], c.region, c.floor, *c.operands)]
-        found.append(np.asarray(words, np.int64).tobytes())
+        found += [*[t.key() for t in templates], np.asarray(words, np.int64).tobytes()]
         return b"\0".join([*found, bytes([self.fused])])
