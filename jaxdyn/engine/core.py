@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import Primitive
 
-from .kept import programs
+from .kept import parts, programs
 
 lanes_p = Primitive("jaxdyn")
 lanes_p.multiple_results = True
@@ -106,7 +106,7 @@ class Function(Core):
 
     def structure(self, avals: tuple):
         """Return the structure of that pytree."""
-        return traces(self, None, avals)[1]
+        return _structure(self, avals)
 
 
 class _Derivative(Core):
@@ -261,3 +261,9 @@ def traces(core: Core, used, avals: tuple):
     with jax.numpy_rank_promotion("allow"):
         closed, result = jax.make_jaxpr(lambda *a: core.result(a), return_shape=True)(*args)
     return closed, jax.tree.structure(result)
+
+
+@parts
+def _structure(core: Function, avals: tuple):
+    # kept for longer than traces, since calls outside of `jit` ask for it every time
+    return traces(core, None, avals)[1]
