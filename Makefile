@@ -18,7 +18,7 @@ export JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS ?= 0.5
 help:
 	@echo "make demo       Cassie with closed loops: 256 rollouts and their gradient; leaves traj.npz and traj.png"
 	@echo "make test       all tests"
-	@echo "make quick      those that take little and tell much, in under 3 minutes"
+	@echo "make quick      those that take little and tell much, in under 2 minutes"
 	@echo "make lint       ruff: rules and format"
 	@echo "make typecheck  pyright on the package"
 	@echo "make docs       the documentation, strictly, into site/"
