@@ -58,7 +58,7 @@ def small_processes():
     """What JAX and the engine keep of functions traced so far is forgotten whenever a process has grown by half a
     gigabyte, or before XLA's programs, some hundred memory maps each, use up the 65,530 that Linux grants a process."""
     yield
-    # a test makes some hundred maps at most; to count them after each would take a tenth of the time of all tests
+    # a test makes some hundred maps at most; to count them after each would take some hundredths of their time
     _done[0] += 1
     maps = Path("/proc/self/maps")
     many = not _done[0] % 16 and maps.exists() and maps.read_bytes().count(b"\n") > 30_000

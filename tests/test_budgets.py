@@ -63,9 +63,11 @@ def numbers(case: str) -> dict[str, int]:
     with pytest.MonkeyPatch.context() as patch, kernels.watching() as seen:
         patch.delenv("JAXDYN_EFFORT", raising=False)  # as users have it
         patch.setattr(kernels, "made", lambda *_: host.Made("nowhere"))  # what is only counted needs no code
-        jax.jit(f).lower(*args)
+        try:
+            jax.jit(f).lower(*args)
+        finally:
+            kernels._target.cache_clear()
         found = [counts(*entry) for entry in dict.fromkeys(seen)]
-    kernels._target.cache_clear()
     assert found
     return {
         "operations": sum(x.operations for x in found),

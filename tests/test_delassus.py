@@ -99,14 +99,8 @@ def both(op, x):
 
 @functools.cache
 def program(name, method):
-    """(damping, vector) to the matrix, the product and the solution, as one program."""
-    scene = scenes.scene(name)
-
-    def run(damping, x):
-        op = made(scene, method, damping)
-        return op.dense(), *both(op, x)
-
-    return jax.jit(run)
+    """(damping, vector) to the product and the solution, as one program."""
+    return jax.jit(lambda damping, x: both(made(scenes.scene(name), method, damping), x))
 
 
 @pytest.mark.parametrize("name", SCENES)
@@ -122,7 +116,7 @@ def test_blocks_and_diagonals_of_damping(name):
     for R in (blocks, diagonal):
         whole = G + dense.matrix(R, len(G))
         for method in (jd.osim.MatrixFree(), jd.osim.Dense()):
-            _, product, solved = program(name, method)(R, b)
+            product, solved = program(name, method)(R, b)
             error = 1e-10 * np.abs(whole).max() * np.abs(b).max()
             assert np.abs(product - whole @ b).max() < 10 * error, method
             assert backward(whole, solved, b) < 1e-10, method
@@ -131,11 +125,10 @@ def test_blocks_and_diagonals_of_damping(name):
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_columns_batches_and_single_precision(method):
     scene = scenes.scene("box")
-    op, rng = made(scene, method, 0.1), np.random.default_rng(3)
-    X = rng.normal(size=(scene.rows, 3))
-    columns = jax.jit(lambda x: both(op, x))
+    X = np.random.default_rng(3).normal(size=(scene.rows, 3))
+    columns = functools.partial(program("box", method), 0.1)
     alone = [columns(x) for x in X.T]
-    for k, whole in enumerate(jax.jit(lambda X: both(op, X))(X)):
+    for k, whole in enumerate(columns(X)):
         assert whole.shape == X.shape
         np.testing.assert_allclose(whole.T, [a[k] for a in alone], rtol=0, atol=1e-12 * np.abs(whole).max())
     qs = scene.configurations(3)
@@ -143,11 +136,17 @@ def test_columns_batches_and_single_precision(method):
     single_states = jax.jit(one)
     np.testing.assert_allclose(jax.jit(jax.vmap(one))(qs), [single_states(q) for q in qs], rtol=1e-9)
     model, q, rows = single((scene.model, scene.q, scene.constraints))
-    low = jd.delassus(model, q, rows, method=method, damping=np.float32(0.1))
-    assert low.dtype == low.mv(X[:, 0].astype(np.float32)).dtype == np.float32
-    A = np.asarray(op.dense())
-    assert np.abs(np.asarray(low.dense()) - A).max() < 1e-5 * np.abs(A).max()
-    assert backward(A, np.asarray(low.solve(X[:, 0].astype(np.float32)), float), X[:, 0]) < 1e-6
+
+    def lowly(x):
+        op = jd.delassus(model, q, rows, method=method, damping=np.float32(0.1))
+        assert op.dtype == np.float32
+        return op.dense(), *both(op, x)
+
+    low, product, solved = jax.jit(lowly)(X[:, 0].astype(np.float32))
+    assert product.dtype == np.float32
+    A = np.asarray(jax.jit(lambda: made(scene, method, 0.1).dense())())
+    assert np.abs(np.asarray(low) - A).max() < 1e-5 * np.abs(A).max()
+    assert backward(A, np.asarray(solved, float), X[:, 0]) < 1e-6
 
 
 def single(tree):

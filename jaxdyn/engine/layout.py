@@ -208,12 +208,7 @@ class Layout:
             for st in node.statements:
                 if isinstance(st, int):
                     first[st] = at
-                    for x in s.operands(st):
-                        if first.get(x) != at and not s.is_uniform[x] and s.op[x] != Op.input:
-                            key = self.key(x)
-                            last[key] = self._until(first[key], at)
-                    continue
-                if isinstance(st, Branches):
+                elif isinstance(st, Branches):
                     first.update((st.results[k], at) for k in s.changing[st.index])
                 for key in self.reads(st):
                     if not (isinstance(key, int) and first.get(key) == at):

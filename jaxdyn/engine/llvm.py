@@ -55,10 +55,6 @@ class Code:
     def type(self, t: int) -> str:
         return self._types[t]
 
-    def fresh(self) -> str:
-        self.count += 1
-        return f"%t{self.count}"
-
     def line(self, text: str) -> str:
         """Add a line that computes `text`, and return the name of its result."""
         self.count += 1

@@ -36,8 +36,8 @@ TYPES = {d: t for t, d in DTYPES.items()}
 
 
 class Op:
-    """Operations; `a`, `b`, `c` are their operands. They are plain integers, since the members of an enumeration take
-    Python five times as long to look up.
+    """Operations; `a`, `b`, `c` are their operands. They are plain integers, since to look up members of an
+    enumeration takes Python several times as long.
 
     Comparisons are false where a number is NaN, `ne` is true. `max_` and `min_` are NaN where one operand is. `rint`
     rounds halves to even. `shr` fills with the sign of signed integers. `bits` reads a float's bits as an integer or
