@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..engine.kept import tables
+from ..engine.kept import programs, tables
 from ..engine.lanes import laned
 from ..model.checks import check_constraints, check_model, check_vector, common_dtype
 from ..model.constraints import Constraint
@@ -121,9 +121,21 @@ def _tolerances(dtype, tol: float | None = None) -> tuple[float, float]:
     return tol, max(tol, 1e6 * fine if fine < 1e-9 else 1e3 * fine)
 
 
-def close(model: Model, constraints, q: Array) -> Array:
-    """Return the best configuration found that satisfies the constraints, starting from q (nq,)."""
-    return _closed(model, constraints, q, *_tolerances(q.dtype))
+@programs
+def _search(structure, tol: float, enough: float):
+    """Return what searches for configurations of robots and constraints of one structure: XLA compiles it once."""
+
+    def search(model, constraints, q):
+        q = _closed(model, constraints, q, tol, enough)
+        return q, laned(residual)(model, constraints, q)
+
+    return jax.jit(search)
+
+
+def searched(model: Model, constraints, q: Array, tol: float | None = None) -> tuple[Array, Array]:
+    """Return the best configuration (nq,) found from q (nq,) that satisfies the constraints, and its errors (m,)."""
+    search = _search(jax.tree.structure((model, constraints)), *_tolerances(q.dtype, tol))
+    return search(model, constraints, q)
 
 
 def assemble(
@@ -151,11 +163,10 @@ def assemble(
     model, constraints, q = common_dtype(model, constraints, q)
     fine = 1e-12 if q.dtype == jnp.float64 else 1e-6
     tol = None if tol is None else float(constants(f"`{call}`", "tol", tol, (), not_negative))
-    tol, enough = _tolerances(q.dtype, tol)
-    closed = _closed(model, constraints, q, tol, enough)
-    left = laned(residual)(model, constraints, closed)
+    found, left = searched(model, constraints, q, tol)
     if not isinstance(left, jax.core.Tracer):
-        _refuse_open(call, model, constraints, closed, left, enough)
+        tol, enough = _tolerances(q.dtype, tol)
+        _refuse_open(call, model, constraints, found, left, enough)
         gap = float(jnp.abs(left).max())
         if gap > max(tol, 1e3 * fine):
             warnings.warn(
@@ -163,7 +174,7 @@ def assemble(
                 ModelWarning,
                 stacklevel=2,
             )
-    return closed
+    return found
 
 
 def _refuse_open(call: str, model: Model, constraints, q, left, tol: float) -> None:

@@ -4,12 +4,12 @@ import dataclasses
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..engine.kept import programs
 from ..engine.lanes import laned
 from ..model.checks import check_model, check_state, check_vector, common_dtype
 from ..model.joints import RevoluteKind
@@ -19,7 +19,7 @@ from ..spatial.instances import check_instance, check_names
 from ..spatial.numbers import floats
 from ..tree.topology import WORLD, Cluster, Topology, unknown
 from . import ratios
-from .assemble import assemble, close, residual, slope
+from .assemble import assemble, searched, slope
 from .clusters import ENOUGH, dependent, joints_of, merged, outputs, regularity
 from .embedding import Embedded
 from .manifold import closed, moving
@@ -149,16 +149,6 @@ def _free_joints(topology: Topology, independent) -> frozenset[int] | None:
     return frozenset(found)
 
 
-@eqx.filter_jit
-def _closing(model, constraints, q):
-    return close(model, constraints, q)
-
-
-@eqx.filter_jit
-def _open(model, constraints, q):
-    return jnp.abs(laned(residual)(model, constraints, q)).max()
-
-
 def _samples(model: Model, constraints) -> list[np.ndarray]:
     """Return closed configurations, that nearest to `neutral` first; raise `ValueError` if there is none."""
     try:
@@ -171,16 +161,22 @@ def _samples(model: Model, constraints) -> list[np.ndarray]:
     rng, fine = np.random.default_rng(0), 1e-9 if home.dtype == jnp.float64 else 1e-4
     for k in range(SAMPLES - 1):
         dv = rng.standard_normal(model.nv) * 0.3 * (k + 1) / SAMPLES
-        q = _closing(model, constraints, moving(model)(home, jnp.asarray(dv, home.dtype)))
-        if float(_open(model, constraints, q)) < fine:
+        q, left = searched(model, constraints, moving(model)(home, jnp.asarray(dv, home.dtype)))
+        if float(jnp.abs(left).max()) < fine:
             found.append(np.asarray(q))
     return found
 
 
+@programs
+def _sloping(structure):
+    """Return `slope` for robots and constraints of one structure: XLA compiles it once."""
+    return jax.jit(lambda model, constraints, q: slope(model, constraints, q))
+
+
 def _slopes(model: Model, constraints, samples) -> np.ndarray:
     """Return the derivatives (samples, rows, velocities) of the constraints' errors."""
-    at = eqx.filter_jit(slope)
-    return np.stack([np.asarray(at(model, constraints, jnp.asarray(q)), float) for q in samples])
+    at = _sloping(jax.tree.structure((model, constraints)))
+    return np.stack([np.asarray(at(model, constraints, q), float) for q in samples])
 
 
 class _Block(NamedTuple):
@@ -269,7 +265,7 @@ def _close(model: Model, q: Array, far: bool) -> Array:
     """Close the clusters' loops from q (nq,), which may be `far` from closed."""
     if not far:
         return laned(closed)(model, q)
-    return _closing(unembedded(model), model.embedded, q)
+    return searched(unembedded(model), model.embedded, q)[0]
 
 
 def _spread(model, q, w):

@@ -19,7 +19,8 @@ MANY = 10_000_000
 
 def floats_of(x) -> jax.Array:
     """Return numbers as an array of the default precision."""
-    return jnp.asarray(np.asarray(x, jnp.result_type(float)))
+    dtype = jnp.result_type(float)
+    return jnp.asarray(np.asarray(x, dtype), dtype)  # without a type JAX compiles a copy for each shape
 
 
 def transforms(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> Transform:
@@ -107,4 +108,4 @@ def actuation_of(call: str, topology: Topology, actuators: Mapping[str, Mapping[
         return jax.jit(lambda r, c, x: jnp.zeros(shape, x.dtype).at[r, c].set(x))(*filled)
     out = np.zeros(shape, filled[2].dtype)
     out[filled[:2]] = filled[2]
-    return jnp.asarray(out)
+    return floats_of(out)

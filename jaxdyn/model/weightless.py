@@ -52,7 +52,7 @@ def _points(topology: Topology, bodies: Sequence[Body], joints: Joints) -> list[
         own = [k for k in found if topology.kinds[k] == kind]
         lanes = len(own)
         par = jax.tree.map(lambda x, own=own: jnp.moveaxis(x[np.array(own)], 0, -1), joints.parameters)
-        q = jnp.asarray(np.repeat(kind.neutral()[:, None], lanes, 1))
+        q = np.repeat(kind.neutral()[:, None], lanes, 1)
         with jax.numpy_rank_promotion("allow"):  # as in the engine: (lanes,) meets (3, lanes)
             moves = kind.columns(par, q)
         columns = [np.concatenate([_full(c.linear, lanes), _full(c.angular, lanes)]) for c in moves]

@@ -90,7 +90,7 @@ def _narrowed(x: np.ndarray) -> Array:
                 f'is too large for single precision: {shown(x)}; call `jax.config.update("jax_enable_x64", True)` first'
             )
         x = narrow
-    return jnp.asarray(x)
+    return jnp.asarray(x, x.dtype)  # without a type JAX compiles a copy for each shape
 
 
 def shown(x: Any) -> str:
