@@ -165,9 +165,9 @@ def assemble(
     tol = None if tol is None else float(constants(f"`{call}`", "tol", tol, (), not_negative))
     found, left = searched(model, constraints, q, tol)
     if not isinstance(left, jax.core.Tracer):
-        tol, enough = _tolerances(q.dtype, tol)
+        left, (tol, enough) = np.asarray(left), _tolerances(q.dtype, tol)
         _refuse_open(call, model, constraints, found, left, enough)
-        gap = float(jnp.abs(left).max())
+        gap = float(np.abs(left).max())
         if gap > max(tol, 1e3 * fine):
             warnings.warn(
                 f"`{call}`: the loops close to {gap:.2g} only: redundant rows disagree by so much.",
@@ -181,7 +181,7 @@ def _refuse_open(call: str, model: Model, constraints, q, left, tol: float) -> N
     start, open_ones = 0, []
     for k, c in enumerate(constraints):
         layout = c.layout(model.topology)
-        error = float(jnp.abs(left[start : start + layout.rows]).max())
+        error = float(np.abs(left[start : start + layout.rows]).max())
         start += layout.rows
         if not error <= tol:
             names = ", ".join(model.body_names[b] for b in layout.bodies[:4])
