@@ -25,15 +25,22 @@ LEAST = {4: 1e-6, 8: 1e-12}
 
 def prepared(problem: Tiled) -> dict[str, Array]:
     """What sweeps read of a problem, worked out once."""
+    given = {"H": problem.H, **bounds(problem)}
+    return given | swept(_preparing(problem.counts), {"H": problem.H})
+
+
+def bounds(problem: Tiled) -> dict[str, Array]:
+    """What bounds the forces of a problem, tile by tile: `friction` of contacts, `radius` of twists, `least` and `most`
+    of joints."""
     counts, cones, lanes = problem.counts, problem.cones, problem.h.shape[-1]
     wide = lambda x: jnp.broadcast_to(x, (*x.shape[:-1], lanes))  # noqa: E731
-    given = {"H": problem.H, "friction": wide(cones.friction).reshape(-1, 2, lanes)}
+    given = {"friction": wide(cones.friction).reshape(-1, 2, lanes)}
     given["radius"] = wide(cones.radius).reshape(-1, WIDE, lanes)
     bound = wide(cones.bound)
     rest = jnp.zeros((counts.pushing, lanes), bound.dtype)
     given["least"] = jnp.concatenate([-bound, rest]).reshape(-1, WIDE, lanes)
     given["most"] = jnp.concatenate([bound, rest + jnp.inf]).reshape(-1, WIDE, lanes)
-    return given | swept(_preparing(counts), {"H": problem.H})
+    return given
 
 
 def sweep(counts: Counts, given: dict[str, Array], h: Array, x: Array) -> Array:

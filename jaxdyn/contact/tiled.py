@@ -88,7 +88,11 @@ class Scaled(eqx.Module):
 
     def left_over(self, x: Array) -> Array:
         """How far x is from the law (lanes,), as `cones.left_over` tells it of f."""
-        left = jnp.abs(natural(self.cones, jnp.ones_like(self.d), x, self.answer(x)) / self.d).max(0)
+        return self.left_of(x, self.answer(x))
+
+    def left_of(self, x: Array, s: Array) -> Array:
+        """`left_over` of x whose answer s is known."""
+        left = jnp.abs(natural(self.cones, jnp.ones_like(self.d), x, s) / self.d).max(0)
         return left / jnp.maximum(calling(self.counts, self.h / self.d), jnp.finfo(self.h.dtype).tiny)
 
 

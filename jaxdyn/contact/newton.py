@@ -1,0 +1,153 @@
+"""Newton's method on the natural map: a law that is solved to rounding in a few steps, jammed contacts included.
+
+With H, h, x of `tiled.py`, s = H x + h, and the law's projection P with its derivative D at x − s, a step solves
+
+    (1 − D + D (H + ε 1)) Δx = P(x − s) − x,    ε = what is left of the law, within bounds.
+
+Without ε this is the method of Alart and Curnier (1991), which cycles where contacts jam and is singular where they are
+redundant. With an ε that vanishes with the error, each step is one on a problem whose contacts are a little soft, and
+convergence stays quadratic in the end (Fischer 2002 calls it a generalised Levenberg-Marquardt regularisation).
+Steps are full: the best forces seen are returned. Sweeps of Gauss-Seidel come first, and bring most lanes near.
+"""
+
+from functools import partial
+
+import equinox as eqx
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array
+
+from ..constrained.iterated import check_number, check_positive_integer
+from ..engine.kept import tables
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
+from ..tree import square
+from ..tree.tiles import WIDE
+from ..tree.tiles import place as lower
+from .cones import Cones, Counts
+from .gauss_seidel import bounds
+from .laws import PGS, Law
+from .tiled import Tiled, flat, in_tiles, tiled
+
+#: tolerance, and the least ε, in single and double precision
+TOLERANCE, LEAST = {4: 1e-5, 8: 1e-9}, {4: 1e-5, 8: 1e-9}
+#: the largest ε, relative to the diagonal of H
+MOST = 1e-2
+
+
+class Newton(Law):
+    """Gauss-Seidel, then Newton's method where that has not settled: exact also for contacts that jam and feet that
+    stand on more points than they need.
+
+    **Arguments:** `tol`, of the law relative to the speeds at the contacts (None: 1e-9 in double, 1e-5 in single
+    precision); `max_steps` of Newton's method; `sweeps` of Gauss-Seidel before.
+    """
+
+    tol: float | None = eqx.field(static=True, default=None)
+    max_steps: int = eqx.field(static=True, default=20)
+    sweeps: int = eqx.field(static=True, default=15)
+
+    def __check_init__(self):
+        check_number("Newton", "tol", self.tol, lambda x: x >= 0, "a number from 0 on", optional=True)
+        check_positive_integer(self, "max_steps")
+        check_positive_integer(self, "sweeps")
+
+    def solve(self, G, g, cones, f):
+        tol = TOLERANCE[g.dtype.itemsize] if self.tol is None else self.tol
+        problem = tiled(G, g, cones)
+        x = PGS(self.sweeps).swept(problem, problem.start(f))
+        return problem.forces(self._stepped(problem, x, tol))
+
+    def _stepped(self, problem: Tiled, x: Array, tol: float) -> Array:
+        step, least = _steps(problem), LEAST[x.dtype.itemsize]
+
+        def once(carried):
+            x, s, off, best, least_off, active, count = carried
+            moved = x + step(x, s, jnp.clip(off, least, MOST))
+            x = jnp.where(active, moved, x)
+            s = problem.answer(x)
+            off = problem.left_of(x, s)
+            better = active & (off < least_off)
+            best, least_off = jnp.where(better, x, best), jnp.where(better, off, least_off)
+            return x, s, off, best, least_off, active & (least_off > tol), count + 1
+
+        s = problem.answer(x)
+        off = problem.left_of(x, s)
+        go_on = lambda c: c[-2].any() & (c[-1] < self.max_steps)  # noqa: E731
+        return jax.lax.while_loop(go_on, once, (x, s, off, x, off, off > tol, 0))[3]
+
+
+def _steps(problem: Tiled):
+    """Return (x, s, ε) to Δx, all (rows, lanes) and ε (lanes,)."""
+    counts = problem.counts
+    given = {"H": problem.H, **bounds(problem)}
+
+    def step(x, s, ridge):
+        fields = given | {"x": in_tiles(x), "s": in_tiles(s), "ridge": ridge[None]}
+        return flat(swept(_table(counts), fields)["move"])
+
+    return step
+
+
+def _linearised(project, x, s):
+    """P(x − s) − x, and D."""
+    z = x - s
+    units = jnp.broadcast_to(jnp.asarray(np.eye(WIDE), z.dtype)[..., None], (WIDE, *z.shape))
+    D = jax.vmap(lambda unit: jax.jvp(project, (z,), (unit,))[1], out_axes=1)(units)
+    return project(z) - x, D
+
+
+def _touching(x, s, friction):
+    none = friction[:0]
+    return _linearised(Cones(Counts(2), friction, none, none).project, x, s)
+
+
+def _turning(places, x, s, radius, *pressed):
+    """Of rows that resist twisting: bounds are those that the present normal forces set."""
+    most = jnp.stack([r * jnp.maximum(f[k] - t[k], 0) for r, (f, t), k in zip(radius, pressed, places, strict=True)])
+    return _linearised(lambda z: jnp.clip(z, -most, most), x, s)
+
+
+def _pushing(x, s, least, most):
+    return _linearised(lambda z: jnp.clip(z, least, most), x, s)
+
+
+def _own(D, H, ridge):
+    one = jnp.eye(WIDE, dtype=H.dtype)[..., None]
+    return _across(D, H + ridge * one) + one - D
+
+
+def _across(D, H):
+    return (D[:, :, None] * H[None]).sum(1)
+
+
+def _back_across(D, H):
+    return (D[:, :, None] * jnp.swapaxes(H, 0, 1)[None]).sum(1)
+
+
+@tables
+def _table(counts: Counts) -> Table:
+    n, (first, second, _) = counts.rows // WIDE, (x // WIDE for x in counts.ends)
+    rows: list[Row] = []
+    for k in range(n):
+        own, made = (Ref("x", k), Ref("s", k)), (Ref("left", k), Ref("D", k))
+        if k < first:
+            rows.append(Row(Step(_touching), (*own, Ref("friction", k)), made))
+        elif k < second:
+            of = counts.twists[WIDE * (k - first) : WIDE * (k - first + 1)]
+            pressed = [(Ref("x", c // 2), Ref("s", c // 2)) for c in of]
+            step = Step(_turning, (tuple(3 * (c % 2) for c in of),))
+            rows.append(Row(step, (*own, Ref("radius", k - first), *pressed), made))
+        else:
+            rows.append(Row(Step(_pushing), (*own, Ref("least", k - second), Ref("most", k - second)), made))
+        for j in range(n):
+            D, to = Ref("D", k), Ref("A", square.place(n, k, j))
+            if j == k:
+                rows.append(Row(Step(_own), (D, Ref("H", lower(k, k)), Ref("ridge", 0)), to))
+            elif j < k:
+                rows.append(Row(Step(_across), (D, Ref("H", lower(k, j))), to))
+            else:
+                rows.append(Row(Step(_back_across), (D, Ref("H", lower(j, k))), to))
+    rows += square.solution(n, "A", "left", "move")
+    return Table(rows, {"left": n, "D": n, "A": n * n, "move": n} | square.cells(n))

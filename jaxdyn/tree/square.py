@@ -1,0 +1,81 @@
+"""Dense matrices without symmetry in tiles: elimination and solution as rows of a table, whose code is the same for any
+size.
+
+A is kept as n by n tiles of WIDE by WIDE numbers, row after row; the right side and the solution as n times WIDE. There
+is no pivoting between or within tiles: it is for matrices near 1 − D + D H with a positive H and D between 0 and 1.
+
+| step | equation |
+| --- | --- |
+| `inverted` | K_k = A_kk⁻¹ |
+| `above` | C_ik = A_ik K_k |
+| `left_over` | A_ij ← A_ij − C_ik A_kj |
+| `taken`, `carried` | y_i ← y_i − C_ik y_k; y_k ← y_k − A_kj x_j |
+| `solved` | x_k = K_k y_k |
+"""
+
+from collections.abc import Iterator
+
+import jax.numpy as jnp
+
+from ..engine.steps import Ref, Row, Step
+from .tiles import WIDE
+
+
+def place(n: int, i: int, j: int) -> int:
+    """Where tile (i, j) is."""
+    return n * i + j
+
+
+def solution(n: int, A: str, y: str, x: str) -> Iterator[Row]:
+    """Rows that solve A x = y, whose fields have these names; A and y are used up. They also write fields "K", "C" and
+    "z" (see `cells`)."""
+    for k in range(n):
+        yield Row(Step(_inverted), (Ref(A, place(n, k, k)),), Ref("K", k))
+        for i in range(k + 1, n):
+            yield Row(Step(_times), (Ref(A, place(n, i, k)), Ref("K", k)), Ref("C", place(n, i, k)))
+        for i in range(k + 1, n):
+            own = Ref("C", place(n, i, k))
+            for j in range(k + 1, n):
+                yield Row(Step(_left_over), (own, Ref(A, place(n, k, j))), Ref(A, place(n, i, j)))
+            yield Row(Step(_taken), (own, Ref(y, k)), Ref(y, i))
+    for k in reversed(range(n)):
+        yield Row(Step(_same), (Ref(y, k),), Ref("z", k))
+        for j in range(k + 1, n):
+            yield Row(Step(_taken), (Ref(A, place(n, k, j)), Ref(x, j)), Ref("z", k))
+        yield Row(Step(_solved), (Ref("K", k), Ref("z", k)), Ref(x, k))
+
+
+def cells(n: int) -> dict[str, int]:
+    """The numbers of cells of the fields that `solution` writes besides A, y and x."""
+    return {"K": n, "C": n * n, "z": n}
+
+
+def _inverted(A):
+    """Gauss-Jordan steps on the diagonal."""
+    least = jnp.finfo(A.dtype).eps
+    for k in range(WIDE):
+        p = 1 / jnp.where(A[k, k] == 0, least, A[k, k])
+        row, column = A[k] * p, A[:, k]
+        A = A - column[:, None] * row[None]
+        A = A.at[k].set(row).at[:, k].set(-column * p).at[k, k].set(p)
+    return A
+
+
+def _times(A, K):
+    return (A[:, :, None] * K[None]).sum(1)
+
+
+def _left_over(C, A):
+    return -_times(C, A)
+
+
+def _taken(C, y):
+    return -(C * y[None]).sum(1)
+
+
+def _same(y):
+    return y
+
+
+def _solved(K, y):
+    return (K * y[None]).sum(1)
