@@ -32,17 +32,14 @@ ABOUT = """The problems σ = G f + g of a step of 2 ms, of robots that come down
 [Contact](contact.md), of a robot with all shapes of its file, and of boxes on top of each other: every law solves the
 same ones, cold. In each cell stand microseconds of CPU time a state on one core, of the law alone, and seconds to
 compile; then what is left of the law, relative to the largest speed that calls for forces: the 99th percentile, the
-largest, and how many states keep more than 1e-3. Cells of `ADMM` are empty where its factor takes longer than 20 s to
-compile. `jd.contact.Auto` chooses by this table."""
+largest, and how many states keep more than 1e-3. `jd.contact.Auto` chooses by this table."""
 BOTH = ("float32", "float64")
-#: most rows of a factor whose program compiles in 20 s
-FACTORED = 60
 LAWS = {
     "PGS(20)": jd.contact.PGS(20),
-    "PGS(50)": jd.contact.PGS(50),
     "PGS(100)": jd.contact.PGS(100),
-    "ADMM(2e-4, 100)": jd.contact.ADMM(2e-4, 100),
     "ADMM()": jd.contact.ADMM(),
+    "Newton(1e-4)": jd.contact.Newton(1e-4),
+    "Newton()": jd.contact.Newton(),
 }
 
 
@@ -159,15 +156,14 @@ def measured(problems: Posed, dtype: str, rounds: int) -> dict:
     """By law, microseconds, seconds to compile, and the median, 99th percentile and largest of what is left."""
     counts, *arrays = problems
     single = [jnp.asarray(x, dtype) for x in arrays]
-    laws = {name: law for name, law in LAWS.items() if counts.rows <= FACTORED or not isinstance(law, jd.contact.ADMM)}
     found, runs = {}, []
-    for name, law in laws.items():
+    for name, law in LAWS.items():
         seconds, run = compiled(laned(_solved, law, counts), single)
         left = np.asarray(run()[1], float)
         quantiles = [float(x) for x in np.quantile(left, (0.5, 0.99, 1.0))]
         found[name] = {"compile_seconds": seconds, "quantiles": quantiles, "above": int((left > 1e-3).sum())}
         runs.append(run)
-    for name, us in zip(laws, together(runs, len(problems.g), rounds), strict=True):
+    for name, us in zip(LAWS, together(runs, len(problems.g), rounds), strict=True):
         found[name]["microseconds"] = us
     return found
 
@@ -177,8 +173,7 @@ def page(found: dict, told: Callable[[str], str]) -> str:
     for dtype in BOTH:
         lines, heads = [], ["", "rows", *LAWS]
         for name, row in sorted(found.items(), key=lambda item: item[1]["rows"]):
-            told_of = lambda law, own=row[dtype]: cell(own[law]) if law in own else ""  # noqa: E731
-            lines.append([name, str(row["rows"]), *map(told_of, LAWS)])
+            lines.append([name, str(row["rows"]), *(cell(row[dtype][law]) for law in LAWS)])
         out += ["", f"## {dtype}", "", *table(heads, lines)]
     out += ["", *dict.fromkeys(told(name) for name in found)]
     return "\n".join(out) + "\n"

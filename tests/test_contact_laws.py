@@ -12,7 +12,7 @@ import jaxdyn as jd
 from jaxdyn.contact.cones import Cones, Counts, left_over
 from jaxdyn.engine.lanes import laned
 
-PGS, ADMM, Auto = jd.contact.PGS, jd.contact.ADMM, jd.contact.Auto
+PGS, ADMM, Auto, Newton = jd.contact.PGS, jd.contact.ADMM, jd.contact.Auto, jd.contact.Newton
 LANES = 128
 
 
@@ -38,24 +38,46 @@ def program(law, contacts):
     return jax.jit(jax.vmap(laned(_solved, law, Counts(contacts))))
 
 
+@pytest.mark.parametrize("law", (ADMM(max_steps=400), Newton()), ids=("ADMM", "Newton"))
 @pytest.mark.parametrize(("contacts", "rank"), [(3, 12), (4, 10)])
-def test_alternating_directions_are_exact(contacts, rank):
-    """ADMM keeps its tolerance where Gauss-Seidel alone does not."""
+def test_laws_are_exact_where_contacts_jam(law, contacts, rank):
+    """They keep their tolerance where Gauss-Seidel alone does not."""
     G, g, friction = problems(contacts, rank, 1)
-    f, left = program(ADMM(max_steps=400), contacts)(G, g, friction)
+    f, left = program(law, contacts)(G, g, friction)
     swept = program(PGS(20), contacts)(G, g, friction)[1]
     assert np.isfinite(f).all()
     assert np.quantile(left, 0.95) < 1e-6
     assert np.quantile(left, 0.95) < np.quantile(swept, 0.95)
 
 
-def test_laws_agree_where_forces_are_unique():
+@pytest.mark.parametrize("law", (ADMM(), Newton()), ids=("ADMM", "Newton"))
+def test_laws_agree_where_forces_are_unique(law):
     rng = np.random.default_rng(0)
     A = rng.normal(size=(LANES, 6, 6))
     G = np.eye(6) * 4 + 0.05 * (A + np.swapaxes(A, 1, 2))
     g, friction = rng.normal(size=(LANES, 6)), np.full((LANES, 2), 0.5)
-    swept, exact = (program(law, 2)(G, g, friction)[0] for law in (PGS(400), ADMM()))
+    swept, exact = (program(other, 2)(G, g, friction)[0] for other in (PGS(400), law))
     assert np.abs(swept - exact).max() < 1e-8
+
+
+def test_newton_takes_twists_and_joints():
+    """Rows of all kinds, which need three tiles: bounds of twists follow the normal forces."""
+    counts, rng = Counts(3, (0, 2), 2, 3), np.random.default_rng(3)
+    m = counts.rows
+    A = rng.normal(size=(LANES, m, m))
+    G, g = A @ np.swapaxes(A, 1, 2) / m + 0.1 * np.eye(m), rng.normal(size=(LANES, m))
+
+    def solved(law, G, g):
+        wide = lambda x, n: jnp.full((n, 1), x)  # noqa: E731
+        cones = Cones(counts, wide(0.6, 3), wide(0.3, 2), wide(0.3, 2))
+        f = law.solve(G, g, cones, jnp.zeros((m, 1)))
+        return f, left_over(cones, G, g, f)
+
+    (exact, left), (swept, _) = (jax.jit(jax.vmap(laned(solved, law)))(G, g) for law in (Newton(), PGS(2000)))
+    assert left.max() < 1e-8
+    turning = np.abs(exact[:, 9:11]) - 0.3 * exact[:, [0, 6]]
+    assert turning.max() < 1e-8 and turning.min() < -1e-3 and (np.abs(turning) < 1e-8).any()
+    np.testing.assert_allclose(exact, swept, atol=1e-7)
 
 
 def theirs(pin, G, g, friction):
@@ -80,7 +102,8 @@ def theirs(pin, G, g, friction):
     return out, found
 
 
-def test_impulses_are_pinocchios():
+@pytest.mark.parametrize("law", (ADMM(tol=1e-12, max_steps=2000), Newton(tol=1e-12)), ids=("ADMM", "Newton"))
+def test_impulses_are_pinocchios(law):
     """On 200 random problems whose impulses are unique."""
     pin = pytest.importorskip("pinocchio")
     if not hasattr(pin, "ADMMConstraintSolver"):
@@ -92,7 +115,7 @@ def test_impulses_are_pinocchios():
         rng.normal(size=(200, 12)),
         np.full((200, 4), 0.7),
     )
-    ours, _ = program(ADMM(tol=1e-12, max_steps=2000), 4)(G, g, friction)
+    ours, _ = program(law, 4)(G, g, friction)
     for k in range(200):
         impulses, converged = theirs(pin, G[k], g[k], friction[k])
         assert converged
@@ -100,13 +123,14 @@ def test_impulses_are_pinocchios():
 
 
 def test_auto_picks_by_rows():
-    assert isinstance(Auto().pick(12, 8), ADMM) and isinstance(Auto().pick(96, 8), ADMM)
-    assert isinstance(Auto().pick(97, 8), PGS)
-    assert Auto().pick(12, 4).tol == 2e-4
+    assert Auto().pick(12, 8) == Auto().pick(96, 8) == Newton()
+    assert Auto().pick(97, 8) == Auto().pick(200, 4) == PGS(100)
+    assert Auto().pick(201, 8) == ADMM()
+    assert Auto().pick(12, 4) == Newton(1e-4)
 
 
 def test_auto_settles_piles():
-    """A box on a box, pushed at random, has more contacts than it needs: few lanes are left in single precision."""
+    """A box on a box, pushed at random, has more contacts than it needs: no lane is left in single precision."""
     model, q = scenes.stack(2)
     single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (model, jnp.asarray(q)))
     v = jnp.asarray(0.03 * np.random.default_rng(0).normal(size=(512, 12)), jnp.float32)
@@ -117,7 +141,7 @@ def test_auto_settles_piles():
         told = jd.simulate(model, jd.State(q, v), rest, 2e-3, contacts=Auto()).result
         return (told == jd.Result.contact_not_converged)[0]
 
-    assert np.mean(jax.jit(jax.vmap(lost))(v)) < 0.05
+    assert not jax.jit(jax.vmap(lost))(v).any()
 
 
 def balls(restitution=0.5):

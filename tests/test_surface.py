@@ -15,7 +15,7 @@ FAMILIES = {
     "joints": "Free Revolute Prismatic Spherical Planar Translation Universal Cylindrical Helical Fixed",
     "constraints": "Baumgarte Weld Hinge Slider Cylinder Point PointOnPlane Distance Coupling CenterOfMass General "
     "Lock Transmission Constraint",
-    "contact": "ADMM Auto Contacts Explanation Law PGS explain",
+    "contact": "ADMM Auto Contacts Explanation Law Newton PGS explain",
     "shapes": "Sphere Capsule Box Cylinder Ellipsoid Mesh Plane HeightField Shape",
     "solvers": "ABA PV PVEarly PVSoft ConstrainedABA ProxPV LCABA ProxBBO LTL LTLSoft ProxLTL ProxLTLSoft Dense Auto "
     "Unified Solver",

@@ -19,7 +19,7 @@ OK, PROBLEM, USAGE = 0, 1, 2
 #: what `--integrator` takes, the default first
 METHODS = ("euler", "leapfrog", "rk4", "midpoint", "gauss")
 #: what `--contacts` takes, the default first
-CONTACTS = ("auto", "admm", "pgs")
+CONTACTS = ("auto", "newton", "admm", "pgs")
 #: examples of `simulate`
 SIMULATIONS = (
     "jaxdyn simulate cassie.sdf --batch 256 --seconds 2 --out traj.npz --plot traj.png",

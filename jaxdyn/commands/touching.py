@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..contact import ADMM, PGS, Auto
+from ..contact import ADMM, PGS, Auto, Newton
 from ..contact.places import bearing, names_of, touches_of
 from ..contact.solution import Contacts
 from ..engine.lanes import laned
@@ -17,7 +17,7 @@ from ..model.joints import FreeKind
 from ..model.model import Model
 from ..tree.topology import WORLD
 
-LAWS = {"auto": Auto, "admm": ADMM, "pgs": PGS}
+LAWS = {"auto": Auto, "newton": Newton, "admm": ADMM, "pgs": PGS}
 #: names of places that a picture has room for
 NAMED = 8
 #: names of shapes that a message has room for

@@ -46,7 +46,7 @@ class Result(eqx.Enumeration):
     )
     contact_not_converged = (
         "What is left of the law of contact is more than 1e-3 of the largest speed at a contact: take more sweeps or "
-        "steps, or `jd.contact.ADMM()`."
+        "steps, or `jd.contact.Newton()`."
     )
     open_loop = "The configuration does not close an embedded loop: start from `neutral`, `random_state` or `assemble`."
 

@@ -4,6 +4,7 @@ from .admm import ADMM
 from .auto import Auto
 from .explain import Explanation, explain
 from .laws import PGS, Law
+from .newton import Newton
 from .solution import Contacts
 
-__all__ = ["ADMM", "PGS", "Auto", "Contacts", "Explanation", "Law", "explain"]
+__all__ = ["ADMM", "PGS", "Auto", "Contacts", "Explanation", "Law", "Newton", "explain"]

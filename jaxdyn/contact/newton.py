@@ -2,15 +2,13 @@
 
 With H, h, x of `tiled.py`, s = H x + h, and the law's projection P with its derivative D at x − s, a step solves
 
-    (1 − D + D (H + ε 1)) Δx = P(x − s) − x,    ε = what is left of the law, within bounds.
+    (1 − D + D (H + ε 1)) Δx = P(x − s) − x.
 
-Without ε this is the method of Alart and Curnier (1991), which cycles where contacts jam and is singular where they are
-redundant. With an ε that vanishes with the error, each step is one on a problem whose contacts are a little soft, and
-convergence stays quadratic in the end (Fischer 2002 calls it a generalised Levenberg-Marquardt regularisation).
-Steps are full: the best forces seen are returned. Sweeps of Gauss-Seidel come first, and bring most lanes near.
+With ε = 0 this is the method of Alart and Curnier (1991), which cycles where contacts jam and is singular where they
+are redundant. Here ε is twice what is left of the law, up to a bound: each step is one of a robot whose contacts are a
+little soft, and the less so the nearer it is. The bound grows with the steps, so that no cycle lasts. Steps are full,
+and the best forces seen are returned. Sweeps of Gauss-Seidel come first, which bring most lanes near.
 """
-
-from functools import partial
 
 import equinox as eqx
 import jax
@@ -32,8 +30,8 @@ from .tiled import Tiled, flat, in_tiles, tiled
 
 #: tolerance, and the least ε, in single and double precision
 TOLERANCE, LEAST = {4: 1e-5, 8: 1e-9}, {4: 1e-5, 8: 1e-9}
-#: the largest ε, relative to the diagonal of H
-MOST = 1e-2
+#: ε by what is left of the law, its bound, and the steps after which that has doubled; the diagonal of H is 1
+SHARE, MOST, DOUBLED = 2.0, 2e-2, 8
 
 
 class Newton(Law):
@@ -45,7 +43,7 @@ class Newton(Law):
     """
 
     tol: float | None = eqx.field(static=True, default=None)
-    max_steps: int = eqx.field(static=True, default=20)
+    max_steps: int = eqx.field(static=True, default=24)
     sweeps: int = eqx.field(static=True, default=15)
 
     def __check_init__(self):
@@ -64,8 +62,8 @@ class Newton(Law):
 
         def once(carried):
             x, s, off, best, least_off, active, count = carried
-            moved = x + step(x, s, jnp.clip(off, least, MOST))
-            x = jnp.where(active, moved, x)
+            most = MOST * (1 + count.astype(x.dtype) / DOUBLED)
+            x = jnp.where(active, x + step(x, s, jnp.clip(SHARE * off, least, most)), x)
             s = problem.answer(x)
             off = problem.left_of(x, s)
             better = active & (off < least_off)
@@ -75,7 +73,7 @@ class Newton(Law):
         s = problem.answer(x)
         off = problem.left_of(x, s)
         go_on = lambda c: c[-2].any() & (c[-1] < self.max_steps)  # noqa: E731
-        return jax.lax.while_loop(go_on, once, (x, s, off, x, off, off > tol, 0))[3]
+        return jax.lax.while_loop(go_on, once, (x, s, off, x, off, off > tol, jnp.asarray(0)))[3]
 
 
 def _steps(problem: Tiled):
