@@ -145,8 +145,7 @@ def test_laws_write_their_page(tmp_path, monkeypatch):
     contact_laws.main(arguments)
     found = json.loads((tmp_path / "contact_laws.json").read_text())["2 boxes"]
     assert found["rows"] == 12 and list(found["float32"]) == list(contact_laws.LAWS)
-    assert found["float64"]["ADMM()"]["quantiles"][2] < 1e-6
-    monkeypatch.setattr(contact_laws, "FACTORED", 6)
-    contact_laws.main(arguments)
+    for law in ("ADMM()", "Newton()"):
+        assert found["float64"][law]["quantiles"][2] < 1e-6
     row = next(x for x in (tmp_path / "contact_laws.md").read_text().splitlines() if x.startswith("| 2 boxes"))
-    assert row.endswith("|  |  |") and row.count("/") == 3
+    assert row.count("/") == len(contact_laws.LAWS)

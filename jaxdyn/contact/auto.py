@@ -6,21 +6,17 @@ from .newton import Newton
 
 #: most rows of which a step of Newton's method, whose time grows with their cube, costs less than it saves
 MOST = 96
-#: tolerance in single precision
-SINGLE = 1e-4
 
 
 class Auto(Law):
-    """`Newton` up to 96 rows, three a contact and one a joint that rubs or has limits: in double precision to its
-    tolerance, in single precision to 1e-4. Beyond, `PGS` with 100 sweeps, and above 200 rows `ADMM`, without a
-    matrix."""
+    """`Newton` up to 96 rows, three a contact and one a joint that rubs or has limits. Beyond, `PGS` with 100 sweeps,
+    and above 200 rows `ADMM`, without a matrix, in single precision to 2e-4."""
 
     def pick(self, rows: int, size: int) -> Law:
         """The law for so many rows of floats of so many bytes."""
-        tol = None if size == 8 else SINGLE
         if rows <= MOST:
-            return Newton(tol)
-        return PGS(100) if rows <= FORMED else ADMM(tol)
+            return Newton()
+        return PGS(100) if rows <= FORMED else ADMM(None if size == 8 else 2e-4)
 
     def without_matrix(self, rows):
         return rows > FORMED

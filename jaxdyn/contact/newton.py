@@ -44,7 +44,7 @@ class Newton(Law):
 
     tol: float | None = eqx.field(static=True, default=None)
     max_steps: int = eqx.field(static=True, default=24)
-    sweeps: int = eqx.field(static=True, default=15)
+    sweeps: int = eqx.field(static=True, default=25)
 
     def __check_init__(self):
         check_number("Newton", "tol", self.tol, lambda x: x >= 0, "a number from 0 on", optional=True)
