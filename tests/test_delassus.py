@@ -55,7 +55,8 @@ def found(scene):
     def run(method):
         op = made(scene, method)
         damped = jax.vmap(lambda R: op.with_damping(R).solution(b))(DAMPINGS)
-        return op.dense(), damped, op.solution(G @ x), op.solution(b), op.result
+        undamped = jax.vmap(op.solution)(jnp.stack([G @ x, b]))
+        return op.dense(), damped, *(jax.tree.map(lambda s, k=k: s[k], undamped) for k in range(2)), op.result
 
     return G, b, x, {m: jax.jit(lambda m=m: run(m))() for m in taken(scene)}
 
