@@ -21,11 +21,11 @@ from jaxtyping import Array
 from ..constrained.iterated import check_number, check_positive_integer
 from .cones import calling
 from .effect import Unformed
-from .laws import FORMED, PGS, Law
+from .laws import FORMED, PGS, TOLERANCE, Law
 from .tiled import Scaled, free, tiled
 
-#: tolerance and proximal weight, in single and double precision
-TOLERANCE, PROXIMAL = {4: 1e-5, 8: 1e-9}, {4: 1e-5, 8: 1e-6}
+#: proximal weight, in single and double precision
+PROXIMAL = {4: 1e-5, 8: 1e-6}
 #: rounds in which ρ is the same, and by how much it changes at most
 ROUNDS, CHANGE = 4, 10.0
 #: power iterations towards the largest eigenvalue

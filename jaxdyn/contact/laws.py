@@ -16,6 +16,8 @@ from .tiled import Tiled, flat, in_tiles, tiled
 
 #: most rows of which G is formed: its code and its memory grow with their square
 FORMED = 200
+#: what a law that is solved to a tolerance leaves of itself, in single and double precision
+TOLERANCE = {4: 1e-5, 8: 1e-9}
 #: m/s, which rounding hides
 LEAST_SMOOTHING = 1e-9
 

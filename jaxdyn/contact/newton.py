@@ -25,11 +25,11 @@ from ..tree.tiles import WIDE
 from ..tree.tiles import place as lower
 from .cones import Cones, Counts
 from .gauss_seidel import bounds
-from .laws import PGS, Law
+from .laws import PGS, TOLERANCE, Law
 from .tiled import Tiled, flat, in_tiles, tiled
 
-#: tolerance, and the least ε, in single and double precision
-TOLERANCE, LEAST = {4: 1e-5, 8: 1e-9}, {4: 1e-5, 8: 1e-9}
+#: the least ε, in single and double precision
+LEAST = {4: 1e-5, 8: 1e-9}
 #: ε by what is left of the law, its bound, and the steps after which that has doubled; the diagonal of H is 1
 SHARE, MOST, DOUBLED = 2.0, 2e-2, 8
 
