@@ -29,6 +29,55 @@ LOOP_REST = jd.State(LOOP.neutral(), np.zeros(3))
 #: what is called, which exception, and what its text names
 BAD = {
     "model_of_another_kind": (lambda: solve(model="robot.urdf"), TypeError, r"`forward_dynamics`.*`model`.*str"),
+    "throw_is_no_flag": (
+        lambda: solve(throw=float("nan")),
+        TypeError,
+        r"`forward_dynamics`.*`throw` is nan, neither True",
+    ),
+    "project_is_text": (lambda: run(project="no"), TypeError, r"`simulate`.*`project` is str 'no', neither True nor"),
+    "project_of_step": (lambda: jd.step(ROD, REST, ZERO, 0.1, project=np.ones(2)), TypeError, r"`step`.*`project`"),
+    "acceleration_of_no_model": (
+        lambda: jd.frame_acceleration(None, REST, ZERO, "rod"),
+        TypeError,
+        r"`frame_acceleration`: `model` is NoneType",
+    ),
+    "tangent_of_no_function": (lambda: jd.tangent("f", ROD, ZERO), TypeError, r"`tangent`: `f` is str 'f', not a func"),
+    "replace_a_list": (lambda: ROD.replace([1]), TypeError, r"`Model.replace`: `changes` is list, not a `Mapping`"),
+    "replace_a_number": (lambda: ROD.replace({3: 1.0}), TypeError, r"`Model.at`: `path` is 3, not a `str`"),
+    "key_is_a_number": (
+        lambda: ROD.random_state(3),
+        TypeError,
+        r"`Model.random_state`: `key` is 3.*jax.random.key\(0\)",
+    ),
+    "name_of_robot_is_a_number": (lambda: jd.ModelSpec(3), TypeError, r"`ModelSpec`: `name` is 3, not a `str`"),
+    "parent_is_a_list": (
+        lambda: jd.ModelSpec("x").add_body("a", ["world"], jd.joints.Revolute()),
+        TypeError,
+        r"`ModelSpec.add_body\('a'\)`: `parent`: list is not the name",
+    ),
+    "joint_name_is_a_number": (
+        lambda: jd.ModelSpec("x").add_body("a", "world", jd.joints.Revolute(3)),
+        TypeError,
+        r"`joint.name` is 3, not a `str`",
+    ),
+    "limits_are_no_pair": (
+        lambda: jd.ModelSpec("x").add_body("a", "world", jd.joints.Revolute(limits=np.array(1.0))),
+        ValueError,
+        r"`joint.limits` is .*, not a pair",
+    ),
+    "actuator_of_a_list": (
+        lambda: jd.ModelSpec("x").add_actuator(["a"]),
+        TypeError,
+        r"`joint` is list.*mapping of names",
+    ),
+    "actuator_without_a_name": (
+        lambda: jd.ModelSpec("x").add_actuator("a", b"x"),
+        TypeError,
+        r"`name` is bytes b'x', not",
+    ),
+    "too_many_steps": (lambda: jd.solvers.LCABA(max_steps=10**30), ValueError, r"`LCABA`: `max_steps`.*below 2\*\*31"),
+    "weights_of_text": (lambda: jd.solvers.LTLSoft(["1"]), ValueError, r"`LTLSoft`: `weights`.*not positive numbers"),
+    "weights_without_end": (lambda: jd.solvers.LTLSoft(np.inf), ValueError, r"`LTLSoft`: `weights`.*not positive"),
     "batch_of_models": (
         lambda: solve(ROD.replace({"bodies.mass": jnp.ones((5, 1))})),
         ValueError,

@@ -14,7 +14,7 @@ from ..model.checks import check_constraints, check_model, check_state, check_ve
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
-from ..spatial.instances import check_instance
+from ..spatial.instances import check_flag, check_instance
 from .auto import Auto
 from .base import Solver, check_solver
 from .implicit import ForwardDynamics, outputs
@@ -71,6 +71,7 @@ def forward_dynamics(
         external = check_vector(name, "external", external, (model.nb, 6))
     if warm_start is not None:
         warm_start = check_vector(name, "warm_start", warm_start, (m,))
+    check_flag(f"`{name}`", "throw", throw)
     check_solver(f"`{name}`", solver)
     check_instance(f"`{name}`", "adjoint", adjoint, str, " Use 'implicit' or 'unrolled'.")
     if adjoint not in ("implicit", "unrolled"):

@@ -24,7 +24,7 @@ UNROLLED = 30
 
 def _tolerance(problem: Problem, tol: float | None) -> float:
     if tol is not None:
-        return tol
+        return float(tol)
     return 1e-12 if problem.q.dtype == jnp.float64 else 1e-6
 
 
@@ -40,8 +40,8 @@ def check_number(
 
 def check_positive_integer(solver, name: str) -> None:
     value = getattr(solver, name)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-        raise ValueError(f"`{type(solver).__name__}`: `{name}` = {value!r} is not a positive integer.")
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
+        raise ValueError(f"`{type(solver).__name__}`: `{name}` = {value!r} is not a positive integer below 2**31.")
 
 
 class Proximal(Unrollable):
@@ -74,7 +74,7 @@ class Proximal(Unrollable):
         """The damped system, factorised."""
 
     def factorised(self, problem):
-        given = None if self.mu is None else uniform(problem, jnp.full((1,), self.mu, problem.q.dtype))
+        given = None if self.mu is None else uniform(problem, jnp.full((1,), float(self.mu), problem.q.dtype))
         return self.system(problem, automatic_weights(problem) if given is None else given)
 
     def solve(self, problem: Problem, start, warm, multipliers: bool):
@@ -124,6 +124,8 @@ def _numbers(given):
         found = np.asarray(given, float)
     except (TypeError, ValueError):
         return given
+    if np.asarray(given).dtype.kind in "SU":  # text, of which NumPy makes numbers
+        return given
     return given if given is None else tuple(found.tolist()) if found.ndim else float(found)
 
 
@@ -146,7 +148,7 @@ class Soft(Unrollable):
 
     def __check_init__(self):
         given = self.weights if isinstance(self.weights, tuple) else (1.0 if self.weights is None else self.weights,)
-        if not all(isinstance(w, float) and w > 0 for w in given):
+        if not all(isinstance(w, float) and 0 < w < np.inf for w in given):
             raise ValueError(f"`{type(self).__name__}`: `weights` = {self.weights!r} are not positive numbers.")
         check_positive_integer(self, "max_steps")
 

@@ -72,6 +72,7 @@ def frame_acceleration(model: Model, state: State, acceleration: ArrayLike, fram
     """Return the classical acceleration (6,) of a body or frame in its own axes, under a joint acceleration (nv,): that
     of its origin (m/s²), then the angular one (rad/s²)."""
     call = "frame_acceleration"
+    check_model(call, model)
     acceleration = check_vector(call, "acceleration", acceleration, (model.nv,))
     v, a = _frame_motion(call, model, state, acceleration, frame)
     return a.at[:3].add(jnp.cross(v[3:], v[:3]))

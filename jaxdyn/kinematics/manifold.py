@@ -14,6 +14,7 @@ from ..engine.sweeps import swept
 from ..model.checks import check_model, check_vector, common_dtype
 from ..model.joints import Kind
 from ..model.model import Model
+from ..spatial.instances import check_callable
 from ..spatial.numbers import floats
 from ..tree.sweep import each, q_of, v_of
 from ..tree.topology import Topology
@@ -174,6 +175,7 @@ def tangent(f: Callable[[Array], Any], model: Model, q: ArrayLike) -> Any:
 
     Column k is the rate of change of f when q moves with the k-th unit velocity.
     """
+    check_callable("`tangent`", "f", f)
     check_model("tangent", model)
     q = check_vector("tangent", "q", q, (model.nq,))
     return jax.jacfwd(lambda d: f(integrate(model, q, d)))(jnp.zeros(model.nv, q.dtype))

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..spatial.instances import check_instance
+from ..spatial.instances import check_callable, check_instance
 from ..spatial.numbers import direction, finite, floats, not_negative
 from ..tree.topology import Topology
 from .joints import JointParameters
@@ -138,8 +138,7 @@ def check_names(call: str, constraints: Sequence[Constraint]) -> None:
 
 def check_function(call: str, fn: Any, rows: Any, *given: Any) -> None:
     """Raise `TypeError` or `ValueError` unless ``fn(*given)`` is a differentiable array (rows,)."""
-    if not callable(fn):
-        raise TypeError(f"{call}: `fn` is {fn!r}, not a function.")
+    check_callable(call, "fn", fn)
     if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
         raise ValueError(f"{call}: `rows` is {rows!r}, not a positive integer.")
     got = jax.eval_shape(fn, *given)

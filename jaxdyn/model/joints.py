@@ -301,7 +301,7 @@ class Joint:
     kg m² or kg), `damping` (N m s/rad or N s/m), `stiffness` (N m/rad or N/m), `effort` (largest actuator
     force) and `friction` (Coulomb), each a scalar or one number per velocity; `rest`, the configuration at
     which the spring is slack, a scalar or (nq,); `limits`, a pair (lower, upper) of scalars or (nv,).
-    The model keeps `friction`, `effort` and `limits`, but they make no force yet.
+    `friction` and `limits` act in steps with a law of contact; `effort` is kept, and bounds nothing.
     """
 
     name: str | None = None

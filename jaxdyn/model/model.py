@@ -190,7 +190,11 @@ class Model(eqx.Module):
         """Return a random state: configurations within the limits (±π and ±1 m for joints without limits), unit
         quaternions, standard normal velocities. Embedded loops are closed from there, which may lead beyond limits;
         others stay open: see `assemble`."""
-        kq, kr, kv = jax.random.split(key, 3)
+        try:
+            kq, kr, kv = jax.random.split(key, 3)
+        except TypeError:
+            hint = "not a key of `jax.random`, such as `jax.random.key(0)`"
+            raise TypeError(f"`Model.random_state`: `key` is {described(key)}, {hint}.") from None
         dtype, topology = self.gravity.dtype, self.topology
         uniform = jax.random.uniform(kq, (topology.nv,), dtype)
         normal = jax.random.normal(kr, (4 * self.nb,), dtype)
@@ -218,6 +222,7 @@ class Model(eqx.Module):
         for values that are there and that no robot has: not finite, no rotation, an axis whose length is not 1,
         negative masses and gains. A negative principal moment, which some files have, is a `ModelWarning`.
         """
+        check_instance("`Model.replace`", "changes", changes, Mapping)
         model = self
         for path, value in changes.items():
             old = self.at(path)
@@ -256,6 +261,7 @@ class Model(eqx.Module):
     def at(self, path: str) -> Any:
         """Return the field with the dotted name `path`, such as ``"bodies.mass"``, ``"constraints.0.length"`` or
         ``"joints.own.radius"``."""
+        check_instance("`Model.at`", "path", path, str)
         node: Any = self
         for part in path.split("."):
             if isinstance(node, tuple) and part.isdigit() and int(part) < len(node):

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..spatial.instances import check_instance
+from ..spatial.instances import check_instance, described
 from ..spatial.numbers import at_most_one, constants, not_negative, positive
 from ..spatial.transform import Transform
 from ..tree.topology import Topology, unknown
@@ -37,7 +37,9 @@ class SceneSpec:
         self._told: dict[frozenset[str], float | None] = {}
 
     def _check_host(self, call: str, host: str, hint: str = "") -> None:
-        """Raise `ValueError` if `host` is no body or frame, nor the world."""
+        """Raise `ValueError` if `host` is no body or frame, nor the world; `TypeError` if it is no name."""
+        if not isinstance(host, str):
+            raise TypeError(f"{call}{described(host)} is not the name of a body or frame.{hint}")
         if host != "world" and host not in self.bodies and host not in self.frames:
             known = ("world", *self.bodies, *self.frames)
             raise ValueError(call + unknown("body or frame", host, known) + hint)

@@ -45,7 +45,8 @@ class ModelSpec(SceneSpec):
     """
 
     def __init__(self, name: str = "robot", gravity=(0, 0, -9.81)):
-        self.name = str(name)
+        check_instance("`ModelSpec`", "name", name, str)
+        self.name = name
         self.gravity = constants("`ModelSpec`", "gravity", gravity, (3,))
         self.bodies: dict[str, Body] = {}
         self.frames: dict[str, tuple[str, np.ndarray, np.ndarray]] = {}
@@ -95,7 +96,7 @@ class ModelSpec(SceneSpec):
         name, joint = body.name, body.joint
         call = f"`ModelSpec.add_body({name!r})`"
         self._new_name(call, name)
-        if body.parent == name:
+        if isinstance(body.parent, str) and body.parent == name:
             raise ValueError(f"{call}: the body is its own parent.")
         self._check_host(f"{call}: `parent`: ", body.parent, " Add parents first.")
         check_instance(call, "joint", joint, Joint, " Use one such as `jd.joints.Revolute()`.")
@@ -185,8 +186,11 @@ class ModelSpec(SceneSpec):
         differential, a tendon); `name` (default: the joint's); `gear`, a scalar (for a joint with one velocity)
         or one number per velocity of the joint.
         """
+        if not isinstance(joint, Mapping):
+            check_instance("`ModelSpec.add_actuator`", "joint", joint, str, " Give a name, or a mapping of names.")
         gears = dict(joint) if isinstance(joint, Mapping) else {joint: gear}
         name = "+".join(map(str, gears)) if name is None else name
+        check_instance("`ModelSpec.add_actuator`", "name", name, str)
         call = f"`ModelSpec.add_actuator({name!r})`"
         if not gears:
             raise ValueError(f"{call}: it drives no joint.")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..spatial.inertia import is_definite, is_rotational
+from ..spatial.instances import check_instance
 from ..spatial.numbers import (
     Rule,
     at_most_one,
@@ -103,6 +104,8 @@ def checked_rotation(call: str, name: str, x: Any) -> np.ndarray:
 
 def checked_joint(call: str, joint: Joint, body: str) -> Joint:
     """Return the joint of a body with its numbers as arrays, axes of unit length, and a name."""
+    if joint.name is not None:
+        check_instance(call, "joint.name", joint.name, str)
     kind = joint.kind
     changes: dict = {"name": joint.name or body}
     for what in {"axis", "axis2"} & set(vars(joint)):
@@ -136,7 +139,8 @@ def _per_velocity(call: str, name: str, x, nv: int, *rules: Rule) -> np.ndarray:
 def _limits(call: str, kind: Kind, limits) -> tuple[np.ndarray, np.ndarray]:
     if limits is None:
         return np.full(kind.nv, -np.inf), np.full(kind.nv, np.inf)
-    if not isinstance(limits, tuple | list | np.ndarray) or len(limits) != 2:
+    pair = isinstance(limits, tuple | list) or isinstance(limits, np.ndarray) and limits.ndim > 0
+    if not pair or len(limits) != 2:
         raise ValueError(f"{call}: `joint.limits` is {limits!r}, not a pair (lower, upper).")
     lower, upper = (_per_velocity(call, f"joint.limits[{k}]", x, kind.nv, not_nan) for k, x in enumerate(limits))
     check_limits(call, lower, upper)

@@ -18,6 +18,7 @@ from ..model.checks import rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
+from ..spatial.instances import check_flag
 from ..spatial.numbers import floats
 from .dynamics import Dynamics
 from .integrators import Integrator, SemiImplicitEuler
@@ -70,6 +71,8 @@ def simulate(
     model, state, _, constraints, external = _prepared(name, model, state, None, constraints, external, integrator)
     check_contacts(name, model, contacts, integrator, solver)
     warm_start = contacts is not None if warm_start is None else warm_start
+    check_flag(f"`{name}`", "project", project)
+    check_flag(f"`{name}`", "warm_start", warm_start)
     dtype = state.q.dtype
     dt = checked_time_step(name, dt, dtype)
     policy = tau if callable(tau) else None

@@ -21,7 +21,7 @@ from ..model.checks import check_constraints, check_model, check_state, check_ve
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
-from ..spatial.instances import check_instance
+from ..spatial.instances import check_flag, check_instance
 from ..spatial.numbers import check, finite, floats, positive
 from .dynamics import Dynamics, Told
 from .integrators import Integrator, SemiImplicitEuler
@@ -83,6 +83,7 @@ def step(
     ``jd.contact.PGS()``. None: shapes do not collide.
     """
     model, state, tau, constraints, external = _prepared("step", model, state, tau, constraints, external, integrator)
+    check_flag("`step`", "project", project)
     check_contacts("step", model, contacts, integrator, solver)
     dt = checked_time_step("step", dt, state.q.dtype)
     dynamics = Dynamics(model, tau, constraints, solver, external, None, contacts, project)

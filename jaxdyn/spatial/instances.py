@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 
 def check_instance(call: str, name: str, value: Any, kind: type, hint: str = "") -> None:
     """Raise `TypeError` unless `value` is a `kind`. A package that was imported twice has two classes of each name."""
@@ -14,6 +16,18 @@ def check_instance(call: str, name: str, value: Any, kind: type, hint: str = "")
                 "make it anew, or start Python again and import jaxdyn once."
             )
     raise TypeError(f"{call}: `{name}` is {described(value)}, not a `{kind.__name__}`.{hint}")
+
+
+def check_flag(call: str, name: str, value: Any) -> None:
+    """Raise `TypeError` unless `value` is True or False."""
+    if not isinstance(value, bool | np.bool_):
+        raise TypeError(f"{call}: `{name}` is {described(value)}, neither True nor False.")
+
+
+def check_callable(call: str, name: str, value: Any) -> None:
+    """Raise `TypeError` unless `value` can be called."""
+    if not callable(value):
+        raise TypeError(f"{call}: `{name}` is {described(value)}, not a function.")
 
 
 def check_names(call: str, name: str, value: Any) -> tuple[str, ...]:

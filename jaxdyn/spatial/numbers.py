@@ -30,7 +30,7 @@ def as_floats(x: Any) -> Array:
     """
     if isinstance(x, jax.Array):
         default = jnp.result_type(float)
-        if not jnp.issubdtype(x.dtype, jnp.floating):
+        if not _is_own(x.dtype):
             _refuse_dtype(x)
             return x.astype(default)
         # arrays in double precision outlive the setting that allowed them
@@ -41,6 +41,11 @@ def as_floats(x: Any) -> Array:
             as_floats(v)
         return jnp.asarray(x, jnp.result_type(float))
     return _narrowed(reals(x))
+
+
+def _is_own(dtype) -> bool:
+    """Whether numbers of this type keep their precision: those of one byte do not."""
+    return jnp.issubdtype(dtype, jnp.floating) and 2 <= dtype.itemsize <= 8
 
 
 def _entries(x: list | tuple) -> list:
@@ -67,8 +72,7 @@ def reals(x: Any) -> np.ndarray:
         return found
     if found.dtype != object:
         _refuse_dtype(found)
-        own = jnp.issubdtype(found.dtype, jnp.floating) and found.dtype.itemsize <= 8
-        return found if own else found.astype(float)
+        return found if _is_own(found.dtype) else found.astype(float)
     for v in found.ravel().tolist():
         if isinstance(v, complex | np.complexfloating):
             raise TypeError("is complex; give its real part, `x.real`, if that is meant")
