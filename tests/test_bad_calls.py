@@ -35,6 +35,11 @@ BAD = {
         r"`forward_dynamics`.*`throw` is nan, neither True",
     ),
     "project_is_text": (lambda: run(project="no"), TypeError, r"`simulate`.*`project` is str 'no', neither True nor"),
+    "steps_are_an_array": (
+        lambda: run(steps=np.ones(2)),
+        ValueError,
+        r"`simulate`: `steps` is ndarray, but `tau` has 1",
+    ),
     "project_of_step": (lambda: jd.step(ROD, REST, ZERO, 0.1, project=np.ones(2)), TypeError, r"`step`.*`project`"),
     "acceleration_of_no_model": (
         lambda: jd.frame_acceleration(None, REST, ZERO, "rod"),

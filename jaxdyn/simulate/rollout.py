@@ -18,7 +18,7 @@ from ..model.checks import rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
-from ..spatial.instances import check_flag
+from ..spatial.instances import check_flag, described
 from ..spatial.numbers import floats
 from .dynamics import Dynamics
 from .integrators import Integrator, SemiImplicitEuler
@@ -84,8 +84,8 @@ def simulate(
         taus = floats(f"`{name}`", "tau", tau).astype(dtype)
         if taus.ndim != 2 or taus.shape[1] not in (model.nv, model.topology.nv):
             raise ValueError(f"`{name}`: `tau` has shape {taus.shape}, not (T, {model.nv}).")
-        if steps is not None and steps != taus.shape[0]:
-            raise ValueError(f"`{name}`: `steps` is {steps}, but `tau` has {taus.shape[0]} rows.")
+        if steps is not None and (not isinstance(steps, int) or steps != taus.shape[0]):
+            raise ValueError(f"`{name}`: `steps` is {described(steps)}, but `tau` has {taus.shape[0]} rows.")
         steps = taus.shape[0]
 
     def body(carry, x):
