@@ -7,10 +7,10 @@ is no pivoting between or within tiles: it is for matrices near 1 − D + D H wi
 | step | equation |
 | --- | --- |
 | `inverted` | K_k = A_kk⁻¹ |
-| `above` | C_ik = A_ik K_k |
+| `times` | C_ik = A_ik K_k |
 | `left_over` | A_ij ← A_ij − C_ik A_kj |
-| `taken`, `carried` | y_i ← y_i − C_ik y_k; y_k ← y_k − A_kj x_j |
-| `solved` | x_k = K_k y_k |
+| `taken` | y_i ← y_i − C_ik y_k; z_k = y_k − A_kj x_j |
+| `solved` | x_k = K_k z_k |
 """
 
 from collections.abc import Iterator
@@ -27,7 +27,7 @@ def place(n: int, i: int, j: int) -> int:
 
 
 def solution(n: int, A: str, y: str, x: str) -> Iterator[Row]:
-    """Rows that solve A x = y, whose fields have these names; A and y are used up. They also write fields "K", "C" and
+    """Rows that solve A x = y, whose fields have these names; A and y are overwritten. They also write fields "K", "C" and
     "z" (see `cells`)."""
     for k in range(n):
         yield Row(Step(_inverted), (Ref(A, place(n, k, k)),), Ref("K", k))
@@ -77,5 +77,5 @@ def _same(y):
     return y
 
 
-def _solved(K, y):
-    return (K * y[None]).sum(1)
+def _solved(K, z):
+    return (K * z[None]).sum(1)
