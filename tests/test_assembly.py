@@ -4,8 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from catalogue import CATALOGUE
 
 import jaxdyn as jd
+from jaxdyn.kinematics.assemble import _search, _tolerances
 
 
 def six_bar(reach=1.3):
@@ -78,3 +80,15 @@ def test_what_cannot_close_is_told():
     said = r"`assemble`: cannot close 'loop' .Point on .*stays open by 1.5, from `q` and from 8 starts"
     with pytest.raises(ValueError, match=said):
         jd.assemble(far, far.neutral())
+
+
+def test_a_search_is_compiled_once_a_structure():
+    """Robots with other numbers share it, and so do `assemble` and `embed`."""
+    model = CATALOGUE["four_bar_point"].build()
+    other = model.replace({"bodies.mass": 2 * model.bodies.mass})
+    q = model.neutral()
+    search = _search(jax.tree.structure((model, model.constraints)), *_tolerances(q.dtype))
+    for robot in (model, other):
+        jd.assemble(robot, q)
+        jd.embed(robot)
+    assert search._cache_size() == 1
