@@ -7,6 +7,7 @@ number that many operations read, the length of a time step for instance, does n
 sums are cut into short ones. The operations stay the same, and so do the bits.
 """
 
+from array import array
 from collections import defaultdict
 
 from .calling import uniform_of
@@ -15,7 +16,7 @@ from .kept import PARTS, Kept
 from .live import LEAVES, masks
 from .ops import NONE, Branches, Op, Type
 from .program import Program
-from .templates import Template
+from .templates import Template, numbered
 
 #: least operations of one kind that become a template, most operations of a cluster, most clusters of a call
 WORTH, LARGEST, TOGETHER = 64, 40, 12
@@ -40,7 +41,7 @@ class _Outline(Copy):
         self.bundle: dict[int, list[list[int]]] = {}
         #: what a call's clusters read, by the first operation, and what `_shape` says of constants
         self.outside: dict[int, list[int]] = {}
-        self.constant_words: dict[int, tuple] = {}
+        self.constant_words: dict[int, int] = {}
         self.regions = {0, *(program.calls[c].region for c in masks(self.s, self.live))}
         self.uses = self._uses()
         self.same = uniform_of(self.s, self.live)
@@ -152,28 +153,30 @@ class _Outline(Copy):
         op = self.s.op[x]
         return (op, self.s.a[x]) if op in LEAVES else NONE
 
-    def _shape(self, members: list[int]) -> tuple[tuple, list[int]]:
+    def _shape(self, members: list[int]) -> tuple[bytes, list[int]]:
         """Return what a cluster computes, independent of the values that it reads, and these values."""
         op, first, second, third = self.s.op, self.s.a, self.s.b, self.s.c
         old, types, read, same, constants = self.old, self.old.type, self.read, self.same, self.constant_words
         place = {v: k for k, v in enumerate(members)}
         given: dict[int, int] = {}
-        words = []
+        words = array("q")
+        add = words.append
         for v in members:
-            words += (op[v], types[v], v in read)
+            add(op[v])
+            add(2 * types[v] + (v in read))
             for x in (first[v], second[v], third[v]):
                 if x == NONE:
-                    words.append(None)
+                    add(-1)
                 elif x in place:
-                    words.append(place[x])
+                    add(3 * place[x])
                 elif x < 0:
                     if x not in constants:
-                        constants[x] = old.constant_types[-1 - x], old.constants[-1 - x].tobytes()
-                    words.append(constants[x])
+                        constants[x] = 1 - 3 * numbered(old.constants[-1 - x], old.constant_types[-1 - x])
+                    add(constants[x])
                 else:
-                    k = given.setdefault(x, len(given))
-                    words.append((k, types[x], same[x]))
-        return tuple(words), list(given)
+                    add(3 * given.setdefault(x, len(given)) + 2)
+                    add(2 * types[x] + same[x])
+        return words.tobytes(), list(given)
 
     def needs(self, v: int) -> list[int]:
         if v in self.bundle:
@@ -201,6 +204,9 @@ class _Outline(Copy):
         results = [x for x in whole if x in self.read]
         region = self.old.region[v]
         self.add(template, [self.to[x] for x in given], results, region, self._floor(region))
+        for x in whole:  # nothing reads the others, and they are done
+            if self.to[x] == NONE:
+                self.to[x] = self.to[results[0]]
 
     def _floor(self, region: int) -> int:
         """Return the innermost branch around, the region that a call may not leave."""

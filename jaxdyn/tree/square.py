@@ -27,8 +27,8 @@ def place(n: int, i: int, j: int) -> int:
 
 
 def solution(n: int, A: str, y: str, x: str) -> Iterator[Row]:
-    """Rows that solve A x = y, whose fields have these names; A and y are overwritten. They also write fields "K", "C" and
-    "z" (see `cells`)."""
+    """Rows that solve A x = y, whose fields have these names. A and y are overwritten, and fields "K", "C" and "z"
+    written, see `cells`."""
     for k in range(n):
         yield Row(Step(_inverted), (Ref(A, place(n, k, k)),), Ref("K", k))
         for i in range(k + 1, n):
