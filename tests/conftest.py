@@ -36,7 +36,7 @@ jax.config.update("jax_numpy_dtype_promotion", "strict")
 
 
 # traces are millions of objects without cycles: looking for some takes a tenth of the time. `small_processes` looks too
-gc.set_threshold(100_000, 50, 50)
+gc.set_threshold(1_000_000, 50, 50)
 
 
 def pytest_configure(config):
