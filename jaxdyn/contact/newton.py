@@ -113,15 +113,11 @@ def _pushing(x, s, least, most):
 
 def _own(D, H, ridge):
     one = jnp.eye(WIDE, dtype=H.dtype)[..., None]
-    return _across(D, H + ridge * one) + one - D
-
-
-def _across(D, H):
-    return (D[:, :, None] * H[None]).sum(1)
+    return square.times(D, H + ridge * one) + one - D
 
 
 def _back_across(D, H):
-    return (D[:, :, None] * jnp.swapaxes(H, 0, 1)[None]).sum(1)
+    return square.times(D, jnp.swapaxes(H, 0, 1))
 
 
 @tables
@@ -144,7 +140,7 @@ def _table(counts: Counts) -> Table:
             if j == k:
                 rows.append(Row(Step(_own), (D, Ref("H", lower(k, k)), Ref("ridge", 0)), to))
             elif j < k:
-                rows.append(Row(Step(_across), (D, Ref("H", lower(k, j))), to))
+                rows.append(Row(Step(square.times), (D, Ref("H", lower(k, j))), to))
             else:
                 rows.append(Row(Step(_back_across), (D, Ref("H", lower(j, k))), to))
     rows += square.solution(n, "A", "left", "move")

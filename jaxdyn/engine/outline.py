@@ -7,7 +7,6 @@ number that many operations read, the length of a time step for instance, does n
 sums are cut into short ones. The operations stay the same, and so do the bits.
 """
 
-from array import array
 from collections import defaultdict
 
 from .calling import uniform_of
@@ -16,7 +15,7 @@ from .kept import PARTS, Kept
 from .live import LEAVES, masks
 from .ops import NONE, Branches, Op, Type
 from .program import Program
-from .templates import Template, numbered
+from .templates import Template
 
 #: least operations of one kind that become a template, most operations of a cluster, most clusters of a call
 WORTH, LARGEST, TOGETHER = 64, 40, 12
@@ -41,7 +40,7 @@ class _Outline(Copy):
         self.bundle: dict[int, list[list[int]]] = {}
         #: what a call's clusters read, by the first operation, and what `_shape` says of constants
         self.outside: dict[int, list[int]] = {}
-        self.constant_words: dict[int, int] = {}
+        self.constant_words: dict[int, tuple] = {}
         self.regions = {0, *(program.calls[c].region for c in masks(self.s, self.live))}
         self.uses = self._uses()
         self.same = uniform_of(self.s, self.live)
@@ -153,30 +152,28 @@ class _Outline(Copy):
         op = self.s.op[x]
         return (op, self.s.a[x]) if op in LEAVES else NONE
 
-    def _shape(self, members: list[int]) -> tuple[bytes, list[int]]:
+    def _shape(self, members: list[int]) -> tuple[tuple, list[int]]:
         """Return what a cluster computes, independent of the values that it reads, and these values."""
         op, first, second, third = self.s.op, self.s.a, self.s.b, self.s.c
         old, types, read, same, constants = self.old, self.old.type, self.read, self.same, self.constant_words
         place = {v: k for k, v in enumerate(members)}
         given: dict[int, int] = {}
-        words = array("q")
-        add = words.append
+        words = []
         for v in members:
-            add(op[v])
-            add(2 * types[v] + (v in read))
+            words += (op[v], types[v], v in read)
             for x in (first[v], second[v], third[v]):
                 if x == NONE:
-                    add(-1)
+                    words.append(None)
                 elif x in place:
-                    add(3 * place[x])
+                    words.append(place[x])
                 elif x < 0:
                     if x not in constants:
-                        constants[x] = 1 - 3 * numbered(old.constants[-1 - x], old.constant_types[-1 - x])
-                    add(constants[x])
+                        constants[x] = old.constant_types[-1 - x], old.constants[-1 - x].tobytes()
+                    words.append(constants[x])
                 else:
-                    add(3 * given.setdefault(x, len(given)) + 2)
-                    add(2 * types[x] + same[x])
-        return words.tobytes(), list(given)
+                    k = given.setdefault(x, len(given))
+                    words.append((k, types[x], same[x]))
+        return tuple(words), list(given)
 
     def needs(self, v: int) -> list[int]:
         if v in self.bundle:

@@ -9,8 +9,8 @@ is no pivoting between or within tiles: it is for matrices near 1 − D + D H wi
 | `inverted` | K_k = A_kk⁻¹ |
 | `times` | C_ik = A_ik K_k |
 | `left_over` | A_ij ← A_ij − C_ik A_kj |
-| `taken` | y_i ← y_i − C_ik y_k; z_k = y_k − A_kj x_j |
-| `solved` | x_k = K_k z_k |
+| `minus_pulled` | y_i ← y_i − C_ik y_k; z_k = y_k − A_kj x_j |
+| `pulled` | x_k = K_k z_k |
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from collections.abc import Iterator
 import jax.numpy as jnp
 
 from ..engine.steps import Ref, Row, Step
-from .tiles import WIDE
+from .tiles import WIDE, minus_pulled, pulled
 
 
 def place(n: int, i: int, j: int) -> int:
@@ -32,17 +32,17 @@ def solution(n: int, A: str, y: str, x: str) -> Iterator[Row]:
     for k in range(n):
         yield Row(Step(_inverted), (Ref(A, place(n, k, k)),), Ref("K", k))
         for i in range(k + 1, n):
-            yield Row(Step(_times), (Ref(A, place(n, i, k)), Ref("K", k)), Ref("C", place(n, i, k)))
+            yield Row(Step(times), (Ref(A, place(n, i, k)), Ref("K", k)), Ref("C", place(n, i, k)))
         for i in range(k + 1, n):
             own = Ref("C", place(n, i, k))
             for j in range(k + 1, n):
                 yield Row(Step(_left_over), (own, Ref(A, place(n, k, j))), Ref(A, place(n, i, j)))
-            yield Row(Step(_taken), (own, Ref(y, k)), Ref(y, i))
+            yield Row(Step(minus_pulled), (own, Ref(y, k)), Ref(y, i))
     for k in reversed(range(n)):
         yield Row(Step(_same), (Ref(y, k),), Ref("z", k))
         for j in range(k + 1, n):
-            yield Row(Step(_taken), (Ref(A, place(n, k, j)), Ref(x, j)), Ref("z", k))
-        yield Row(Step(_solved), (Ref("K", k), Ref("z", k)), Ref(x, k))
+            yield Row(Step(minus_pulled), (Ref(A, place(n, k, j)), Ref(x, j)), Ref("z", k))
+        yield Row(Step(pulled), (Ref("K", k), Ref("z", k)), Ref(x, k))
 
 
 def cells(n: int) -> dict[str, int]:
@@ -61,21 +61,14 @@ def _inverted(A):
     return A
 
 
-def _times(A, K):
-    return (A[:, :, None] * K[None]).sum(1)
+def times(A, B):
+    """The product of two tiles."""
+    return (A[:, :, None] * B[None]).sum(1)
 
 
 def _left_over(C, A):
-    return -_times(C, A)
-
-
-def _taken(C, y):
-    return -(C * y[None]).sum(1)
+    return -times(C, A)
 
 
 def _same(y):
     return y
-
-
-def _solved(K, z):
-    return (K * z[None]).sum(1)

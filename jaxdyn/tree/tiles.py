@@ -67,14 +67,15 @@ def pulled_back(A, x):
 def beside(n: int, k: int, name: str, x: str, other: str, target: str, signed: bool = False) -> Iterator[Row]:
     """Rows that add up A_kj times x_j for j < k and times `other`_j for j > k, in cell k of the target; or take it
     away."""
-    forth, back = (_minus_pulled, _minus_pulled_back) if signed else (pulled, pulled_back)
+    forth, back = (minus_pulled, _minus_pulled_back) if signed else (pulled, pulled_back)
     for j in range(k):
         yield Row(Step(forth), (Ref(name, place(k, j)), Ref(x, j)), Ref(target, k))
     for j in range(k + 1, n):
         yield Row(Step(back), (Ref(name, place(j, k)), Ref(other, j)), Ref(target, k))
 
 
-def _minus_pulled(A, x):
+def minus_pulled(A, x):
+    """A tile times what stands beside it, taken away."""
     return -pulled(A, x)
 
 
