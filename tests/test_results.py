@@ -122,6 +122,19 @@ def test_few_steps_are_told_by_the_error_they_leave():
     assert few.result == jd.Result.max_steps_reached and enough.result == jd.Result.successful
 
 
+def test_errors_count_by_what_moves_without_constraints():
+    """A joint that nothing moves is to accelerate at 100 m/s²: 0.05 off is more than 1e-3 of what it does alone."""
+    spec, solid = jd.ModelSpec("pushed", gravity=(0, 0, 0)), jd.Inertia(1.0, np.zeros(3), np.eye(3))
+    spec.add_body("sledge", "world", jd.joints.Prismatic(axis=(1, 0, 0), name="push"), inertia=solid)
+    spec.add_constraint(jd.constraints.Coupling(("push",), (1.0,), target=[100.0], stabilization=None))
+    model = hard_problems.cast(spec.build(), np.float32)
+    state = jd.State(model.neutral(), np.zeros(1, np.float32))
+    for mu, right in ((2e3, False), (2e6, True)):
+        solver = jd.solvers.LCABA(mu=mu, max_steps=1)
+        found = jd.forward_dynamics(model, state, np.zeros(1, np.float32), solver=solver)
+        assert (abs(found.acceleration[0] - 100) < 1e-3) == right == (found.result == jd.Result.successful)
+
+
 def test_every_result_has_a_code():
     assert len(MEMBERS) == len(jd.Result)
     for code, name in enumerate(MEMBERS):

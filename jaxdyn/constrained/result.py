@@ -74,8 +74,10 @@ MEMBERS = (
     "open_loop",
     "contact_not_converged",
 )
-#: errors that are not worth a word, relative to the accelerations, to those without constraints, or to 1
+#: errors that are not worth a word, relative to the accelerations without constraints, or to 1
 GOOD = {4: 1e-3, 8: 1e-6}
+#: times these accelerations that those with constraints may be before errors count relative to the latter
+LARGER = 10
 #: what must be left of dependent columns of embedded loops, relative to their squares
 SINGULAR = {4: 1e-6, 8: 1e-12}
 #: velocities that no robot has
@@ -92,16 +94,18 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array
     kept, good = MEMBERS.index, GOOD[problem.q.dtype.itemsize]
     size = jnp.maximum(largest_of(found.acceleration), 1)
     error, conflict = error_of(problem, start, found, solver.soft, 1e-3 * good * size)
+    scale = size
     at_odds = conflict > CONFLICT * size
-    if problem.rows is not None:  # forces may move more than the constraints let them: seldom worth a look
-        doubtful = (error > jnp.maximum(good * size, OPEN * conflict)) | at_odds
-        moved = lambda: jnp.where(doubtful, jnp.maximum(largest_of(free(problem, start)), size), size)  # noqa: E731
-        size = jax.lax.cond(doubtful.any(), moved, lambda: size)
+    if problem.rows is not None:
+        scale = jnp.maximum(size / LARGER, 1)  # accelerations without constraints are seldom worth a look
+        doubtful = (error > good * scale) | at_odds
+        alone = lambda: jnp.where(doubtful, jnp.maximum(largest_of(free(problem, start)), scale), scale)  # noqa: E731
+        scale = jax.lax.cond(doubtful.any(), alone, lambda: scale)
     # rows that disagree a little, as those of drawn loops do, leave that much open
-    code = jnp.where(error <= jnp.maximum(good * size, OPEN * conflict), kept("successful"), kept("inaccurate"))
+    code = jnp.where(error <= jnp.maximum(good * scale, OPEN * conflict), kept("successful"), kept("inaccurate"))
     if found.unfinished is not None:
         code = jnp.where((code > 0) & found.unfinished, kept("max_steps_reached"), code)
-    code = jnp.where(at_odds & (conflict > good * size), kept("inconsistent_constraints"), code)
+    code = jnp.where(at_odds & (conflict > good * scale), kept("inconsistent_constraints"), code)
     code = jnp.where(largest_of(v) > FASTEST, kept("diverged"), code)
     code = jnp.where(_off_unit(problem), kept("non_unit_quaternion"), code)
     known = _finite(inputs)
