@@ -287,14 +287,17 @@ def independent_forces(model: Model, q: Array, tau: Array) -> Float[Array, " nv"
     return laned(_gathered)(model, q, tau) if tau.shape != (model.nv,) else tau
 
 
-def _gained(model, q, gains, w):
+def gains(model: Model, q: Array, each: Array, w: Array) -> Array:
+    """`gained`, of arrays that have the lanes last."""
+    if not model.topology.clusters:
+        return each * w
     found = Embedded(model, q).ratios()
-    return ratios.gathered(model.topology, found.G, gains * ratios.spread(model.topology, found.G, w))
+    return ratios.gathered(model.topology, found.G, each * ratios.spread(model.topology, found.G, w))
 
 
-def gained(model: Model, q: Array, gains: Array, w: Array) -> Float[Array, " nv"]:
+def gained(model: Model, q: Array, each: Array, w: Array) -> Float[Array, " nv"]:
     """Return the forces (nv,) of gains of all joints of the tree (n,) on motions w (nv,): Gᵀ K G w."""
-    return laned(_gained)(model, q, gains, w) if model.topology.clusters else gains * w
+    return laned(gains)(model, q, each, w) if model.topology.clusters else each * w
 
 
 def checked_forces(call: str, model: Model, tau) -> Array:

@@ -7,6 +7,7 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from ..constrained.base import Solver
+from ..constrained.euler import Moved, euler
 from ..constrained.forward_dynamics import Solution, forward_dynamics
 from ..constrained.leap import Leap, leap
 from ..constrained.result import Result
@@ -63,6 +64,12 @@ class Dynamics(eqx.Module):
         given = state.q, state.v, self.tau, self.external, dt
         law = dataclasses.replace(self.law, recovery=0.0) if self.projected else self.law
         return contact_step(self.model, self.constraints, *given, law, self.warm)
+
+    def euler(self, state: State, dt) -> Moved:
+        """Return what one step of the semi-implicit Euler method finds."""
+        tau = independent_forces(self.model, state.q, self.tau)
+        given = self.model, self.constraints, state.q, state.v, tau, self.external
+        return euler(*given, self.solver, self.warm, dt)
 
     def leap(self, state: State, dt) -> Leap:
         """Return what one step of the leapfrog finds."""

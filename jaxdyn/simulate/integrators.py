@@ -79,12 +79,8 @@ class SemiImplicitEuler(Integrator):
         if acceleration.law is not None:
             found = acceleration.touch(state, dt)
             return found.state, Told(found.multipliers, found.result, found.contacts, found.warm)
-        stiffness, damping = model.joints.stiffness, model.joints.damping
-        now = acceleration.solution(
-            state, dt * damping + dt * dt * stiffness, gained(model, state.q, -dt * stiffness, state.v)
-        )
-        v = state.v + dt * now.acceleration
-        return State(integrate(model, state.q, v, dt), v), _told(now)
+        found = acceleration.euler(state, dt)
+        return State(found.q, found.v), _told(found)
 
 
 class RungeKutta(Integrator):

@@ -68,7 +68,9 @@ def simulate(
     **Raises** `ValueError` for wrong shapes and for a policy without `steps`.
     """
     name = "simulate"
-    model, state, _, constraints, external = _prepared(name, model, state, None, constraints, external, integrator)
+    model, state, _, constraints, external = _prepared(
+        name, model, state, None, constraints, external, integrator, solver
+    )
     check_contacts(name, model, contacts, integrator, solver)
     warm_start = contacts is not None if warm_start is None else warm_start
     check_flag(f"`{name}`", "project", project)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import ArrayLike
 
 from ..constrained.auto import Auto
-from ..constrained.base import Solver
+from ..constrained.base import Solver, check_solver
 from ..constrained.impulse import least, rates
 from ..constrained.lcaba import LCABA
 from ..contact.impulse import check_law
@@ -82,7 +82,9 @@ def step(
     the others as in `forward_dynamics`; `contacts`, the law of contact between the model's shapes, such as
     ``jd.contact.PGS()``. None: shapes do not collide.
     """
-    model, state, tau, constraints, external = _prepared("step", model, state, tau, constraints, external, integrator)
+    model, state, tau, constraints, external = _prepared(
+        "step", model, state, tau, constraints, external, integrator, solver
+    )
     check_flag("`step`", "project", project)
     check_contacts("step", model, contacts, integrator, solver)
     dt = checked_time_step("step", dt, state.q.dtype)
@@ -103,7 +105,7 @@ def check_contacts(call: str, model: Model, law, integrator: Integrator, solver:
         raise ValueError(f"`{call}`: with `contacts`, loops are solved as by `LCABA`: leave `solver` out.")
 
 
-def _prepared(name, model, state, tau, constraints, external, integrator):
+def _prepared(name, model, state, tau, constraints, external, integrator, solver):
     check_model(name, model)
     state = check_state(name, model, state)
     if tau is not None:
@@ -112,4 +114,6 @@ def _prepared(name, model, state, tau, constraints, external, integrator):
         external = check_vector(name, "external", external, (model.nb, 6))
     check_instance(f"`{name}`", "integrator", integrator, Integrator, " Use one such as `jd.integrators.RK4()`.")
     constraints = check_constraints(name, model, constraints)
+    check_solver(f"`{name}`", solver)
+    solver.check(f"`{name}`", model.topology, constraints)
     return common_dtype(model, state, tau, constraints, external)
