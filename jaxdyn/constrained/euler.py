@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..engine.core import Core, bind
+from ..engine.core import Core
 from ..engine.lanes import call
 from ..kinematics.embed import gains
 from ..kinematics.manifold import advanced
@@ -35,11 +35,14 @@ class Moved(NamedTuple):
     result: Result
 
 
-def damped(model, q, v, tau, dt) -> tuple[Array, Array]:
-    """The inertia of the joints with what springs and dampers add to it, and τ − dt K v."""
-    joints = model.joints
-    inertia = joints.armature + dt * (joints.damping + dt * joints.stiffness)
-    return inertia, tau - gains(model, q, dt * joints.stiffness, v)
+def inertia_of(joints, dt) -> Array:
+    """The inertia of the joints, with what springs and dampers add to it."""
+    return joints.armature + dt * (joints.damping + dt * joints.stiffness)
+
+
+def force_of(model, q, v, tau, dt) -> Array:
+    """τ − dt K v."""
+    return tau - gains(model, q, dt * model.joints.stiffness, v)
 
 
 def end_of(model, q, v, dt, a) -> tuple[Array, Array]:
@@ -67,8 +70,8 @@ class EulerStep(Core):
 
     def run(self, args, used):
         model, constraints, q, v, tau, external, dt, warm = jax.tree.unflatten(self.tree, args)
-        inertia, force = damped(model, q, v, tau, dt)
-        heavy = eqx.tree_at(lambda m: m.joints.armature, model, inertia)
+        heavy = eqx.tree_at(lambda m: m.joints.armature, model, inertia_of(model.joints, dt))
+        force = force_of(model, q, v, tau, dt)
         _, least, _, _, code, some = (True,) * 6 if used is None else used
         read = True, least, False, code, False, False, some
         a, lam, _, ended, *_, some = outputs(self.solver, heavy, constraints, q, v, force, external, warm, read)
@@ -77,24 +80,19 @@ class EulerStep(Core):
     def instead(self, outs, used):
         a, lam, *_, some = outs
         lam = lam if used is None or used[1] else some
-        return [a, lam, *[a] * 3, lam]
+        return [a, lam, *[a] * 3, some]
 
     def tangents(self, primals, tangents, outs, used):
         a, lam, *_ = self.instead(outs, used)
         operands = Operands(self.known, self.compiler, primals, tangents)
         model, constraints, q, v, tau, external, dt, _ = jax.tree.unflatten(self.tree, range(len(primals)))
-        taken = model, q, v, tau, dt
-        core, leaves = operands.core(damped, (), *taken)
-        moves = any(tangents[k] is not None for k in leaves)
-        changed = dict(zip((model.joints.armature, tau), bind(core, *[primals[k] for k in leaves]), strict=True))
-        moved = dict(zip(changed, operands.along(damped, taken) if moves else (None, None), strict=True))
-
+        place = {model.joints.armature: (inertia_of, (model.joints, dt)), tau: (force_of, (model, q, v, tau, dt))}
+        changed = {k: operands.both(fn, taken) for k, (fn, taken) in place.items()}
         given = model, constraints, q, v, tau, external, None
         numbers, tree = jax.tree.flatten(given)
         known = tuple(None if k in changed else self.known[k] for k in numbers)
         solve = ForwardDynamics(self.solver, tree, jax.tree.structure(given[:3]), known, self.compiler)
-        at = [changed.get(k, primals[k]) for k in numbers]
-        change = [moved[k] if k in moved else tangents[k] for k in numbers]
+        at, change = zip(*(changed.get(k, (primals[k], tangents[k])) for k in numbers), strict=True)
         least = used is None or used[1]
         x, y, *_, some = solve.tangents(at, change, [a, lam, *[a] * 4, lam], (True, least, *[False] * 4, not least))
         dq, dv = operands.along(end_of, (model, q, v, dt, -1), a, x)

@@ -75,7 +75,7 @@ class LeapCore(Core):
     def instead(self, outs, used):
         a, lam, *_, some = outs
         lam = lam if used is None or used[1] else some
-        return [a, lam, *[a] * 3, lam]
+        return [a, lam, *[a] * 3, some]
 
     def tangents(self, primals, tangents, outs, used):
         a, lam, *_ = self.instead(outs, used)

@@ -93,6 +93,13 @@ class Operands:
         )
         return tangent_of(core, at, change)
 
+    def both(self, fn: Callable, taken: tuple) -> tuple[Array, Array | None]:
+        """What a function of operands gives, and its tangent, None where they do not move."""
+        core, leaves = self.core(fn, (), *taken)
+        (value,) = bind(core, *[self.primals[k] for k in leaves])
+        moves = any(self.tangents[k] is not None for k in leaves)
+        return value, self.along(fn, taken)[0] if moves else None
+
 
 @dataclasses.dataclass(frozen=True)
 class Linearised(Core):

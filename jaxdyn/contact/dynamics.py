@@ -171,7 +171,7 @@ class ContactStep(Core):
     def instead(self, outs, used):
         a, nu, f, w, *_, some, which = outs
         nu = nu if used is None or used[1] else some
-        return [a, nu, f, w, *[a] * 5, nu, which]
+        return [a, nu, f, w, *[a] * 5, some, which]
 
     def tangents(self, primals, tangents, outs, used):
         a, nu, f, w, *_, which = self.instead(outs, used)
