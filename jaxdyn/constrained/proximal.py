@@ -28,6 +28,8 @@ from .iteration import Stop, advance, conjugate, largest_of, loop, right_length
 FARTHER = 1e3
 #: steps in a row that may grow, or creep along rows that are as good as redundant, before a lane is done
 PATIENCE = 3
+#: steps before the loop
+STRAIGHT = 2
 
 
 class At(NamedTuple):
@@ -132,12 +134,13 @@ class Iteration:
         made = At(x, bodies, y, jnp.ones(self.lanes, self.dtype))
         return made, self.wide(image)
 
-    def step(self, s: _State, refined: bool = True) -> _State:
+    def step(self, s: _State, refined: bool = True, longer: bool = True) -> _State:
+        """One step, a `longer` one in lanes in which plain steps shrink slowly."""
         change, image = self.change(s.at, s.r2, refined)
         step = largest_of(change.rates)
         direction, plain, ahead, stuck, useful = change, image, jnp.ones_like(step), False, False
         best = jnp.zeros_like(s.best)
-        if self.moving:
+        if self.moving and longer:
             slow = (s.steps > 1) & (step > 0.1 * s.last)
             sizes = step, jnp.maximum(s.peak, self.wanted)
             most = right_length(s.image, s.plain, plain, s.ahead)
@@ -150,16 +153,17 @@ class Iteration:
             at = advance(s.at, direction, ahead)
             return s._replace(at=at, r2=self.residual(at), steps=s.steps + 1)
         runs_away = (step > FARTHER * jnp.maximum(s.least, stop.tol * s.scale)) & (stop.tol > 0)
-        at = jax.tree.map(lambda new, old: jnp.where(runs_away, old, new), advance(s.at, direction, ahead), s.at)
+        goes = s.active & ~runs_away
+        at = jax.tree.map(lambda new, old: jnp.where(goes, new, old), advance(s.at, direction, ahead), s.at)
         size = largest_of(at.rates)
         peak = jnp.maximum(s.peak, size)
         if self.moving:
             at, peak = self.swept(s.active & (size < 0.2 * peak), at, size, peak)
         new = self.judged(s, change, step * ahead, step, stuck, useful)
-        new = new._replace(at=at, direction=direction, image=image, ahead=ahead, best=best, plain=plain)
+        new = new._replace(direction=direction, image=image, ahead=ahead, best=best, plain=plain)
         new = new._replace(r2=self.residual(at), peak=peak)
         new = new._replace(active=new.active & ~runs_away, least=jnp.minimum(s.least, step))
-        return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)
+        return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)._replace(at=at)
 
     def swept(self, drifted, at: At, size, peak):
         """`at` with the accelerations of the bodies swept anew in the lanes of `drifted`."""
@@ -211,7 +215,12 @@ def iterate(system: System, start: Start, lam: Array | None, stop: Stop, complia
     iteration = Iteration(system, start, lam, stop, compliance)
     state, going = iteration.begun(), lambda s: s.active
     if stop.refined:
-        state = loop(going, iteration.step, state, stop)
+        # plain steps do not have to be longer before the third, and those that most lanes make need no loop
+        straight = min(STRAIGHT, stop.max_steps) if iteration.moving else 0
+        for _ in range(straight):
+            state = iteration.step(state, longer=False)
+        if stop.max_steps > straight:
+            state = loop(going, iteration.step, state, stop._replace(max_steps=stop.max_steps - straight))
     else:
         state = iteration.step(state)
         if stop.max_steps > 1:
