@@ -28,8 +28,8 @@ from .iteration import Stop, advance, conjugate, largest_of, loop, right_length
 FARTHER = 1e3
 #: steps in a row that may grow, or creep along rows that are as good as redundant, before a lane is done
 PATIENCE = 3
-#: steps before the loop
-STRAIGHT = 2
+#: steps that most lanes make: those before the loop
+STRAIGHT = 3
 
 
 class At(NamedTuple):
@@ -209,18 +209,36 @@ class Iteration:
         return advance(s.at, s.direction, jnp.where(crept, -s.at.steps, 0))
 
 
+def _few(iteration: Iteration, state: _State) -> _State:
+    """All steps of an iteration that few are enough for. Loops carry their state through memory, branches that are not
+    taken do not."""
+    stop = iteration.stop
+
+    def on(s: _State, made: int) -> _State:
+        """The state after all steps, `made` of which it has."""
+        if made == stop.max_steps:
+            return s
+        if made == STRAIGHT:
+            more = lambda s: loop(lambda s: s.active, iteration.step, s, stop._replace(max_steps=stop.max_steps - made))  # noqa: E731
+        else:
+            more = lambda s: on(iteration.step(s, longer=made > 1), made + 1)  # noqa: E731
+        if made < 2 or stop.tol == 0:  # no step is longer, nor superfluous, before the third
+            return more(s)
+        return jax.lax.cond(s.active.any(), more, lambda s: s, s)
+
+    return on(state, 0)
+
+
 def iterate(system: System, start: Start, lam: Array | None, stop: Stop, compliance: Array | None = None) -> Found:
     """What the iterations find. With a `compliance` R (m, lanes) of the rows they end at r2 = a* − γ − J a − R λ = 0:
     rows of a soft system, whose R is that of the factor, are pulled at rather than fulfilled."""
     iteration = Iteration(system, start, lam, stop, compliance)
     state, going = iteration.begun(), lambda s: s.active
-    if stop.refined:
-        # plain steps do not have to be longer before the third, and those that most lanes make need no loop
-        straight = min(STRAIGHT, stop.max_steps) if iteration.moving else 0
-        for _ in range(straight):
-            state = iteration.step(state, longer=False)
-        if stop.max_steps > straight:
-            state = loop(going, iteration.step, state, stop._replace(max_steps=stop.max_steps - straight))
+    fixed = not stop.accelerated and not stop.unrolled and stop.tol == 0
+    if stop.refined and (iteration.moving or fixed):
+        state = _few(iteration, state)
+    elif stop.refined:
+        state = loop(going, iteration.step, state, stop)
     else:
         state = iteration.step(state)
         if stop.max_steps > 1:
