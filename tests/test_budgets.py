@@ -3,9 +3,12 @@
 Operations of a lane, operations that are compiled, values alive at once, and for XLA's path the operations of the
 traced code. They hold on every machine.
 
-What is exceeded means slower programs or starts for everyone. `JAX_ENABLE_X64=1 python tests/test_budgets.py` writes
-the numbers anew, into `budgets.json`: do so where they fall, or for something worth their growth, and say which in the
-changelog.
+What is exceeded means slower programs or starts for everyone.
+
+    JAX_ENABLE_X64=1 PYTHONPATH=benchmarks python tests/test_budgets.py
+
+writes the numbers anew, into `budgets.json`: do so where they fall, or for something worth their growth, and say which
+in the changelog.
 """
 
 import json
