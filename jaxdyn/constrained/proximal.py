@@ -194,10 +194,10 @@ class Iteration:
 
     def cleared(self, at: At, r2: Array) -> Array:
         """The multipliers without what no row can have: that grows by the same, μ times what rows disagree by or are
-        rounded by, in every plain step. One more step, of which little else is left, tells how much it is."""
+        rounded by, in every plain step. One more step, for what is left of the rows alone, tells how much it is."""
         if not self.moving:
             return at.lam
-        return at.lam - at.steps * self.change(at, r2)[0].lam
+        return at.lam - at.steps * self.change(at, r2, False)[0].lam
 
     def finished(self, s: _State) -> At:
         """Where the iterations have come to."""
