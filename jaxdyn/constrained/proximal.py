@@ -234,8 +234,7 @@ def iterate(system: System, start: Start, lam: Array | None, stop: Stop, complia
     rows of a soft system, whose R is that of the factor, are pulled at rather than fulfilled."""
     iteration = Iteration(system, start, lam, stop, compliance)
     state, going = iteration.begun(), lambda s: s.active
-    fixed = not stop.accelerated and not stop.unrolled and stop.tol == 0
-    if stop.refined and (iteration.moving or fixed):
+    if iteration.moving:
         state = _few(iteration, state)
     elif stop.refined:
         state = loop(going, iteration.step, state, stop)
