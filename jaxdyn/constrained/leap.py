@@ -1,16 +1,12 @@
 """One step of the leapfrog, with implicit derivatives: see `jaxdyn.constrained.kick` for its equations."""
 
 import dataclasses
-from typing import Any, ClassVar, NamedTuple
+import functools
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array
 
-from ..engine.core import Core, bind, widen
-from ..engine.lanes import call
-from ..model.checks import rows_of
-from .auto import Auto
+from ..engine.core import bind, widen
 from .base import Solver
 from .implicit import SaddleSolve, tangent_of
 from .iterated import Proximal
@@ -20,35 +16,16 @@ from .kick import residuals as residuals_of
 from .kick_solve import KickSolve, kick_corrected, system_of
 from .linearised import Operands
 from .multipliers import multipliers as multipliers_of
-from .result import Result, ended, result_of
-
-
-class Leap(NamedTuple):
-    """What a step finds: q (nq,), v (nv,), the multipliers (m,) of the kick, and how it ended."""
-
-    q: Array
-    v: Array
-    multipliers: Array
-    result: Result
+from .result import ended
+from .stepping import StepCore, Stepped, stepped
 
 
 @dataclasses.dataclass(frozen=True)
-class LeapCore(Core):
-    """(model, constraints, q, v, tau, external, dt, warm) to a and λ of the kick, q and v after the step, how it ended,
-    and some λ, with implicit derivatives. `tree` is the structure of all operands."""
+class LeapCore(StepCore):
+    """The step of `StepCore` by a kick at its midpoint, whose a and λ are those found. The state after it may be
+    `projected` on the loops afterwards."""
 
-    solver: Solver
-    projected: bool
-    tree: Any
-    known: tuple[bytes | None, ...]
-    compiler: str = "auto"
-
-    implicit: ClassVar[int] = 6
-
-    def shapes(self, used, avals):
-        model, constraints, q, v, *_ = jax.tree.unflatten(self.tree, avals)
-        multipliers = (rows_of(model, constraints),), v[1]
-        return v, multipliers, q, v, ((), jnp.dtype(jnp.int32)), multipliers
+    projected: bool = dataclasses.field(kw_only=True)
 
     def run(self, args, used):
         lanes = max(x.shape[-1] for x in args)
@@ -71,11 +48,6 @@ class LeapCore(Core):
                 judged = found._replace(multipliers=lam, bodies=bodies)
                 code = ended(self.solver, step.problem, start, judged, w, (q, v, tau, external))
         return [a, lam, end, w, code, found.multipliers]
-
-    def instead(self, outs, used):
-        a, lam, *_, some = outs
-        lam = lam if used is None or used[1] else some
-        return [a, lam, *[a] * 3, some]
 
     def tangents(self, primals, tangents, outs, used):
         a, lam, *_ = self.instead(outs, used)
@@ -101,8 +73,7 @@ class LeapCore(Core):
     def _least(self, operands: Operands, taken, a, lam, dr):
         """The tangent of the multipliers of minimum norm; `dr` is what the accelerations' leave of the equations."""
         model, constraints, q, v, dt = taken
-        located, leaves = operands.core(matrix_of, (), model, q, v, dt)
-        there = bind(located, *[operands.primals[k] for k in leaves])
+        there, moved = zip(*operands.both(matrix_of, (model, q, v, dt)), strict=True)
         places = [model.joints.armature, q]
         every = jax.tree.leaves((model, constraints, q))
         put = lambda xs, others: [others[places.index(k)] if k in places else xs[k] for k in every]  # noqa: E731
@@ -111,15 +82,9 @@ class LeapCore(Core):
         solve = SaddleSolve(self.solver, tree, (*free, None, None), self.compiler)
         matrix = put(operands.primals, there)
         _, y, _ = bind(solve, *matrix, *dr, used=(True, True, False))
-        moved = put(operands.tangents, operands.along(matrix_of, (model, q, v, dt)))
-        return solve.follow(matrix, moved, a, lam, y)
+        return solve.follow(matrix, put(operands.tangents, moved), a, lam, y)
 
 
-def leap(model, constraints, q, v, tau, external, solver: Solver, warm, dt, projected: bool) -> Leap:
-    """The `Leap` of a single state, differentiable in everything; corrections start from the multipliers `warm`. It
-    may be `projected` on the loops afterwards."""
-    if isinstance(solver, Auto):
-        solver = solver.pick(model.topology, constraints)
-    args = model, tuple(constraints), q, v, tau, external, dt, warm
-    _, lam, end, w, code, _ = call(lambda tree, known, c: LeapCore(solver, projected, tree, known, c), *args)
-    return Leap(end, w, lam, result_of(code))
+def leap(solver: Solver, *given, projected: bool) -> Stepped:
+    """What the step finds, of what `stepped` takes after the solver; corrections start from the multipliers."""
+    return stepped(functools.partial(LeapCore, projected=projected), solver, *given)

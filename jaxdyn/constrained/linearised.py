@@ -6,7 +6,7 @@ These are the proximal iterations of `jaxdyn.constrained.proximal`, one solve a 
 """
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, ClassVar
 
 import jax
@@ -93,12 +93,12 @@ class Operands:
         )
         return tangent_of(core, at, change)
 
-    def both(self, fn: Callable, taken: tuple) -> tuple[Array, Array | None]:
-        """What a function of operands gives, and its tangent, None where they do not move."""
+    def both(self, fn: Callable, taken: tuple) -> Iterator[tuple[Array, Array | None]]:
+        """What a function of operands gives, each with its tangent, None where they do not move."""
         core, leaves = self.core(fn, (), *taken)
-        (value,) = bind(core, *[self.primals[k] for k in leaves])
+        values = bind(core, *[self.primals[k] for k in leaves])
         moves = any(self.tangents[k] is not None for k in leaves)
-        return value, self.along(fn, taken)[0] if moves else None
+        return zip(values, self.along(fn, taken) if moves else [None] * len(values), strict=True)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..delassus.riding import factor_of
+from ..dynamics.rnea import stiffened
 from ..engine.core import joined, widen
 from ..kinematics.embedding import body_rates, kinematics, reflected
 from ..kinematics.rows import Rows
@@ -78,9 +79,7 @@ def begun(
     if recursive:
         model = with_gyrostats(model, (*constraints, *groups, *rubs, *stops), external)
     if not isinstance(law, Around):
-        joints = model.joints
-        stiffened = joints.armature + dt * (joints.damping + dt * joints.stiffness)
-        model = eqx.tree_at(lambda m: m.joints.armature, model, stiffened)
+        model = eqx.tree_at(lambda m: m.joints.armature, model, stiffened(model.joints, dt))
     motion = kinematics(model, q, v, None, biased=True)
     slots = slots_at(model, groups, motion, which)
     problem = with_rows(motion, (*constraints, *slots.touching, *slots.twists, *rubs, *stops))

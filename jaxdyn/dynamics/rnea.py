@@ -125,6 +125,11 @@ def rotors(motion: Kinematics, a=None) -> Array:
     return force if motion.bias is None else force + gathered(motion, armature * motion.bias)
 
 
+def stiffened(joints, dt: Array) -> Array:
+    """Return the inertia of the joints, with what their springs and dampers add to it at the end of a step."""
+    return joints.armature + dt * (joints.damping + dt * joints.stiffness)
+
+
 def passive(model: Model, q, v):
     """Return the forces (velocities of the tree, lanes) of dampers and springs: −damping v − stiffness (q ⊖ rest)."""
     stretch = differenced(model.topology, model.joints.rest, q)

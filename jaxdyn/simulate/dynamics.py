@@ -7,10 +7,11 @@ import equinox as eqx
 from jaxtyping import Array, Float
 
 from ..constrained.base import Solver
-from ..constrained.euler import Moved, euler
+from ..constrained.euler import euler
 from ..constrained.forward_dynamics import Solution, forward_dynamics
-from ..constrained.leap import Leap, leap
+from ..constrained.leap import leap
 from ..constrained.result import Result
+from ..constrained.stepping import Stepped
 from ..contact.laws import Law
 from ..contact.limbs import Warm
 from ..contact.solution import Contacts, Touched, contact_step
@@ -65,14 +66,16 @@ class Dynamics(eqx.Module):
         law = dataclasses.replace(self.law, recovery=0.0) if self.projected else self.law
         return contact_step(self.model, self.constraints, *given, law, self.warm)
 
-    def euler(self, state: State, dt) -> Moved:
+    def euler(self, state: State, dt) -> Stepped:
         """Return what one step of the semi-implicit Euler method finds."""
-        tau = independent_forces(self.model, state.q, self.tau)
-        given = self.model, self.constraints, state.q, state.v, tau, self.external
-        return euler(*given, self.solver, self.warm, dt)
+        return euler(self.solver, *self._given(state, dt))
 
-    def leap(self, state: State, dt) -> Leap:
+    def leap(self, state: State, dt) -> Stepped:
         """Return what one step of the leapfrog finds."""
         refuse_clusters("Leapfrog", "`step`", self.model.topology, "jd.integrators.ImplicitMidpoint()")
-        given = self.model, self.constraints, state.q, state.v, self.tau, self.external
-        return leap(*given, self.solver, self.warm, dt, self.projected)
+        return leap(self.solver, *self._given(state, dt), projected=self.projected)
+
+    def _given(self, state: State, dt) -> tuple:
+        """Return what a step takes after its solver."""
+        tau = independent_forces(self.model, state.q, self.tau)
+        return self.model, self.constraints, state.q, state.v, tau, self.external, dt, self.warm
