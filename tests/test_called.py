@@ -3,6 +3,7 @@
 import dataclasses
 import functools
 import os
+import unittest.mock
 from contextlib import contextmanager
 
 import jax
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from scalar_help import needs_kernels
 
-from jaxdyn.engine import called, host, kept, kernels
+from jaxdyn.engine import called, host, inline, kept, kernels
 from jaxdyn.engine.called import Kind
 from jaxdyn.engine.intervals import Intervals
 from jaxdyn.engine.lanes import PARAMETERS, laned
@@ -388,6 +389,17 @@ def test_memory_is_used_again_and_never_twice():
             taken[at] = size
         most = max(most, sum(taken.values()))
     assert space.size < 2 * most
+
+
+@pytest.mark.parametrize(
+    ("size", "calls", "soon", "wanted"),
+    [(25, 300, False, False), (60, 300, False, True), (25, 500, False, True), (25, 300, True, True)],
+)
+def test_short_programs_of_small_steps_are_straight(size, calls, soon, wanted):
+    """Unless code shall be there soon."""
+    call = unittest.mock.Mock(template=unittest.mock.Mock(size=size))
+    program = unittest.mock.Mock(calls=[call] * calls)
+    assert inline.called(program, "auto", soon) == wanted
 
 
 def test_a_wrong_choice_is_an_error():

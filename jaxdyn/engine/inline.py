@@ -16,6 +16,9 @@ from .program import Program
 #: and where LLVM shall make no effort, so that code is there soon rather than fast
 LEAST, RATIO = 4000, 2
 LEAST_SOON, RATIO_SOON = 1000, 1.3
+#: programs of up to SHORT operations are straight if calls would have fewer than SMALL operations in the mean: two hands,
+#: 331 calls of 25 operations, take 1.35 times as long with calls
+SMALL, SHORT = 26, 10_000
 
 
 def steps() -> str:
@@ -32,8 +35,10 @@ def called(program: Program, mode: str, soon: bool = False) -> bool:
         return mode == "called" and bool(program.calls)
     copied = sum(c.template.size for c in program.calls)
     once = sum(t.size for t in {c.template for c in program.calls})
-    least, ratio = (LEAST_SOON, RATIO_SOON) if soon else (LEAST, RATIO)
-    return copied >= least and copied >= ratio * once
+    if soon:
+        return copied >= LEAST_SOON and copied >= RATIO_SOON * once
+    brief = copied <= SHORT and copied < SMALL * len(program.calls)
+    return copied >= LEAST and copied >= RATIO * once and not brief
 
 
 def straight(program: Program) -> Program:
