@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 
 from .kept import parts, programs
+from .room import roomy
 
 lanes_p = Primitive("jaxdyn")
 lanes_p.multiple_results = True
@@ -253,6 +254,7 @@ def run(core: Core, used, args):
 
 
 @programs
+@roomy
 def traces(core: Core, used, avals: tuple):
     """Return the closed jaxpr of `Core.traced`, and for a `Function` the structure of its result."""
     args = [jax.ShapeDtypeStruct((*shape, 1), dtype) for shape, dtype in avals]

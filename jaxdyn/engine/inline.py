@@ -16,8 +16,8 @@ from .program import Program
 #: and where LLVM shall make no effort, so that code is there soon rather than fast
 LEAST, RATIO = 4000, 2
 LEAST_SOON, RATIO_SOON = 1000, 1.3
-#: programs of up to SHORT operations are straight if calls would have fewer than SMALL operations in the mean: two hands,
-#: 331 calls of 25 operations, take 1.35 times as long with calls
+#: programs of up to SHORT operations are straight if calls would have fewer than SMALL operations in the mean: two
+#: hands, 331 calls of 25 operations, take 1.35 times as long with calls
 SMALL, SHORT = 26, 10_000
 
 

@@ -19,6 +19,7 @@ from .ops import TooLarge, Unsupported
 from .order import schedule
 from .outline import outlined
 from .program import Program
+from .room import roomy
 from .scalarise import scalarise
 
 #: operations beyond which "auto" leaves a program to XLA
@@ -113,6 +114,7 @@ def _uncollected():
 
 
 @programs
+@roomy
 @_uncollected()
 def _target(core, used, avals, shared, platform, mode, single, level) -> Target | None:
     outputs = tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
