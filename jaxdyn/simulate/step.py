@@ -92,7 +92,7 @@ def step(
 
 
 def check_contacts(call: str, model: Model, law, integrator: Integrator, solver: Solver) -> None:
-    """Raise `ValueError` unless the law of contact fits the other arguments."""
+    """Raise an error unless the law of contact fits the other arguments."""
     if law is None:
         return
     check_law(call, model, law)
