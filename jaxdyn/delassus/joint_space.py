@@ -78,9 +78,9 @@ def _factor(given: Given):
 
 
 class LTL(Explicit):
-    """LTL-OSIM: the sparse factor of the mass matrix, leaves first, with the rows of J as its last columns, O(n d² + m d²
-    + d m²) (Featherstone, Exploiting sparsity in operational-space dynamics, 2010; popov_vereshchagin, section II-C;
-    proximal_ltl, IV). It takes any constraints."""
+    """LTL-OSIM: the sparse factor of the mass matrix, leaves first, with the rows of J as its last columns
+    (Featherstone, Exploiting sparsity in operational-space dynamics, 2010; popov_vereshchagin, section II-C;
+    proximal_ltl, IV), O(n d² + m d² + d m²). It takes any constraints."""
 
     def matrix(self, given):
         D, l = laned(_factor)(given)

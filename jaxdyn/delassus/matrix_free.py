@@ -3,7 +3,7 @@ Mont-Marin and Carpentier, matrix_free_delassus).
 
 The product is three maps in two sweeps over the tree (section IV-D): x acts as forces on the bodies (Alg. 1), the
 bodies and joints accelerate (Alg. 2, the reduced articulated-body algorithm), and the accelerations of the bodies give
-those of the rows (Alg. 3). The damped inverse solves the equations of motion with the compliance R in the rows (Alg. 4),
+those of the rows (Alg. 3). The damped inverse solves the equations of motion with compliant rows (Alg. 4),
 
     M a − J_hᵀν − J_cᵀ x = 0,    J_h a = 0,    J_c a + R x = b,
 
