@@ -1,4 +1,4 @@
-"""`PV` and `PVFast`: methods whose rows ride up the tree and are kept.
+"""`PV` and `PVFast`: methods whose rows ride up the tree and are kept, i.e. never eliminated.
 
 A row rides if the elimination of `jaxdyn.tree.elimination` carries it from its bodies up the tree. Eliminating a column
 of a joint adds R_c R_dᵀ / D to the coupling L_cd of the rows that ride there. When all bodies are eliminated, L is
