@@ -1,13 +1,13 @@
-"""Alternating directions: a law that is solved to a tolerance where contacts jam.
+"""`ADMM`: a contact law solved to a tolerance by the alternating direction method of multipliers, even if contacts jam.
 
 The problem and the steps are those of Carpentier et al., From Compliant to Rigid Contact Simulation (2024), which
-Pinocchio has as `ADMMContactSolver`: with G and g scaled by contact, a penalty ρ and a proximal weight η,
+Pinocchio implements as `ADMMContactSolver`: with G and g scaled by contact, a penalty ρ and a proximal weight η,
 
     y = P(x − z / ρ),    (G + (η + ρ) 1) x' = ρ y + η x + z − g − shift(z),    z' = z − ρ (x' − y).
 
-Two things differ: sweeps of Gauss-Seidel come first, which settle most lanes alone and bring the others near, and ρ
-is balanced a few times, between rounds of steps that share one factor. Without a matrix (`effect.py`) there are no
-sweeps: a row alone costs as much as all of them.
+Two things differ. First, sweeps of Gauss-Seidel come before, which already solve most lanes (elements of the batch) and
+bring the others near the solution. Second, ρ is balanced a few times, between rounds of steps that share one factor.
+Without a matrix (`effect.py`) there are no sweeps, because updating one row would cost as much as updating all.
 """
 
 from typing import NamedTuple
@@ -26,20 +26,20 @@ from .tiled import Scaled, free, tiled
 
 #: proximal weight, in single and double precision
 PROXIMAL = {4: 1e-5, 8: 1e-6}
-#: rounds in which ρ is the same, and by how much it changes at most
+#: number of rounds with a constant ρ, and the largest factor by which ρ changes between rounds
 ROUNDS, CHANGE = 4, 10.0
-#: power iterations towards the largest eigenvalue
+#: number of power iterations for the largest eigenvalue
 POWERS = 4
 
 
 class ADMM(Law):
-    """Gauss-Seidel, then alternating directions where that has not settled: exact also for contacts that jam and feet
-    that stand on more points than they need.
+    """Gauss-Seidel, then alternating directions if that has not converged: exact also for contacts that jam and for
+    feet with redundant contact points.
 
     **Arguments:** `tol`, of the law relative to the speeds at the contacts (None: 1e-9 in double, 1e-5 in single
-    precision); `max_steps` of alternating directions; `sweeps` of Gauss-Seidel before, with a matrix; `matrix_free`,
-    whether G is not formed but applied by sweeps over the robots, and its damped inverses too (None: where there are
-    more than 200 rows).
+    precision); `max_steps` of alternating directions; `sweeps` of Gauss-Seidel before them, if there is a matrix;
+    `matrix_free`: do not form G, but apply it and its damped inverses by sweeps over the robot (None: if there are more
+    than 200 rows).
     """
 
     tol: float | None = eqx.field(static=True, default=None)
@@ -95,15 +95,15 @@ class ADMM(Law):
 
 
 class _Steps(NamedTuple):
-    """Steps of one problem that share η and the tolerance."""
+    """The ADMM steps of one problem, which share η and the tolerance."""
 
     problem: Scaled
     eta: float
     tol: Array
 
     def penalty(self) -> Array:
-        """ρ = (L η)^½ (L / η)^⅕ with the largest eigenvalue L (lanes,)."""
-        x = np.random.default_rng(1).normal(size=(len(self.problem.h), 1))  # no vector of a symmetric box
+        """Return ρ = (L η)^½ (L / η)^⅕ (lanes,), where L is the largest eigenvalue of H."""
+        x = np.random.default_rng(1).normal(size=(len(self.problem.h), 1))  # no eigenvector of a symmetric box
         x = jnp.broadcast_to(jnp.asarray(x, self.problem.h.dtype), self.problem.h.shape)
         length = jnp.ones(x.shape[-1], x.dtype)
         for _ in range(POWERS):
@@ -113,7 +113,8 @@ class _Steps(NamedTuple):
         return jnp.sqrt(1.1 * length * self.eta) * (1.1 * length / self.eta) ** 0.2
 
     def taken(self, state, rho: Array, most: int):
-        """The state after at most so many steps with one ρ: x, y, z, what is left of both, and who goes on."""
+        """Return the state after at most `most` steps with one ρ: x, y, z, the primal and the dual residual, and which
+        lanes go on."""
         h, cones, solve = self.problem.h, self.problem.cones, self.problem.solver(self.eta + rho)
 
         def step(carried):

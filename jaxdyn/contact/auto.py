@@ -1,19 +1,19 @@
-"""`Auto`: the law that suits the number of contacts."""
+"""`Auto`: the law chosen by the number of contact rows."""
 
 from .admm import ADMM
 from .laws import FORMED, PGS, Law
 from .newton import Newton
 
-#: most rows of which a step of Newton's method, whose time grows with their cube, costs less than it saves
+#: number of rows up to which Newton's method, whose time grows with their cube, pays off
 MOST = 96
 
 
 class Auto(Law):
-    """`Newton` up to 96 rows, three a contact and one a joint that rubs or has limits. Beyond, `PGS` with 100 sweeps,
-    and above 200 rows `ADMM`, without a matrix, in single precision to 2e-4."""
+    """`Newton` up to 96 rows (three a contact, one a joint with dry friction or limits), `PGS` with 100 sweeps up to
+    200 rows, and beyond that `ADMM` without a matrix, in single precision to a tolerance of 2e-4."""
 
     def pick(self, rows: int, size: int) -> Law:
-        """The law for so many rows of floats of so many bytes."""
+        """Return the law for a number of rows and a float size in bytes."""
         if rows <= MOST:
             return Newton()
         return PGS(100) if rows <= FORMED else ADMM(None if size == 8 else 2e-4)

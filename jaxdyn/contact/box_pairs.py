@@ -1,4 +1,4 @@
-"""Two boxes: up to four points where faces meet, or one where two edges cross."""
+"""The contact points of two boxes: up to four where faces meet, or one where two edges cross."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -8,18 +8,19 @@ from .overlap import Corner, common, facing, largest, rolled
 from .placed import Placed, Touch, sign
 from .separation import Boxes, chosen, edge_point, edges, faces
 
-#: where two edges touch along a normal that is as near to a face's as this cosine, other corners of the face may too
+#: if the normal of two touching edges is this near to a face's normal (cosine), corners over the face may touch too
 ALIKE = 0.9999
 
 
 def box(a: Placed, b: Placed) -> list[Touch]:
-    """Return four places: corners of what two faces have in common, or one point between two edges.
+    """Return four places: corners of the polygon that two faces share, or one point between two edges.
 
-    The least gap is the greatest separation along the fifteen axes: at most the distance, equal to it where boxes
-    touch, and the least translation that parts them where they overlap. It is the first one's, to 1e-5 of the boxes'
-    size, and its rate is the one along the normal. The others are heights of further corners over the same face; their
-    rate is the one along the normal as far as both faces are parallel, as they are where several corners bear. Where
-    there are fewer places than slots, gaps of the rest are larger by the size of both boxes.
+    The least gap is the greatest separation along the fifteen axes: at most the distance, equal to it where the boxes
+    touch, and minus the least translation that parts them where they overlap. The first place has it, to 1e-5 of the
+    boxes' size, and its rate is the one along the normal. The gaps of the other places are heights of further corners
+    over the same face. Their rates are those along the normal as far as both faces are parallel, which they are if
+    several corners bear load. If there are fewer places than slots, the gaps of the rest are larger by the size of both
+    boxes.
     """
     boxes = Boxes(mtm(a.R, b.R), mtv(a.R, b.p - a.p), a.size, b.size)
     turned = boxes.exchanged()
@@ -60,8 +61,8 @@ def _upright(boxes: Boxes, R: Array, which) -> tuple[Boxes, Array]:
 
 
 def _over_face(boxes: Boxes, face_gap: Array, tie: Array, mark: Array, marked: Array) -> list[Corner]:
-    """Return four corners over the first box's face. If the lowest corner of the other face is not over it, which is
-    so only of boxes that are apart, that corner is the first, because the gap must not be more than the distance."""
+    """Return four corners over the first box's face. If the lowest corner of the other face is not over it, which
+    happens only if the boxes are apart, that corner is the first, because the gap must not exceed the distance."""
     face = facing(boxes)
     found = common(boxes, face, mark, marked)
     first, *others = found.corners

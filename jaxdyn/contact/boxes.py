@@ -1,4 +1,4 @@
-"""Spheres and capsules against a box: balls around points, and how far a point is from a box."""
+"""The contact points of spheres and capsules with a box, from the distance of a point to a box."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -8,8 +8,8 @@ from .placed import COINCIDENT, PARALLEL, Placed, Touch, sign
 
 
 def ball(center: Array, radius, box: Placed) -> Touch:
-    """Return where a ball touches the box. A center inside is as deep as the nearest face is far, and the normal is
-    that face's."""
+    """Return where a ball touches the box. If its center is inside, its depth is the distance to the nearest face, and
+    the normal is that face's."""
     x = mtv(box.R, center - box.p)
     side = sign(x)
     beyond = side * x - box.size
@@ -34,9 +34,9 @@ def sphere(a: Placed, b: Placed) -> list[Touch]:
 def capsule(a: Placed, b: Placed) -> list[Touch]:
     """Return, for the upper and the lower half of the capsule, the points nearest to the box.
 
-    The lesser gap is the distance, as long as the capsule's axis is outside the box. Of a capsule that is parallel to
-    a face the slots are the ends of what lies over it. Of an axis that enters the box they are the ends of what is
-    inside, each as deep as the face nearest to it is far.
+    The lesser gap is the distance, as long as the capsule's axis is outside the box. If the capsule is parallel to a
+    face, the slots are the ends of the part over that face. If the axis enters the box, they are the ends of the part
+    inside, each with the distance to its nearest face as depth.
     """
     axis, half = a.R[:, 2], a.size[1]
     low, high = _nearest(mtv(b.R, a.p - b.p), mtv(b.R, axis), half, b.size)
@@ -49,8 +49,8 @@ def _nearest(p: Array, u: Array, half: Array, size: Array) -> tuple[Array, Array
     """Return the least and the greatest s in [−half, half] for which p + s u is nearest to the box of half extents
     `size` around the origin.
 
-    The slope of half the squared distance, Σ u_i (x_i − clip(x_i)), only rises, and is linear between the places where
-    the line crosses the planes of faces. So its zeros lie between two neighbours of these.
+    The slope of half the squared distance, Σ u_i (x_i − clip(x_i)), never falls, and is linear between the points where
+    the line crosses the planes of faces. So its zeros lie between two neighbouring crossings.
     """
     u = jnp.where(abs(u) < PARALLEL, 0, u)
     still = u == 0
@@ -68,8 +68,8 @@ def _nearest(p: Array, u: Array, half: Array, size: Array) -> tuple[Array, Array
 
 
 def _crossing(places: list[Array], slopes: list[Array], level: Array, last: bool) -> Array:
-    """Return where a rising function crosses a level, the last place or the first, of which values at places are given
-    between which it is linear. The first two places are the range's ends."""
+    """Return the first, or the `last`, point where a rising piecewise linear function, given by its `slopes` at
+    `places`, crosses a level. The first two places are the ends of the range."""
     (low, high), (at_low, at_high) = places[:2], slopes[:2]
     below = (lambda g: g <= level) if last else (lambda g: g < level)
     start, stop = below(at_low), below(at_high)

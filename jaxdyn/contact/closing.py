@@ -1,14 +1,14 @@
-"""What the end of a step is corrected to, where it is projected.
+"""The correction of the state at the end of a step that projects it.
 
-The step had the normal forces f. At its end loops are open by a little, and gaps are not what they were to be. Normal
-forces F in their place lead to q ⊕ dt² a and v + dt a instead, with
+The step had the normal forces f. At its end, loops are slightly open and gaps differ from their goals. Replacing f by
+normal forces F leads to q ⊕ dt² a and v + dt a instead, with
 
-    M a − J_lᵀ ν − Jᵀ F = −Jᵀ f,    0 ≤ F ⊥ s = J a + c ≥ 0,
+    M a − J_lᵀ ν − Jᵀ F = −Jᵀ f,    0 ≤ F ⊥ s = J a + c ≥ 0.
 
-where for positions c = φ / dt² and J_l a closes the loops, and for velocities c = J v / dt, of contacts that pushed
-alone, and J_l a takes their rates away. So what overlaps is pushed out; what pushed stays where it touches, by pushing
-less if need be; and nothing pulls. It is a law without friction: a is the least motion in the metric of M that does so,
-and the one of velocities takes energy and never gives it. Limits of joints push as contacts do.
+For positions, c = φ / dt² and J_l a closes the loops. For velocities, c = J v / dt at contacts that pushed only, and
+J_l a cancels the rates of the loops. So overlapping shapes are pushed apart; shapes that pushed stay in touch, if
+necessary by pushing less; and no contact pulls. The law has no friction: a is the least correction in the metric of M,
+and the correction of velocities never adds energy. Limits of joints push like contacts.
 """
 
 import jax.numpy as jnp
@@ -21,8 +21,8 @@ from .laws import Closing
 
 
 def closing(law: Closing, counts: Counts, gaps: Array, rates: Array, dt: Array, f: Array, restitution, stiffness):
-    """F's cones, c and f of all rows (m, lanes), which have the gaps and rates at the end of a step that had the
-    forces f; `restitution` and `stiffness` (contacts, lanes) are those of the surfaces."""
+    """Return the cones of F, and c and f of all rows (m, lanes), from their gaps and rates at the end of a step with
+    the forces f. `restitution` and `stiffness` (contacts, lanes) are those of the surfaces."""
     a, _, b = counts.ends
     n = counts.contacts
     none = jnp.zeros((len(f) - b, 1), f.dtype)
@@ -31,7 +31,7 @@ def closing(law: Closing, counts: Counts, gaps: Array, rates: Array, dt: Array, 
     bounces, soft = joined([restitution, none]) > 0, joined([jnp.isfinite(stiffness).astype(f.dtype), none]) > 0
     force = normals(f)
     c = normals(gaps) / (dt * dt) if law.positions else jnp.where(force > 0, normals(rates) / dt, ANY)
-    # a soft surface keeps the overlap that its force needs, and what bounces may part
+    # a soft surface keeps the overlap that its force needs, and bouncing shapes may part
     c, held = jnp.where(soft, ANY, c), jnp.where(soft | bounces, 0, force)
     zero = jnp.zeros((1, 1), f.dtype)
     sizes = n, len(counts.twists), counts.bounded

@@ -1,13 +1,13 @@
-"""The sets that contact forces lie in, and the natural map that is zero where a law of contact holds.
+"""The cones of admissible contact forces, and the natural map, which is zero where the contact law holds.
 
-Rows of forces f and of what they act on, s (accelerations, or velocities over dt), stand in this order: three for every
+The rows of forces f, and of the accelerations s (or velocities over dt) along them, have this order: three for every
 contact (normal n, two tangents t), one for every contact that resists twisting, those with a bound, and those that only
-push.
+push. Arrays are (rows, lanes); a lane is one element of the batch.
 
 | rows | law |
 | --- | --- |
 | n | 0 ≤ fₙ ⊥ sₙ ≥ 0 (Signorini) |
-| t | ‖f_t‖ ≤ μ fₙ, against s_t and of full size where it slides (Coulomb, maximum dissipation) |
+| t | ‖f_t‖ ≤ μ fₙ; where it slides, of full size and opposite to s_t (Coulomb, maximum dissipation) |
 | twist | abs(f) ≤ r fₙ, likewise |
 | bounded | abs(f) ≤ c, likewise: dry friction of joints |
 | pushing | 0 ≤ f ⊥ s ≥ 0: limits of joints |
@@ -25,7 +25,7 @@ from .effect import Unformed, diagonal, product
 
 
 class Counts(NamedTuple):
-    """How many contacts; of which contacts the twists are resisted; how many rows are bounded, and how many push."""
+    """The number of contacts, the contacts that resist twists, and the numbers of bounded and of pushing rows."""
 
     contacts: int = 0
     twists: tuple[int, ...] = ()
@@ -38,14 +38,14 @@ class Counts(NamedTuple):
 
     @property
     def ends(self) -> tuple[int, int, int]:
-        """Where contacts, twists and bounded rows end."""
+        """Return the ends of the rows of contacts, of twists and of bounded rows."""
         first = 3 * self.contacts
         return first, first + len(self.twists), first + len(self.twists) + self.bounded
 
 
 class Cones(eqx.Module):
-    """**Fields:** `counts`; `friction` (contacts, lanes), μ; `radius` (twists, lanes), r in m; `bound` (bounded,
-    lanes), c in N or N m."""
+    """The admissible forces. **Fields:** `counts`; `friction` (contacts, lanes), μ; `radius` (twists, lanes), r in m;
+    `bound` (bounded, lanes), c in N or N m."""
 
     counts: Counts = eqx.field(static=True)
     friction: Array
@@ -53,14 +53,14 @@ class Cones(eqx.Module):
     bound: Array
 
     def project(self, z: Array, k: Array | None = None) -> Array:
-        """What the natural map takes z (m, lanes) to: normal forces that push, and tangential ones within the bounds
-        that these set. With k (m, lanes) its derivatives are smoothed; see `smooth.py`."""
+        """Return the projection P(z) of the natural map for z (m, lanes): normal forces that push, and tangential ones
+        within the bounds set by these. With k (m, lanes), its derivatives are smoothed; see `smooth.py`."""
         (n, t), a = self._split(z), self.counts.ends[0]
         normal = pushing(n, part(k, 0, a, 3))
         return self._whole(z, normal, within(t, self.friction * normal, part(k, 1, a, 3)), k)
 
     def nearest(self, z: Array) -> Array:
-        """The forces nearest to z (m, lanes) that the law allows, each contact's on its cone."""
+        """Return the admissible forces nearest to z (m, lanes), with each contact's projected onto its cone."""
         (n, t), mu = self._split(z), self.friction
         length = lengths(t)
         along = (mu * length + n) / (1 + mu * mu)
@@ -70,19 +70,20 @@ class Cones(eqx.Module):
         return self._whole(z, choose(n, along), t * choose(1, ratio)[:, None])
 
     def shift(self, s: Array) -> Array:
-        """What makes the dual cone of s (m, lanes) that of Coulomb's law: μ ‖s_t‖ along normals (De Saxcé)."""
+        """Return De Saxcé's shift of s (m, lanes), μ ‖s_t‖ along normals: added to s, it turns Coulomb's law into
+        complementarity with the dual cone."""
         a = self.counts.ends[0]
         mu_s = self.friction * lengths(self._split(s)[1])
         zero = jnp.zeros_like(mu_s)
         return jnp.concatenate([jnp.stack([mu_s, zero, zero], 1).reshape(a, s.shape[-1]), jnp.zeros_like(s[a:])])
 
     def _split(self, z: Array) -> tuple[Array, Array]:
-        """The normal and the tangential numbers of contacts: (contacts, lanes) and (contacts, 2, lanes)."""
+        """Return the normal and the tangential components of contacts: (contacts, lanes) and (contacts, 2, lanes)."""
         blocks = z[: 3 * self.counts.contacts].reshape(-1, 3, z.shape[-1])
         return blocks[:, 0], blocks[:, 1:]
 
     def _whole(self, z: Array, normal: Array, tangent: Array, k: Array | None = None) -> Array:
-        """The forces of contacts, and the nearest to z of the other rows."""
+        """Return the given forces of contacts, and for the other rows the admissible forces nearest to z."""
         a, b, c = self.counts.ends
         parts = [jnp.concatenate([normal[:, None], tangent], 1).reshape(a, z.shape[-1])]
         if self.counts.twists:
@@ -94,46 +95,47 @@ class Cones(eqx.Module):
 
 
 def lengths(t: Array) -> Array:
-    """Lengths of vectors (n, 2, lanes); zero has the derivative zero."""
+    """Return the lengths of vectors (n, 2, lanes); the derivative at zero is zero."""
     square = (t * t).sum(1)
     some = square > 0
     return jnp.where(some, jnp.sqrt(jnp.where(some, square, 1)), 0)
 
 
 def part(k: Array | None, start: int, end: int | None = None, by: int = 1) -> Array | None:
-    """Some rows of what smooths derivatives, if it is there."""
+    """Return some rows of the smoothing forces k, or None if k is None."""
     return None if k is None else k[start:end:by]
 
 
 def pushing(z: Array, k: Array | None = None) -> Array:
-    """The nearest forces that push."""
+    """Return the nearest forces that push."""
     return jnp.maximum(z, 0) if k is None else smooth.pushing(z, k)
 
 
 def bounded(z: Array, bound: Array, k: Array | None = None) -> Array:
-    """The nearest forces within bounds."""
+    """Return the nearest forces within bounds."""
     return jnp.clip(z, -bound, bound) if k is None else z * smooth.share(jnp.abs(z), bound, k)
 
 
 def within(t: Array, radius: Array, k: Array | None = None) -> Array:
-    """The nearest vectors (n, 2, lanes) of lengths up to `radius` (n, lanes)."""
+    """Return the nearest vectors (n, 2, lanes) of lengths up to `radius` (n, lanes)."""
     if k is not None:
         return t * smooth.share(lengths(t), radius, k)[:, None]
     square = (t * t).sum(1)
     outside = square > radius * radius
-    length = jnp.sqrt(jnp.where(outside, square, 1))  # zero has no derivative
+    length = jnp.sqrt(jnp.where(outside, square, 1))  # the square root has no derivative at zero
     return t * jnp.where(outside, radius / length, 1)[:, None]
 
 
 def natural(cones: Cones, w: Array, f: Array, s: Array, k: Array | None = None) -> Array:
-    """f − P(f − w s) (m, lanes): zero where the law holds. Positive weights w (m, lanes), the same for both tangents of
-    a contact, change no solution (Alart and Curnier 1991). With k (m, lanes) its derivatives are smoothed."""
+    """Return the natural map f − P(f − w s) (m, lanes), which is zero where the law holds. Positive weights w
+    (m, lanes), equal for both tangents of a contact, do not change the solution (Alart and Curnier 1991). With k
+    (m, lanes), its derivatives are smoothed."""
     return f - cones.project(f - w * s, k)
 
 
 def scales(counts: Counts, G: Array | Unformed, apart: bool = False) -> Array:
-    """Weights (m, lanes) of the natural map: 1 / G of a row, for the rows of a contact 3 over their trace, or, `apart`,
-    for its tangents 2 over theirs."""
+    """Return the weights (m, lanes) of the natural map: for every row 1 over its diagonal entry of G, but for the rows
+    of a contact 3 over their trace or, if `apart`, for its tangents 2 over their trace."""
     a = 3 * counts.contacts
     own = diagonal(G)
     first = 1 if apart else 0
@@ -145,15 +147,15 @@ def scales(counts: Counts, G: Array | Unformed, apart: bool = False) -> Array:
 
 
 def left_over(cones: Cones, G: Array | Unformed, g: Array, f: Array) -> Array:
-    """How far f is from the law, (lanes,): what is left of the natural map, as accelerations, relative to the largest
-    g that calls for forces."""
+    """Return how far f is from the law (lanes,): the largest entry of the natural map, as an acceleration, relative to
+    the largest g that requires forces."""
     w = scales(cones.counts, G)
     left = jnp.abs(natural(cones, w, f, product(G, f) + g) / w).max(0)
     return left / jnp.maximum(calling(cones.counts, g), jnp.finfo(g.dtype).tiny)
 
 
 def calling(counts: Counts, g: Array) -> Array:
-    """The largest g that calls for forces (lanes,): along tangents, and against normals."""
+    """Return the largest g that requires forces (lanes,): along tangents, and against normals."""
     a, _, c = counts.ends
     pushed = jnp.concatenate([g[:a:3], g[c:]])
     slides = jnp.concatenate([jnp.abs(g[1:a:3]), jnp.abs(g[2:a:3]), jnp.abs(g[a:c])])

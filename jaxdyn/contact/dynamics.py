@@ -1,10 +1,11 @@
 """One step with contact, and its implicit derivatives.
 
-One pass solves the law on top of the factor. Where loops are penalties there are several: in every one the law is
-solved anew in the whole forces f, from what the passes before have left, so that with the loops contact becomes exact.
+One pass solves the law on top of the factor. If loops are penalties, there are several passes: each solves the law
+again for the whole forces f, from the residual of the passes before, so that contact becomes exact together with the
+loops.
 
-Derivatives are those of the equations of `jaxdyn.contact.problem.residuals`: what the law does (break, stick, slide)
-is read from the derivative of its natural map, in one rule for all.
+Derivatives are those of the equations of `jaxdyn.contact.problem.residuals`. The derivative of the natural map covers
+all states of a contact (breaking, sticking, sliding) in one rule.
 """
 
 import dataclasses
@@ -33,14 +34,14 @@ from .limbs import groups_of, now, rows_of
 from .linear import ContactSolve
 from .problem import Kept, begun, end_of, gaps, residuals, touching
 
-#: passes where loops are penalties, in single and double precision: eliminated loops are exact in one
+#: number of passes if loops are penalties, in single and double precision: eliminated loops are exact after one
 PASSES = {4: 3, 8: 6}
-#: what may be left of the law, relative to the largest g
+#: the largest residual of a law that counts as converged, relative to the largest g
 LAWFUL = 1e-3
 
 
 class _Lawful(System):
-    """The factor with a law on top, at forces `f` of contact; the law starts from the `guess`, None being f."""
+    """The factor with a law on top, at contact forces `f`. The law starts from the `guess`, or from f if it is None."""
 
     problem: Problem
     weights: Array
@@ -62,7 +63,7 @@ class _Lawful(System):
 
 
 class _Held(System):
-    """The factor with forces of contact that do not change."""
+    """The factor with constant contact forces."""
 
     problem: Problem
     weights: Array
@@ -78,7 +79,7 @@ class _Held(System):
 
 
 class _Passes(Iteration):
-    """The passes of one step."""
+    """The passes of one step; each updates the contact forces of its system."""
 
     def change(self, at: At, r2, refined: bool = True):
         self.system = dataclasses.replace(self.system, f=at.lam[len(self.system.weights) :])
@@ -87,10 +88,12 @@ class _Passes(Iteration):
 
 @dataclasses.dataclass(frozen=True)
 class ContactStep(Core):
-    """(model, constraints, q, v, tau, external, dt, warm) to a (nv,), ν of the constraints, forces f of contact, the
-    weights of the natural map, gaps, how it ended, what is left of the law (m/s), q and v after the step, and some ν:
-    those of least norm take a factor of their own; and the places of slots that are chosen. `tree` is the structure of
-    all operands; `warm` are a `Warm`."""
+    """The core (a function on lanes-last arrays with its own derivatives) of one step with contact.
+
+    It maps (model, constraints, q, v, tau, external, dt, warm) to a (nv,), ν of the constraints, contact forces f, the
+    weights of the natural map, gaps, the result code, the residual of the law (m/s), q and v after the step, another ν
+    that is not the least-norm one (which takes a factor of its own), and the places of the chosen slots. `tree` is the
+    structure of all operands; `warm` is a `Warm`."""
 
     law: Law
     tree: Any
@@ -112,7 +115,7 @@ class ContactStep(Core):
         lanes = max(x.shape[-1] for x in args)
         model, constraints, q, v, tau, external, dt, warm = jax.tree.unflatten(self.tree, args)
         q, v, tau = widen(q, lanes), widen(v, lanes), widen(tau, lanes)
-        # what is corrected has forces where it has slots
+        # a correction keeps the slots of the step, to which its forces belong
         which = warm.which if isinstance(self.law, Closing) else None
         step = begun(self.law, model, constraints, q, v, tau, external, dt, which, recursive=True)
         kept, first, counts = touching(step, self.law), step.first, step.cones.counts
@@ -132,7 +135,7 @@ class ContactStep(Core):
         code = jnp.zeros(lanes, jnp.int32)
         if reads[5] or reads[1] and first:
             nu, code = self._told(step, kept, end, at, off, reads, (q, v, tau, external, dt))
-        if self.law.smoothing:  # for derivatives alone: single rows are then exactly on the central path
+        if self.law.smoothing:  # for derivatives only: with these weights single rows are exactly on the central path
             w = scales(counts, kept.G, apart=True)
         return [
             a,
@@ -148,7 +151,7 @@ class ContactStep(Core):
         ]
 
     def _told(self, step, kept, end, at, off, reads, inputs):
-        """ν of minimum norm, and how it ended."""
+        """Return the minimum-norm ν, and the result code."""
         first, (_, v, *_, dt) = step.first, inputs
         nu, f = at.lam[:first], at.lam[first:]
         problem = step.loops()
@@ -176,7 +179,7 @@ class ContactStep(Core):
     def tangents(self, primals, tangents, outs, used):
         a, nu, f, w, *_, which = self.instead(outs, used)
         *given, warm = jax.tree.unflatten(self.tree, list(range(len(primals))))
-        n = len(primals) - len(jax.tree.leaves(warm))  # where passes start does not matter
+        n = len(primals) - len(jax.tree.leaves(warm))  # derivatives do not depend on where the passes start
         primals, tangents, known = list(primals[:n]), list(tangents[:n]), self.known[:n]
         model, constraints, q, v, _, _, dt = given
 

@@ -1,9 +1,10 @@
-"""What forces along the rows of contact do to these rows: s = G f, with a matrix G or without one.
+"""The Delassus matrix G of contact rows, s = G f, as a matrix or without one.
 
-`Unformed` is G without the matrix (matrix_free_delassus): a product is one way down of the factor in which the rows
-ride, of which only the blocks of places that share slots are kept; a damped inverse is the elimination in which contact
-ties bodies by penalties 1 / R (Alg. 4). Both take time that grows with rows and bodies, where a matrix grows with the
-square of the rows and its factor with the cube.
+`Unformed` is G without the matrix (matrix_free_delassus). A product is one downward sweep of the factor in which the
+rows ride (are carried up the tree by the elimination); only the blocks of L of places that share slots are kept. A
+damped inverse is the elimination in which contacts tie bodies by penalties 1 / R (Alg. 4). The time of both grows with
+the numbers of rows and bodies, while that of a matrix grows with the square of the rows and that of its factor with the
+cube. Arrays are (rows, lanes); a lane is one element of the batch.
 """
 
 import equinox as eqx
@@ -22,14 +23,14 @@ from ..tree import panels
 from ..tree.factor import Factor
 from ..tree.plan import elimination, riders_of
 
-#: most rows of a matrix that is multiplied entry by entry; products in a step of larger ones, whose code does not grow
+#: up to FEW rows a matrix is multiplied by one expression; beyond that by steps of TOGETHER products, in constant code
 FEW, TOGETHER = 48, 12
 
 
 class Unformed(eqx.Module):
-    """G of a problem whose first `held` constraints hold. **Fields:** `weights` (loops' rows, lanes), μ of these;
-    `factor`, in which rows of contact are kept; `compliance` R and `diagonal` of G + R (m, lanes); whether loops are
-    `penalised`, instead of eliminated at the common ancestors of their bodies."""
+    """G of a problem whose first `held` constraints (the loops) hold, without the matrix. **Fields:** `weights` (loops'
+    rows, lanes), their μ; `factor`, in which contact rows are kept; `compliance` R and `diagonal` of G + R (m, lanes);
+    `penalised`: True if loops are penalties, False if they are eliminated at the common ancestors of their bodies."""
 
     problem: Problem
     weights: Array
@@ -40,7 +41,7 @@ class Unformed(eqx.Module):
     penalised: bool = eqx.field(static=True)
 
     def times(self, f: Array) -> Array:
-        """(G + R) f."""
+        """Return (G + R) f."""
         first, lanes = len(self.weights), f.shape[-1]
         none = lambda n: jnp.zeros((n, lanes), f.dtype)  # noqa: E731
         up = {"u": none(self.problem.model.nv)}
@@ -50,11 +51,11 @@ class Unformed(eqx.Module):
         return self.problem.rows.times(bodies)[first:] + self.compliance * f
 
     def damped(self, shift: Array) -> "Damped":
-        """The factor of G + R + a positive shift (m, lanes)."""
+        """Return the factor of G + R + a positive shift (m, lanes)."""
         return self.tied(1 / (self.compliance + shift))
 
     def tied(self, weights: Array) -> "Damped":
-        """The factor of M + J_cᵀ w J_c with weights w (m, lanes) from 0 on."""
+        """Return the factor of M + J_cᵀ w J_c with weights w ≥ 0 (m, lanes), on which the loops hold."""
         problem, plan, topology = self.problem, self.problem.plan, self.problem.model.topology
         loops, contacts = tuple(range(self.held)), tuple(range(self.held, len(plan)))
         if self.penalised:
@@ -68,17 +69,17 @@ class Unformed(eqx.Module):
 
 
 class Damped(eqx.Module):
-    """A factor of `Unformed`, whose rows of contact begin at `first`."""
+    """A factor of an `Unformed`, whose contact rows begin at `first`; w are its weights."""
 
     system: System
     first: int = eqx.field(static=True)
 
     def solve(self, b: Array) -> Array:
-        """x with (G + R + shift) x = b (m, lanes)."""
+        """Return x with (G + R + shift) x = b (m, lanes)."""
         return self.solved(b)[0]
 
     def solved(self, b: Array) -> tuple[Array, Array]:
-        """x, and G x, with G x + x / w = b (m, lanes)."""
+        """Return x and G x, with G x + x / w = b (m, lanes)."""
         problem = self.system.problem
         none = jnp.zeros((problem.model.nv, b.shape[-1]), b.dtype)
         right = joined([jnp.zeros((self.first, b.shape[-1]), b.dtype), b])
@@ -86,7 +87,7 @@ class Damped(eqx.Module):
         return y[self.first :], image[self.first :]
 
     def pushed(self, f: Array) -> Array:
-        """x with x / w + G x = f / w (m, lanes)."""
+        """Return x with x / w + G x = f / w (m, lanes)."""
         problem = self.system.problem
         none = jnp.zeros((problem.model.nv, f.shape[-1]), f.dtype)
         force = problem.rows.forces(joined([jnp.zeros((self.first, f.shape[-1]), f.dtype), -f]), still(problem, none))
@@ -95,12 +96,12 @@ class Damped(eqx.Module):
 
 
 def diagonal(G: Array | Unformed) -> Array:
-    """(m, lanes)."""
+    """Return the diagonal (m, lanes)."""
     return G.diagonal if isinstance(G, Unformed) else jnp.stack([G[k, k] for k in range(len(G))])
 
 
 def product(G: Array | Unformed, f: Array) -> Array:
-    """G f."""
+    """Return G f."""
     if isinstance(G, Unformed):
         return G.times(widen(f, max(f.shape[-1], G.diagonal.shape[-1])))
     m = len(f)

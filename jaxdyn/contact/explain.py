@@ -1,21 +1,22 @@
-"""`explain`: the forces of contact behind a motion (contact inverse dynamics).
+"""`explain`: the contact forces behind a motion (contact inverse dynamics).
 
-The motion tells what each contact does: it is open, slides or sticks. So f = f₀ + T x, with
+The motion determines the state of each contact: it is open, slides or sticks. So f = f₀ + T x, with
 
 | contact | unknown x |
 | --- | --- |
 | open | none |
-| slides | the normal force; that of friction is −μ times it, along the sliding velocity |
+| slides | the normal force; friction is −μ times it, along the sliding velocity |
 | sticks | a force in the cone |
-| soft | f₀ is the force of its overlap; if it sticks, that of friction within μ times it |
+| soft | f₀ is the force of its overlap; if it sticks, x is the friction, within μ times that force |
 
 and likewise for twists, dry friction and limits of joints, and for the multipliers of constraints, which are free.
-A = Tᵀ J_u has the columns of velocities that no actuator moves, and b = M a + h − ... − J_uᵀ f₀ are the forces that
-they need. Wanted are the least x in these sets that make Aᵀ x − b least in the metric of M_uu⁻¹: the law for
+Let A = Tᵀ J_u have the columns of the velocities that no actuator drives (index u), and let b = M a + h − ... − J_uᵀ f₀
+be the forces required there. The solution is the least x in these sets that minimises Aᵀ x − b in the metric of M_uu⁻¹:
+it satisfies the contact law for
 
     s = G x + g,   G = A M_uu⁻¹ Aᵀ + ε,   g = −A M_uu⁻¹ b.
 
-Actuators give what is left elsewhere.
+Actuators supply the forces that remain at the other velocities.
 """
 
 from collections.abc import Sequence
@@ -47,15 +48,16 @@ from .linear import At
 from .problem import Step, begun
 from .solution import Contacts, contacts_of
 
-#: ε over the mean of the diagonal of G, in single and double precision: chooses among forces that explain as much
+#: ε over the mean of the diagonal of G, in single and double precision: selects the least of equally good forces
 SMALL = {4: 1e-4, 8: 1e-8}
-#: Newton steps on top of what a law finds
+#: number of Newton steps that refine the solution of a law
 STEPS = 3
 
 
 class Explanation(eqx.Module):
-    """**Fields:** `tau` (nv,), the forces of the actuators; `multipliers` (m,) of the constraints; `contacts`, the
-    forces of contact, as impulses over the step; `residual` (nv,), N or N m, what nothing explains."""
+    """The forces that explain a motion. **Fields:** `tau` (nv,), the forces of the actuators; `multipliers` (m,) of the
+    constraints; `contacts`, the contact forces as impulses over the step; `residual` (nv,), N or N m, the unexplained
+    forces."""
 
     tau: Float[Array, " nv"]
     multipliers: Float[Array, " m"]
@@ -64,9 +66,10 @@ class Explanation(eqx.Module):
 
 
 class _Modes(eqx.Module):
-    """What rows of contact do, (m, lanes): their known forces f₀, and T by its columns. `normal` (contacts, lanes) is 1
-    where a normal force is unknown, `slide` is what the other rows add to it, and `stick` 1 where a row has a force of
-    its own. `cones` are those of x."""
+    """The states of contact rows (m, lanes; a lane is one element of the batch): their `known` forces f₀, and the parts
+    of T. `normal` (contacts, lanes) is 1 where a normal force is unknown, `slide` is the force of a row per unit of its
+    normal force, and `stick` is 1 where a row has an unknown force of its own. `cones` are those of x; `pinned` are the
+    known normal forces of soft contacts."""
 
     known: Array
     normal: Array
@@ -76,11 +79,11 @@ class _Modes(eqx.Module):
     pinned: Array
 
     def forces(self, x: Array) -> Array:
-        """f₀ + T x."""
+        """Return f₀ + T x."""
         return self.known + self.stick * x + self.slide * self._of(x[: 3 * self.cones.counts.contacts : 3])
 
     def columns(self, J: Array) -> Array:
-        """Tᵀ J of rows J (m, n, lanes)."""
+        """Return Tᵀ J of rows J (m, n, lanes)."""
         a, n = 3 * self.cones.counts.contacts, self.cones.counts.contacts
         added = self.slide[:, None] * J
         at = jnp.asarray([*np.repeat(np.arange(n), 3), *self.cones.counts.twists], int)
@@ -89,7 +92,7 @@ class _Modes(eqx.Module):
         return own.at[:a:3].add(along)
 
     def _of(self, normals: Array) -> Array:
-        """The normal force that a row belongs to."""
+        """Return for every row the normal force of its contact, zero for rows of joints."""
         counts = self.cones.counts
         twists = normals[jnp.asarray(counts.twists, int)]
         rest = jnp.zeros((len(self.known) - 3 * counts.contacts - len(twists), normals.shape[-1]), normals.dtype)
@@ -97,7 +100,7 @@ class _Modes(eqx.Module):
 
 
 def _modes(step: Step, s: Array, least: Array) -> _Modes:
-    """What contacts do whose rows answer with s (m, lanes); what is less than `least` counts as rest."""
+    """Return the states of contacts whose rows move at s (m, lanes); an s below `least` counts as rest."""
     counts, cones = step.cones.counts, step.cones
     a, b, d = counts.ends
     lanes = s.shape[-1]
@@ -135,7 +138,8 @@ def _modes(step: Step, s: Array, least: Array) -> _Modes:
 
 
 def explained(law: Law, free: tuple[int, ...], model, constraints, q, v, a, external, dt, tol):
-    """τ, ν, forces f, gaps, what is left of the law, what nothing explains, and the places of slots, lanes-last."""
+    """Return τ, ν, contact forces f, gaps, the residual of the law, the unexplained forces, and the places of slots,
+    lanes-last."""
     lanes = max(x.shape[-1] for x in jax.tree.leaves((model, constraints, q, v, a, external, dt)))
     q, v, a = widen(q, lanes), widen(v, lanes), widen(a, lanes)
     step = begun(law, model, constraints, q, v, jnp.zeros_like(v), external, dt)
@@ -158,7 +162,7 @@ def explained(law: Law, free: tuple[int, ...], model, constraints, q, v, a, exte
 
 
 def _least(law: Law, modes: _Modes, first: int, A: Array, M: Array, b: Array) -> tuple[Array, Array]:
-    """x of multipliers and contacts, and what is left of the law."""
+    """Return the least x of multipliers and contacts, and the residual of the law."""
     counts, size = modes.cones.counts, A.dtype.itemsize
     _, twisted, _ = counts.ends
     m = len(A)
@@ -172,7 +176,7 @@ def _least(law: Law, modes: _Modes, first: int, A: Array, M: Array, b: Array) ->
     AW = (A[:, :, None] * W[None]).sum(1)
     G = (AW[:, None] * A[None]).sum(2)
     g = -(AW * b[None]).sum(1)
-    # normal forces of soft contacts are known, and bound friction
+    # normal forces of soft contacts are known: they set the bounds of friction
     n = 3 * counts.contacts
     mean = sum(G[k, k] for k in range(m)) / m + jnp.finfo(A.dtype).tiny ** 0.5
     soft = modes.pinned > 0
@@ -186,8 +190,8 @@ def _least(law: Law, modes: _Modes, first: int, A: Array, M: Array, b: Array) ->
 
 
 def _solved(law: Law, cones: Cones, G: Array, g: Array, small: Array) -> tuple[Array, Array]:
-    """The solution and what is left, differentiable as the law's equations are; what is `small` on the diagonal of G
-    chooses among solutions, and is taken away at the end."""
+    """Return the solution and its residual, with the derivatives of the law's equations. The `small` number on the
+    diagonal of G selects one of many solutions; the last steps remove its effect."""
     H, h = jax.lax.stop_gradient((G, g))
     still = jax.lax.stop_gradient(cones)
     w = scales(cones.counts, H)
@@ -223,20 +227,20 @@ def explain(
     actuated: Sequence[str] | None = None,
     tol: float = 1e-6,
 ) -> Explanation:
-    """The forces of contact, constraints and actuators that explain a motion: contact inverse dynamics.
+    """Return the forces of contact, constraints and actuators that explain a motion: contact inverse dynamics.
 
-    Where several do, as those of a robot that stands on four feet, the forces of contact are the least. Under the
-    `tau` found the robot moves so in `step(..., contacts=contacts)`.
+    If many forces do, as for a robot that stands on four feet, the least contact forces are returned. Under the `tau`
+    found, `step(..., contacts=contacts)` reproduces the motion.
 
     **Arguments:**
 
-    - `acceleration` (nv,) over a step of `dt` seconds, as in `forward_dynamics`; or in its place `after` (nv,), the
-      velocity at the end, as `step` returns it.
+    - `acceleration` (nv,) over a step of `dt` seconds, as in `forward_dynamics`; or instead `after` (nv,), the velocity
+      at the end, as `step` returns it.
     - `contacts`, the law of contact; `constraints` and `external` as in `forward_dynamics`.
     - `actuated`: names of the joints that have actuators. None: all but free joints.
     - `tol`: the speed (m/s) below which contacts rest.
 
-    **Returns** an `Explanation`. Its `residual` is not zero where nothing explains the motion: no actuator moves a
+    **Returns** an `Explanation`. Its `residual` is not zero if no forces explain the motion: no actuator moves a
     floating base, and contacts only push.
 
     **Raises** `TypeError` and `ValueError` for wrong types, shapes and names.
@@ -266,7 +270,7 @@ def explain(
 
 
 def _without_actuators(call: str, model: Model, actuated: Sequence[str] | None) -> tuple[int, ...]:
-    """The velocities that no actuator moves."""
+    """Return the indices of the velocities that no actuator moves."""
     names = model.joint_names
     if actuated is None:
         kinds = dict(zip(model.topology.joint_names, model.topology.kinds, strict=True))

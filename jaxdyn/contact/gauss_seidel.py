@@ -1,10 +1,12 @@
-"""One sweep of projected Gauss-Seidel, as a table: its code is the same for any number of contacts.
+"""One sweep of projected Gauss-Seidel, as a table (a list of array steps), whose code is the same for any number of
+contacts.
 
-Tile after tile answers the forces of all others, which are new before it and old after it:
+A tile is six rows, such as those of two contacts. The sweep updates one tile after the other, from the new forces of
+the tiles before it and the old forces of those after it:
 
 | step | reads | writes |
 | --- | --- | --- |
-| `pulled`, `pulled_back` | a tile of H, forces that stand beside it | its part of s = H x + h |
+| `pulled`, `pulled_back` | a tile of H, forces of its columns | its part of s = H x + h |
 | `pressed` | s, the tile's own H and forces, of two contacts | their new forces |
 | `turned`, `pushed` | the same of rows that resist twisting, and of joints | their new forces |
 """
@@ -19,19 +21,19 @@ from ..tree.tiles import WIDE, beside, place
 from .cones import Counts, within
 from .tiled import Tiled
 
-#: of the trace of a contact's own H, that is added to its diagonal: bodies may be unable to move along a direction
+#: share of the trace of a contact's own H added to its diagonal: bodies may be unable to move along a direction
 LEAST = {4: 1e-6, 8: 1e-12}
 
 
 def prepared(problem: Tiled) -> dict[str, Array]:
-    """What sweeps read of a problem, worked out once."""
+    """Return the fields that sweeps read, computed once for a problem."""
     given = {"H": problem.H, **bounds(problem)}
     return given | swept(_preparing(problem.counts), {"H": problem.H})
 
 
 def bounds(problem: Tiled) -> dict[str, Array]:
-    """What bounds the forces of a problem, tile by tile: `friction` of contacts, `radius` of twists, `least` and `most`
-    of joints."""
+    """Return the bounds of the forces of a problem, tile by tile: `friction` of contacts, `radius` of twists, `least`
+    and `most` of joints."""
     counts, cones, lanes = problem.counts, problem.cones, problem.h.shape[-1]
     wide = lambda x: jnp.broadcast_to(x, (*x.shape[:-1], lanes))  # noqa: E731
     given = {"friction": wide(cones.friction).reshape(-1, 2, lanes)}
@@ -44,13 +46,13 @@ def bounds(problem: Tiled) -> dict[str, Array]:
 
 
 def sweep(counts: Counts, given: dict[str, Array], h: Array, x: Array) -> Array:
-    """The forces (n, WIDE, lanes) after one sweep."""
+    """Return the forces (n, WIDE, lanes) after one sweep."""
     return swept(_sweep(counts), given | {"s": h, "x": x})["new"]
 
 
 def _inverted(H):
-    """Of two contacts: the inverses of their own blocks, which are for sticking, and one over the normal entry and over
-    the largest eigenvalue of the tangential ones of each."""
+    """Return, for two contacts, the inverses of their own blocks of H (for sticking), and for each one over the normal
+    entry and one over the largest eigenvalue of the tangential block (for sliding)."""
     found = [_inverse(H[k : k + 3, k : k + 3]) for k in (0, 3)]
     return jnp.stack([x for x, _ in found]), jnp.stack([x for _, x in found])
 
@@ -69,7 +71,7 @@ def _inverse(own):
 
 
 def _pressed(s, H, x, mu, inverse, over):
-    """The forces of two contacts, one after the other, each of which answers those of all others."""
+    """Return the new forces of two contacts, solved one after the other with all other forces held."""
     for k in range(2):
         own = slice(3 * k, 3 * k + 3)
         answer = s[own] + (H[own] * x[None]).sum(1)
@@ -89,13 +91,13 @@ def _answer(s, own, f, mu, inverse, normal, tangential):
 
 
 def _turned(places, s, H, x, radius, normals):
-    """The forces of rows that resist twisting, within bounds that the normal forces at `places` set."""
+    """Return the new forces of rows that resist twisting, within bounds set by the normal forces at `places`."""
     most = jnp.stack([r * f[k] for r, f, k in zip(radius, normals, places, strict=True)])
     return _pushed(s, H, x, -most, most)
 
 
 def _pushed(s, H, x, least, most):
-    """The forces of rows with bounds, one after the other."""
+    """Return the new forces of rows with bounds, solved one after the other."""
     new = list(x)
     for k in range(WIDE):
         answer = s[k] + sum(H[k, j] * new[j] for j in range(WIDE))

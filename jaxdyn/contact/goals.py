@@ -1,9 +1,9 @@
-"""What the rows of contact shall do within a step.
+"""The goals of contact rows: the velocities that they must reach within a step.
 
-Over a step dt the rows move at J v⁺ = J (v + dt a). A normal row shall open at a speed of at least its goal:
+Over a step dt the rows move at J v⁺ = J (v + dt a). A normal row must open at a speed of at least its goal:
 
-- gap φ > 0: −φ / dt, so that bodies come as near as to touch (speculative contact);
-- φ < 0: −ρ φ / dt, at most a set speed, so that overlap goes by the share ρ a step;
+- gap φ > 0: −φ / dt, so that bodies approach until they touch (speculative contact);
+- φ < 0: −ρ φ / dt, at most a set speed, so that a step removes the share ρ of the overlap;
 - restitution e > 0, if the bodies would touch within the step, faster than a threshold: −e J v;
 - with stiffness k and damping d, f = −k (φ + dt J v⁺) − d J v⁺: the goal −φ k / (k dt + d) and the compliance
   R = 1 / (dt (k dt + d)). This is implicit: none is too stiff for dt.
@@ -18,17 +18,17 @@ from .cones import Counts
 from .laws import Impact, Law
 from .places import Surface
 
-#: m/s, at which shapes that are apart may come nearer while time stands still
+#: m/s, the speed at which separate shapes may approach in an impact, i.e. no limit
 ANY = 1e6
 
 
 def goals(law: Law, surface: Surface, counts: Counts, gaps: Array, rates: Array, dt: Array):
-    """c and R of all rows (m, lanes); `gaps` (m, lanes) are read at normal and pushing rows, `rates` are J v."""
+    """Return c and R of all rows (m, lanes). `gaps` (m, lanes) are read at normal and pushing rows; `rates` are J v."""
     a, _, b = counts.ends
     goal, compliance = _normal(law, surface, gaps[:a:3], rates[:a:3], dt)
     apart = lambda x: jnp.stack([x, jnp.zeros_like(x), jnp.zeros_like(x)], 1).reshape(a, x.shape[-1])  # noqa: E731
     push = _rigid(law, gaps[b:], dt)
-    # twists and rubbing joints shall not move
+    # the goal of twists and of joints with dry friction is rest
     none = jnp.zeros((len(gaps) - a, goal.shape[-1]), gaps.dtype)
     c = (rates - jnp.concatenate([apart(goal), none[: b - a], push])) / dt
     return c, jnp.concatenate([apart(compliance), none])
@@ -41,7 +41,7 @@ def _rigid(law: Law, gap: Array, dt: Array) -> Array:
 
 
 def _normal(law: Law, surface: Surface, gap: Array, speed: Array, dt: Array) -> tuple[Array, Array]:
-    """Goals and compliances of normal rows."""
+    """Return the goals and compliances of normal rows."""
     restitution, stiffness, damping = surface.restitution, surface.stiffness, surface.damping
     soft = jnp.isfinite(stiffness)
     k, d = jnp.where(soft, stiffness, 1), jnp.where(soft & jnp.isfinite(damping), damping, 0)
@@ -49,7 +49,7 @@ def _normal(law: Law, surface: Surface, gap: Array, speed: Array, dt: Array) -> 
     if isinstance(law, Impact):
         bounced = jnp.where(gap <= law.near, jnp.maximum(-restitution * speed, 0), rigid)
         return bounced, jnp.zeros_like(bounced)
-    # without restitution bodies go on to where they touch
+    # without restitution bodies go on until they touch
     hits = (restitution > 0) & (gap + dt * speed < 0) & (speed < -law.bounce_speed)
     rigid = jnp.where(hits, jnp.maximum(rigid, -restitution * speed), rigid)
     goal = jnp.where(soft, -gap * k / (k * dt + d), rigid)

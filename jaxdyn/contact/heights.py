@@ -1,11 +1,12 @@
-"""Shapes against a height field: heights on a grid over a rectangle, with what is above them outside.
+"""The contact points of shapes with a height field: heights on a grid over a rectangle, solid below.
 
-Columns of the grid go along x of its placement and rows along y, both over the half extents from the negative end.
-Between four nodes the surface is bilinear, and beyond the rectangle it goes on level from the rim. A shape touches the
-plane that is tangent to the surface under it; every point at which it does touches the one tangent under that point.
+Columns of the grid follow x of its placement and rows follow y, both over the half extents from the negative end.
+Between four nodes the surface is bilinear; beyond the rectangle it continues level from the rim. First a shape touches
+the plane that is tangent to the surface under its center; then each point found touches the plane that is tangent under
+that point.
 
-No table is read at an address that is computed, so the work is two products for each node of the grid and for each
-point: fields are to be small.
+Heights are not looked up by a computed index, but summed over the grid: the work is two products for each node of the
+grid and each point, so use small fields.
 """
 
 from collections.abc import Callable
@@ -19,12 +20,12 @@ from .planes import height
 
 
 def over(shape: Callable[[Placed, Placed], list[Touch]]) -> Callable[[Placed, Placed], list[Touch]]:
-    """Return the function that touches a height field where `shape` touches a plane.
+    """Return the function for the contact of a shape with a height field, from its function `shape` for planes.
 
-    Where the surface is flat under the shape, gaps are the distances from it. Elsewhere the gap is exact where it is
-    zero: a point of the shape is on the surface. Away from there it is the distance from a tangent plane, which is more
-    than the distance from the surface if that rises beside the point; its rate and its steps at the edges of cells are
-    off by the gap times the change of slope.
+    If the surface is flat under the shape, gaps are the distances from it. Elsewhere a gap is exact if it is zero: a
+    point of the shape is on the surface. Otherwise it is the distance from a tangent plane, which exceeds the distance
+    from the surface if the surface rises beside the point; the errors of its rate and its jumps at the edges of cells
+    are the gap times the change of slope.
     """
 
     def touches(a: Placed, b: Placed) -> list[Touch]:
@@ -51,12 +52,12 @@ def tangent(x: Array, field: Placed) -> Placed:
     inverse = 1 / jnp.sqrt(1 + z_x * z_x + z_y * z_y)
     normal = mv(field.R, jnp.stack([-z_x * inverse, -z_y * inverse, inverse]))
     foot = field.p + mv(field.R, jnp.stack([local[0], local[1], z]))
-    # the plane's own x and y axes are read by none
+    # nothing reads the plane's x and y axes
     return Placed(jnp.stack([field.R[:, 0] + 0 * normal, field.R[:, 1] + 0 * normal, normal], 1), foot, half)
 
 
 def _shares(x: Array, half: Array, count: int) -> tuple[list[Array], list[Array]]:
-    """Return the share of each of `count` nodes in the value at x, and in the slope."""
+    """Return the weights of `count` nodes in the interpolated value at x, and in its slope."""
     step = 2 * half / (count - 1)
     place = (x + half) / step
     cell = jnp.clip(jnp.floor(place), 0, count - 2)

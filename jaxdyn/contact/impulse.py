@@ -1,4 +1,4 @@
-"""`impulse`: the jump of the velocity when constraints begin to hold, or bodies strike each other."""
+"""`impulse`: the velocity jump when constraints begin to hold, or bodies strike each other."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ from .solution import Jump, contact_step
 
 
 def check_law(call: str, model: Model, law, formed: bool = False) -> None:
-    """Raise unless it is a law of contact, and there is something to touch; not too much if G must be `formed`."""
+    """Raise unless `law` is a law of contact and the model has contact rows, but not too many if G must be `formed`."""
     check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
     rows = rows_of(model, law)
     if rows > FORMED and (formed or not law.without_matrix(rows)):
@@ -56,20 +56,20 @@ def impulse(
     contacts: Law | None = None,
     near: float = 1e-5,
 ) -> Jump:
-    """The velocity v⁺ just after an impact: M (v⁺ − v) = p + Jᵀ Λ with J v⁺ = −e J v.
+    """Return the velocity v⁺ just after an impact: M (v⁺ − v) = p + Jᵀ Λ with J v⁺ = −e J v.
 
-    With e = 0 it is the velocity nearest to v, in the metric of M, that the constraints allow.
+    With e = 0 and p = 0, v⁺ is the velocity nearest to v, in the metric of M, that the constraints allow.
 
     **Arguments:**
 
-    - `momentum`: p (nv,), generalised impulses from outside (N s or N m s); None is zero.
+    - `momentum`: p (nv,), external generalised impulses (N s or N m s); None is zero.
     - `constraints`: None for the model's own, else a tuple. `solver`: any that takes them.
     - `restitution`: e, one for all rows or (m,). `warm_start`: impulses (m,) to start from.
-    - `contacts`: the law of contact, such as ``jd.contact.Auto()``, of shapes that are nearer than `near` (m), with
-      friction and the restitution of their surfaces, and of joints at their limits. None: shapes do not collide.
+    - `contacts`: the law of contact, such as ``jd.contact.Auto()``, for shapes nearer than `near` (m), with the
+      friction and the restitution of their surfaces, and for joints at their limits. None: shapes do not collide.
 
-    **Returns** a `Jump`, with contact also the `Contacts`. Dependent rows give the least-squares jump, and NaN with a
-    solver that takes none.
+    **Returns** a `Jump`, with contact also the `Contacts`. Dependent rows give the least-squares jump, or NaN with a
+    solver that does not support them.
 
     **Raises** `TypeError` and `ValueError` as `forward_dynamics`.
     """
@@ -98,7 +98,7 @@ def impulse(
 
 
 def _struck(name, model, state, p, constraints, restitution, solver, law, near) -> Jump:
-    """The jump with contact."""
+    """Return the jump with contact."""
     check_law(name, model, law)
     if not isinstance(solver, Auto | LCABA) or not isinstance(restitution, int | float) or restitution != 0:
         raise ValueError(

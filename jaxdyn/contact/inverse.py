@@ -1,4 +1,4 @@
-"""Inverses of small dense matrices without symmetry, in constant code."""
+"""Inverses of small dense nonsymmetric matrices, in code of constant size."""
 
 import jax
 import jax.numpy as jnp
@@ -6,9 +6,11 @@ from jaxtyping import Array
 
 
 def inverse(A: Array) -> Array:
-    """A⁻¹ of matrices (m, m, lanes) by Gauss-Jordan steps on the diagonal: each exchanges the first unknown with the
-    first right side, and moves both to the end, so that every step is the same code. There is no pivoting: it is for
-    matrices near I − D + D G with a positive G and D between 0 and 1, whose pivots are positive."""
+    """Return A⁻¹ of matrices (m, m, lanes) by Gauss-Jordan steps on the diagonal.
+
+    Each step exchanges the first unknown with the first right side, and moves both to the end, so that every step is
+    the same code. There is no pivoting: A must be near I − D + D G with a positive definite G and D between 0 and 1,
+    whose pivots are positive."""
 
     def exchange(_, A):
         first, column = A[0], A[1:, 0]

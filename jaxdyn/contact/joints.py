@@ -1,4 +1,4 @@
-"""Rows of joints that hit their limits or rub: velocities of a joint, as `Lock` has them."""
+"""Contact rows of joints with limits or dry friction: velocities of a joint, as in `Lock`."""
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -8,12 +8,12 @@ from ..model.lock import Lock
 from ..model.model import Model
 from .slots import without_gains
 
-#: how far a joint without a limit is from it
+#: distance to the limit of a joint without one
 FAR = 1e3
 
 
 class _Rows(Lock):
-    """The velocities of the joint that moves a body of a model (its arrays with a last axis of lanes)."""
+    """The velocities of the joint that moves a body of a model, whose arrays are lanes-last."""
 
     def __init__(self, model: Model, body: int):
         self.joint, self.rows = model.topology.joint_names[body], model.topology.kinds[body].nv
@@ -23,7 +23,7 @@ class _Rows(Lock):
 
 
 class Rub(_Rows):
-    """The velocities of a joint with dry friction; `bound` (rows, lanes), in N or N m, is as large as it gets."""
+    """The velocities of a joint with dry friction; `bound` (rows, lanes), in N or N m, is the largest friction."""
 
     bound: Array
 
@@ -33,7 +33,7 @@ class Rub(_Rows):
 
 
 class Stop(_Rows):
-    """The velocities of a joint away from the limits that are nearest; residuals are how far it is from them."""
+    """The velocities of a joint away from its nearest limits; residuals are the distances to them."""
 
     lower: Array
     upper: Array
@@ -58,7 +58,7 @@ def _far(way: Array, limit: Array, room: Array) -> Array:
 
 
 def joints_of(model: Model, limits: bool, friction: bool) -> tuple[tuple[Rub, ...], tuple[Stop, ...]]:
-    """The rows of joints that rub, and of those with limits."""
+    """Return the rows of joints with dry friction, and of those with limits."""
     scene = model.collision.scene
     rubbing = tuple(Rub(model, b) for b in scene.rubbing) if friction else ()
     return rubbing, tuple(Stop(model, b) for b in scene.limited) if limits else ()

@@ -1,5 +1,5 @@
-"""Linear equations without symmetry, of which products alone are known: stabilised biconjugate gradients (van der
-Vorst 1992), preconditioned from the right, every lane by itself."""
+"""Solves of nonsymmetric linear equations from products alone: stabilised biconjugate gradients (van der Vorst 1992),
+preconditioned from the right, for every lane (element of the batch) separately."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -10,8 +10,8 @@ from jaxtyping import Array
 
 
 class _State(NamedTuple):
-    """x; what is left, r; its shadow; the direction p and A p; ρ, α and ω; the best x, and what it leaves; who goes
-    on."""
+    """The state: x; the residual r; the shadow residual; the direction p and v = A p; ρ, α and ω; the best x, and the
+    norm of its residual; which lanes go on."""
 
     x: Array
     r: Array
@@ -27,8 +27,8 @@ class _State(NamedTuple):
 
 
 def solved(A: Callable[[Array], Array], near: Callable[[Array], Array], b: Array, tol: float, most: int) -> Array:
-    """x (m, lanes) with A x = b but for a share `tol` of b, or the best of at most so many steps; `near` is about the
-    inverse of A."""
+    """Return x (m, lanes) with A x = b to a residual of `tol` times b, or the best x of at most `most` steps. `near`
+    approximates the inverse of A."""
     dot = lambda x, y: (x * y).sum(0)  # noqa: E731
     tiny = jnp.finfo(b.dtype).tiny ** 0.5
     over = lambda x, y: x / jnp.where(jnp.abs(y) > tiny, y, jnp.where(y < 0, -tiny, tiny))  # noqa: E731
@@ -36,7 +36,7 @@ def solved(A: Callable[[Array], Array], near: Callable[[Array], Array], b: Array
 
     def step(s: _State) -> _State:
         rho = dot(s.shadow, s.r)
-        # the shadow has lost what is left: begin anew
+        # breakdown: the residual is almost orthogonal to the shadow residual, so restart from it
         lost = jnp.abs(rho) <= 1e-8 * jnp.sqrt(dot(s.shadow, s.shadow) * dot(s.r, s.r))
         shadow = jnp.where(lost, s.r, s.shadow)
         rho = jnp.where(lost, dot(s.r, s.r), rho)

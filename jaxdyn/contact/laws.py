@@ -1,4 +1,8 @@
-"""Laws of contact: how forces between touching bodies are found from G and g, with s = G f + g."""
+"""Laws of contact: how contact forces f follow from G and g, with s = G f + g.
+
+G is the Delassus matrix of the contact rows and s their accelerations. Arrays are lanes-last; a lane is one element of
+the batch.
+"""
 
 import abc
 import dataclasses
@@ -14,23 +18,23 @@ from .effect import Unformed
 from .gauss_seidel import prepared, sweep
 from .tiled import Tiled, flat, in_tiles, tiled
 
-#: most rows of which G is formed: its code and its memory grow with their square
+#: number of rows up to which G is formed: its code and its memory grow with their square
 FORMED = 200
-#: what a law that is solved to a tolerance leaves of itself, in single and double precision
+#: tolerance of laws that are solved to one, in single and double precision
 TOLERANCE = {4: 1e-5, 8: 1e-9}
-#: m/s, which rounding hides
+#: m/s; smoothing over a smaller speed would be lost in rounding
 LEAST_SMOOTHING = 1e-9
 
 
 class Law(eqx.Module):
-    """Base class: static, hashable, without arrays.
+    """Base class of laws of contact: static, hashable, without arrays.
 
-    **Arguments** of all laws: `recovery`, the share of an overlap that one step takes away, at most at the speed
-    `recovery_speed` (m/s); `bounce_speed` (m/s), below which impacts do not bounce; `limits`, whether joints stop at
-    their limits, and `dry_friction`, whether they rub: each adds a row a joint; `slots`, at how many places two limbs,
-    or a limb and a shape of the world, touch at a time: of more places, those that are nearest to touching in each
-    step (None: all of them, or 4 where there would be more than 200 rows); `smoothing` (m/s, and rad/s of joints that
-    turn), the speed over which derivatives are smoothed: motions are the same, and 0 gives exact derivatives.
+    **Arguments** of all laws: `recovery`, the share of an overlap that one step removes, at most at the speed
+    `recovery_speed` (m/s); `bounce_speed` (m/s), below which impacts do not bounce; `limits`: joints stop at their
+    limits, and `dry_friction`: joints with dry friction rub, each adding a row a joint; `slots`, the number of places
+    at which two limbs, or a limb and a shape of the world, can touch at a time: each step selects those with the least
+    gaps (None: all places, or 4 if there would be more than 200 rows); `smoothing` (m/s, and rad/s for joints that
+    turn), the speed over which derivatives are smoothed: it does not change motions, and 0 gives exact derivatives.
     """
 
     recovery: float = eqx.field(static=True, default=0.2, kw_only=True)
@@ -53,21 +57,22 @@ class Law(eqx.Module):
 
     @abc.abstractmethod
     def solve(self, G: Array | Unformed, g: Array, cones: Cones, f: Array) -> Array:
-        """The forces (m, lanes) of a symmetric G (m, m, lanes) and g (m, lanes), from a guess f on."""
+        """Return the forces (m, lanes) for a symmetric G (m, m, lanes) and g (m, lanes), starting from a guess f."""
 
     def without_matrix(self, rows: int) -> bool:
-        """Whether `solve` takes an `Unformed` G where there are so many rows."""
+        """Return whether `solve` takes an `Unformed` G for this number of rows."""
         return False
 
 
 class Around(Law):
-    """A law for other unknowns than forces over a step, solved by the `law`, whose arguments are its own."""
+    """Base class of laws for other unknowns than forces over a step. The wrapped `law` solves it, and gives it the
+    arguments of `Law`."""
 
     law: Law
 
     @classmethod
     def of(cls, law: Law, **own):
-        """That of a law, with arguments `own`."""
+        """Return an instance around a law, with further arguments `own`."""
         return cls(law=law, **{f.name: getattr(law, f.name) for f in dataclasses.fields(Law)} | own)
 
     def solve(self, G, g, cones, f):
@@ -78,31 +83,32 @@ class Around(Law):
 
 
 class Impact(Around):
-    """A law for impulses, for which time stands still: shapes that are nearer than `near` (m) strike, with their
-    restitution, however slowly; others and dry friction of joints do not matter."""
+    """A law for the impulses of an instantaneous impact: shapes nearer than `near` (m) strike with their restitution,
+    at any speed; other shapes and dry friction of joints have no effect."""
 
     near: float = eqx.field(static=True, kw_only=True)
 
 
 class Closing(Around):
-    """A law for the normal forces that a step should have had: so that at its end shapes that touch neither overlap
-    nor part, if of `positions`, else so that they have no speed there."""
+    """A law for corrected normal forces of a step: if `positions`, touching shapes neither overlap nor part at its end;
+    else they have no normal velocity there. See `closing.py`."""
 
     positions: bool = eqx.field(static=True, kw_only=True)
 
 
-#: relative change of the forces in a sweep at which a lane is done, in single and double precision
+#: relative change of the forces in a sweep below which a lane is done, in single and double precision
 SETTLED = {4: 1e-6, 8: 1e-13}
 
 
 class PGS(Law):
-    """Projected Gauss-Seidel: contact after contact, each with the others' forces held. Few sweeps, so that no lane
-    waits long for another.
+    """Projected Gauss-Seidel: contact after contact, each with the others' forces held. It makes few sweeps, so that no
+    element of the batch waits long for another.
 
-    A contact that sticks is solved exactly; one that slides takes the normal force first and then a step of its
+    A sticking contact is solved exactly; a sliding one updates its normal force first, and then makes one step of its
     tangential forces.
 
-    **Arguments:** `sweeps`, most of them over all contacts; a lane whose forces have settled makes no more.
+    **Arguments:** `sweeps`, the maximum number of sweeps over all contacts; they end early for elements of the batch
+    whose forces have settled.
     """
 
     sweeps: int = eqx.field(static=True, default=20)
@@ -115,7 +121,7 @@ class PGS(Law):
         return problem.forces(self.swept(problem, problem.start(f)))
 
     def swept(self, problem: Tiled, x: Array) -> Array:
-        """Its forces x (rows, lanes), from a guess x on."""
+        """Return the scaled forces x (rows, lanes) of a problem, starting from a guess x."""
         counts, h = problem.counts, in_tiles(problem.h)
         given, lanes = prepared(problem), h.shape[-1]
         settled = SETTLED[h.dtype.itemsize]

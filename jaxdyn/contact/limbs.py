@@ -1,7 +1,9 @@
-"""Which places share slots: all those between two limbs, or a limb and a shape of the world, where there are many.
+"""Groups of places that share slots.
 
-A robot's file has a hundred places and more where it might touch the ground, and it touches at a few. The rows of a
-slot ride up the bodies of one limb alone, whichever place it is at: a limb is a chain of bodies without branches.
+A place is a point where two shapes may touch; a slot holds the contact rows of one place. A robot model may have over a
+hundred places where it might touch the ground, but touches at a few. So if there are many, all places between two limbs
+(chains of bodies without branches), or between a limb and a shape of the world, share a few slots. The rows of a slot
+ride (are propagated) up the bodies of these limbs only, wherever it is.
 """
 
 import dataclasses
@@ -19,15 +21,15 @@ from ..tree.topology import WORLD, Topology
 from .laws import FORMED, Law
 from .places import bearing, twists
 
-#: slots of two limbs where there would be more rows
+#: number of slots of a group, if there would be too many rows with one at every place
 FEW = 4
 
 
 @dataclasses.dataclass(frozen=True)
 class Group:
     """Places that share slots. **Fields:** `bodies`, the moving ones; `places`, their numbers; `ways`, by body and
-    place: 1 if the body's shape is the first of the pair, −1 if it is the second, else 0; how many `slots`; and whether
-    they resist `twists`."""
+    place: 1 if the body's shape is the first of the pair, −1 if it is the second, else 0; `slots`, their number;
+    `twists`: True if the slots resist twists."""
 
     bodies: tuple[int, ...]
     places: tuple[int, ...]
@@ -37,16 +39,16 @@ class Group:
 
     @property
     def chosen(self) -> bool:
-        """Whether slots are at some of the places only."""
+        """Return whether there are fewer slots than places, so that each step chooses places."""
         return self.slots < len(self.places)
 
     def layout(self, topology: Topology, rows: int = 3) -> Layout:
-        """That of the slots, with so many rows each."""
+        """Return the layout of the slots, with `rows` rows each."""
         return Layout(("slots", rows, len(self.bodies), self.slots), rows * self.slots, self.bodies)
 
 
 def groups_of(model: Model, law: Law) -> tuple[Group, ...]:
-    """The groups of a model under a law."""
+    """Return the groups of a model under a law."""
     pairs = tuple((p, count, twists(model, p)) for p, count in bearing(model).items())
     slots = law.slots
     if slots is None and rows_of_joints(model, law) + sum(n * (4 if t else 3) for _, n, t in pairs) > FORMED:
@@ -55,13 +57,13 @@ def groups_of(model: Model, law: Law) -> tuple[Group, ...]:
 
 
 def rows_of(model: Model, law: Law) -> int:
-    """How many rows a law has forces for."""
+    """Return the number of rows of a law."""
     slots = sum(group.slots * (4 if group.twists else 3) for group in groups_of(model, law))
     return slots + rows_of_joints(model, law)
 
 
 def rows_of_joints(model: Model, law: Law) -> int:
-    """How many rows limits and dry friction of joints have."""
+    """Return the number of rows of joint limits and dry friction."""
     scene = model.collision.scene
     joints = (scene.limited if law.limits else ()) + (scene.rubbing if law.dry_friction else ())
     return sum(model.topology.kinds[b].nv for b in joints)
@@ -92,7 +94,7 @@ def _group(members: list[Any], slots: int | None) -> Group:
 
 
 def spans(groups: tuple[Group, ...]) -> Iterator[tuple[Group, slice]]:
-    """The groups, and where their slots stand among all that are chosen."""
+    """Yield the groups, each with the slice of its slots among all chosen slots (empty if it does not choose)."""
     start = 0
     for group in groups:
         end = start + group.slots if group.chosen else start
@@ -101,7 +103,7 @@ def spans(groups: tuple[Group, ...]) -> Iterator[tuple[Group, slice]]:
 
 
 def nearest(group: Group, gaps: Array) -> Array:
-    """The places of a group, by number (slots, lanes), where the gaps (places, lanes) are least, the least first."""
+    """Return the numbers (slots, lanes) of the places of a group with the least gaps (places, lanes), in order."""
     numbers = jnp.asarray(group.places, gaps.dtype)[:, None]
     found = []
     for _ in range(group.slots):
@@ -112,28 +114,28 @@ def nearest(group: Group, gaps: Array) -> Array:
 
 
 def taken(group: Group, which: Array) -> Array:
-    """Whether a slot is at a place of the group (slots, places, lanes), of the places (slots, lanes) that slots are
-    at."""
+    """Return the mask (slots, places, lanes) of which slot is at which place of the group; `which` (slots, lanes) are
+    the places of the slots."""
     return which[:, None] == jnp.asarray(group.places, which.dtype)[:, None]
 
 
 def at_places(hits: Array, x: Array) -> Array:
-    """The values of x (places, ..., lanes) where slots are, (slots, ..., lanes)."""
+    """Return the values of x (places, ..., lanes) at the slots, (slots, ..., lanes)."""
     hits = hits.reshape(*hits.shape[:2], *[1] * (x.ndim - 2), hits.shape[-1])
     return jnp.where(hits, x, 0).sum(1)
 
 
 class Warm(NamedTuple):
-    """What a step starts from. **Fields:** `forces` (rows, ...) of constraints and contact; `which` (chosen, ...), the
-    places that they were at, of slots that are chosen; −1 is none."""
+    """The warm start of a step. **Fields:** `forces` (rows, ...) of constraints and contact; `which` (chosen, ...), the
+    places of the chosen slots to which these forces belong; −1 is none."""
 
     forces: Array
     which: Array
 
 
 def now(groups: tuple[Group, ...], first: int, warm: Warm, which: Array) -> Array:
-    """The forces (rows, lanes) of a step before where slots are now, zero where there was none; rows of contact begin
-    at `first`."""
+    """Return the forces (rows, lanes) of the previous step at the present places of the slots, zero where a place had
+    no slot. Contact rows begin at `first`."""
     f, row = warm.forces, first
     twist = first + 3 * sum(group.slots for group in groups)
     for group, own in spans(groups):
@@ -148,14 +150,14 @@ def now(groups: tuple[Group, ...], first: int, warm: Warm, which: Array) -> Arra
 
 
 def cold(model: Model, law: Law, rows: int) -> Warm:
-    """No forces, of so many rows of constraints."""
+    """Return a warm start of zero forces, with `rows` rows of constraints."""
     chosen = sum(own.stop - own.start for _, own in spans(groups_of(model, law)))
     dtype = model.gravity.dtype
     return Warm(jnp.zeros(rows + rows_of(model, law), dtype), jnp.full(chosen, -1, dtype))
 
 
 def places_of(groups: tuple[Group, ...], which: Array) -> Array:
-    """The places of all slots (slots,), of those that are chosen as `which` (chosen,) tells."""
+    """Return the places of all slots (slots,); `which` (chosen,) are those of the chosen slots."""
     parts = [jnp.zeros(0, int)]
     for group, own in spans(groups):
         parts.append(which[own].astype(int) if group.chosen else jnp.asarray(group.places, int))

@@ -1,15 +1,15 @@
-"""The linearised equations of a step with contact, by the factor of the step itself.
+"""Solves of the linearised equations of a step with contact, by the factor of the step itself.
 
 With F the natural map, F_f and F_s its derivatives, a tangent (x, y, z) of (a, ν, f) has
 
     M x − J_lᵀ y − J_cᵀ z = r1,    J_l x = r2,    −F_s J_c x − (F_f + F_s R) z = r3.
 
-Where J_c x₀ is what x is without z, and G holds R, (F_f + F_s G) z = −r3 − F_s J_c x₀. The transposed equations have
-F_sᵀ z for the forces along the rows, and (F_fᵀ + G F_sᵀ) z = −r3 − J_c x₀.
+Let x₀ be x for z = 0, and let G include R. Then (F_f + F_s G) z = −r3 − F_s J_c x₀. In the transposed equations the
+forces along the rows are F_sᵀ z, and (F_fᵀ + G F_sᵀ) z = −r3 − J_c x₀.
 
-Without a matrix these are solved step by step (`krylov.py`). With the diagonal p of what the projection does to its
-argument, F_f + F_s G is about 1 − p + p w G, which is exact where contacts stick or are apart, and whose inverse is
-that of a robot on which contact is a penalty w p / (1 − p).
+Without a matrix these are solved iteratively (`krylov.py`). Let p be the diagonal of the derivative of the projection.
+Then F_f + F_s G is about 1 − p + p w G, exactly so where contacts stick or are open. Its inverse is that of a robot on
+which contact is a penalty w p / (1 − p), and preconditions the iteration.
 """
 
 import dataclasses
@@ -33,15 +33,15 @@ from .inverse import inverse
 from .krylov import solved
 from .problem import Kept, begun, residuals, touching
 
-#: of its diagonal, that is added to G: forces of redundant contacts are not unique
+#: share of its diagonal that is added to G: forces of redundant contacts are not unique
 REGULAR = {4: 1e-5, 8: 1e-10}
-#: without a matrix: of 1, that is added to 1 − p; and the share of the right side that may be left, and the most steps
+#: without a matrix: the number added to 1 − p; and the tolerance relative to the right side, with the maximum of steps
 NEAR = {4: 1e-4, 8: 1e-8}
 ENOUGH = {4: (1e-5, 100), 8: (1e-10, 200)}
 
 
 class At(eqx.Module):
-    """Where the natural map is linearised."""
+    """The natural map F linearised at forces f and accelerations s, with weights w; k smooths its derivatives."""
 
     cones: Cones
     w: Array
@@ -50,16 +50,16 @@ class At(eqx.Module):
     k: Array | None = None
 
     def moved(self, df: Array, ds: Array) -> Array:
-        """F_f df + F_s ds."""
+        """Return F_f df + F_s ds."""
         value = lambda f, s: natural(self.cones, self.w, f, s, self.k)  # noqa: E731
         return jax.jvp(value, (self.f, self.s), (df, ds))[1]
 
     def by_s(self, ds: Array) -> Array:
-        """F_s ds."""
+        """Return F_s ds."""
         return self.moved(jnp.zeros_like(ds), ds)
 
     def diagonal(self) -> Array:
-        """The diagonal of F_f (m, lanes): rows apart, but for those of a contact, which are coupled."""
+        """Return the diagonal of F_f (m, lanes): one product for each of a contact's coupled rows, one for the rest."""
         a, _, _ = self.cones.counts.ends
         own = jnp.zeros_like(self.f)
         for k in range(4):
@@ -70,11 +70,11 @@ class At(eqx.Module):
         return own
 
     def transposed(self, z: Array) -> tuple[Array, Array]:
-        """F_fᵀ z and F_sᵀ z."""
+        """Return F_fᵀ z and F_sᵀ z."""
         return jax.linear_transpose(self.moved, self.f, self.s)(z)
 
     def whole(self, G: Array) -> Array:
-        """F_f + F_s G."""
+        """Return F_f + F_s G."""
         m, lanes = self.f.shape
         units = jnp.broadcast_to(jnp.eye(m, dtype=self.f.dtype)[..., None], (m, m, lanes))
         return jax.vmap(self.moved, out_axes=1)(units, widen(G, lanes))
@@ -90,8 +90,8 @@ class Inverted(eqx.Module):
 
 
 class Stepwise(eqx.Module):
-    """The inverse of F_f + F_s G, or of its transpose if `across`, by steps; `factor` is that of the robot on which
-    contact is a penalty, `p` (m, lanes) what the projection does to its argument, row by row."""
+    """The inverse of F_f + F_s G, or of its transpose if `across`, by iteration. `factor`, the preconditioner, is that
+    of the robot on which contact is a penalty; `p` (m, lanes) is the diagonal of the derivative of the projection."""
 
     at: At
     G: Unformed
@@ -106,7 +106,7 @@ class Stepwise(eqx.Module):
 
     @staticmethod
     def rest(p: Array) -> Array:
-        """1 − p, and a little more."""
+        """Return 1 − p, and a little more."""
         return 1 - p + NEAR[p.dtype.itemsize]
 
     def __call__(self, b: Array) -> Array:
@@ -115,7 +115,7 @@ class Stepwise(eqx.Module):
         return solved(self._times, self._near, widen(b, lanes), tol, most)
 
     def _effect(self, z: Array) -> Array:
-        """G z, with a little more on its diagonal."""
+        """Return G z, with a little more on the diagonal of G."""
         return self.G.times(z) + REGULAR[z.dtype.itemsize] * self.G.diagonal * z
 
     def _times(self, z: Array) -> Array:
@@ -131,7 +131,7 @@ class Stepwise(eqx.Module):
 
 
 class _Linear(System):
-    """The factor with the linearised law on top; `inverse` is that of F_f + F_s G, or its transpose."""
+    """The factor with the linearised law on top. `inverse` is that of F_f + F_s G, or of its transpose if `across`."""
 
     problem: Problem
     weights: Array
@@ -152,8 +152,8 @@ class _Linear(System):
 
 @dataclasses.dataclass(frozen=True)
 class ContactSolve(Linearised):
-    """The linearised equations of a step: of (model, constraints, q, v, tau, external, dt, w, a, ν, f), then r1, r2 and
-    r3, to the changes (x, y, z) of (a, ν, f) that they call for."""
+    """The linearised equations of a step, solved: a map from (model, constraints, q, v, tau, external, dt, which, w, a,
+    ν, f) and r1, r2 and r3 to the changes (x, y, z) of (a, ν, f)."""
 
     residuals: ClassVar[Callable] = residuals
     unknowns: ClassVar[int] = 3

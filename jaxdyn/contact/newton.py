@@ -1,13 +1,14 @@
-"""Newton's method on the natural map: a law that is solved to rounding in a few steps, jammed contacts included.
+"""`Newton`: a law solved to rounding by a few steps of Newton's method on the natural map, even if contacts jam.
 
 With H, h, x of `tiled.py`, s = H x + h, and the law's projection P with its derivative D at x − s, a step solves
 
     (1 − D + D (H + ε 1)) Δx = P(x − s) − x.
 
-With ε = 0 this is the method of Alart and Curnier (1991), which cycles where contacts jam and is singular where they
-are redundant. Here ε is twice what is left of the law, up to a bound: each step is one of a robot whose contacts are a
-little soft, and the less so the nearer it is. The bound grows with the steps, so that no cycle lasts. Steps are full,
-and the best forces seen are returned. Sweeps of Gauss-Seidel come first, which bring most lanes near.
+With ε = 0 this is the method of Alart and Curnier (1991), which cycles if contacts jam and is singular if they are
+redundant. Here ε is twice the residual of the law, up to a bound: each step is that of a robot with slightly soft
+contacts, which harden as it converges. The bound grows with the steps, so that no cycle lasts. Steps are full, and the
+best forces seen are returned. Sweeps of Gauss-Seidel come first, which bring most lanes (elements of the batch) near
+the solution.
 """
 
 import equinox as eqx
@@ -30,16 +31,16 @@ from .tiled import Tiled, flat, in_tiles, tiled
 
 #: the least ε, in single and double precision
 LEAST = {4: 1e-5, 8: 1e-9}
-#: ε by what is left of the law, its bound, and the steps after which that has doubled; the diagonal of H is 1
+#: ε over the residual of the law, its bound, and the steps after which the bound has doubled; the diagonal of H is 1
 SHARE, MOST, DOUBLED = 2.0, 2e-2, 8
 
 
 class Newton(Law):
-    """Gauss-Seidel, then Newton's method where that has not settled: exact also for contacts that jam and feet that
-    stand on more points than they need.
+    """Gauss-Seidel, then Newton's method if that has not converged: exact also for contacts that jam and for feet with
+    redundant contact points.
 
     **Arguments:** `tol`, of the law relative to the speeds at the contacts (None: 1e-9 in double, 1e-5 in single
-    precision); `max_steps` of Newton's method; `sweeps` of Gauss-Seidel before.
+    precision); `max_steps` of Newton's method; `sweeps` of Gauss-Seidel before it.
     """
 
     tol: float | None = eqx.field(static=True, default=None)
@@ -77,7 +78,7 @@ class Newton(Law):
 
 
 def _steps(problem: Tiled):
-    """Return (x, s, ε) to Δx, all (rows, lanes) and ε (lanes,)."""
+    """Return the function from (x, s, ε) to Δx; all are (rows, lanes), but ε is (lanes,)."""
     counts = problem.counts
     given = {"H": problem.H, **bounds(problem)}
 
@@ -89,7 +90,7 @@ def _steps(problem: Tiled):
 
 
 def _linearised(project, x, s):
-    """P(x − s) − x, and D."""
+    """Return P(x − s) − x, and D."""
     z = x - s
     units = jnp.broadcast_to(jnp.asarray(np.eye(WIDE), z.dtype)[..., None], (WIDE, *z.shape))
     D = jax.vmap(lambda unit: jax.jvp(project, (z,), (unit,))[1], out_axes=1)(units)
@@ -102,7 +103,7 @@ def _touching(x, s, friction):
 
 
 def _turning(places, x, s, radius, *pressed):
-    """Of rows that resist twisting: bounds are those that the present normal forces set."""
+    """Return P(x − s) − x, and D, of rows that resist twisting, with bounds set by the present normal forces."""
     most = jnp.stack([r * jnp.maximum(f[k] - t[k], 0) for r, (f, t), k in zip(radius, pressed, places, strict=True)])
     return _linearised(lambda z: jnp.clip(z, -most, most), x, s)
 

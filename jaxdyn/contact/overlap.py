@@ -1,8 +1,8 @@
-"""What lies over what where two faces of boxes face each other: four corners of the common polygon.
+"""The overlap of two facing faces of boxes: four corners of their common polygon.
 
 A face of the first box, the *base*, is the rectangle |x| ≤ l0, |y| ≤ l1 at z = l2. The face of the second box that
-faces it is projected on it. Corners of the common polygon are corners of the base under the other face, and ends of the
-other face's edges cut off at the base's.
+faces it is projected onto it. Corners of the common polygon are corners of the base under the other face, and ends of
+the other face's edges clipped at the base's.
 """
 
 from typing import NamedTuple
@@ -15,16 +15,16 @@ from .separation import Boxes, chosen
 
 #: a corner of one face is over the other if it is inside by this share of the size, or less than that outside
 INSIDE = 1e-5
-#: a corner is taken for the lowest although it is higher, if by less than 1/STEEP of what it is further out
+#: a corner counts as the lowest even if it is higher, by less than 1/STEEP of how much further out it is
 STEEP = 1e5
-#: of corners nearly as far to the side the one further ahead is taken
+#: share by which being further ahead counts among corners that are nearly as far to the side
 SKEW = 1e-3
 #: slopes below this cut no edge
 FLAT = 1e-9
 
 
 class Corner(NamedTuple):
-    """A point of the second box's face. **Fields:** `x`, `y` (...), where it is over the base; `z` (...), its height
+    """A point of the second box's face. **Fields:** `x`, `y` (...), its position over the base; `z` (...), its height
     above the base, negative where the boxes overlap."""
 
     x: Array
@@ -34,14 +34,14 @@ class Corner(NamedTuple):
 
 class Face(NamedTuple):
     """The second box's face that faces the base. **Fields:** `center`, a `Corner`; `axes` (3, 2, ...), the directions
-    of its edges; `half` (2, ...), the half lengths of these."""
+    of its edges; `half` (2, ...), their half lengths."""
 
     center: Corner
     axes: Array
     half: Array
 
     def at(self, s: Array, t: Array) -> Corner:
-        """Return the point of which the coordinates in the face, in m, are s and t."""
+        """Return the point with the coordinates s and t in the face, in m."""
         c, A = self.center, self.axes
         return Corner(*(c[k] + s * A[k, 0] + t * A[k, 1] for k in range(3)))
 
@@ -51,15 +51,16 @@ class Face(NamedTuple):
 
 
 class Common(NamedTuple):
-    """Corners of the common polygon. **Fields:** `corners`, four of them; `exist`, an array of bools (...) for each,
-    whether there is such a corner that is no earlier one."""
+    """Corners of the common polygon. **Fields:** `corners`, four of them; `exist`, for each an array of bools (...),
+    True if there is such a corner and it differs from the earlier ones."""
 
     corners: list[Corner]
     exist: list[Array]
 
 
 def rolled(x: Array, is_first: Array, is_second: Array) -> Array:
-    """Return x (3, ...) with its entries moved in a circle, such that the one that is told is the last."""
+    """Return x (3, ...) with its entries rotated cyclically, such that the marked entry (`is_first`, `is_second`, else
+    the third) is the last."""
     return chosen(is_first, jnp.roll(x, -1, 0), chosen(is_second, jnp.roll(x, -2, 0), x))
 
 
@@ -92,7 +93,7 @@ def _corners_of_base(base: Array, face: Face) -> list[tuple[Corner, Array]]:
 
 
 def _ends_of_edges(base: Array, face: Face) -> list[tuple[Corner, Array]]:
-    """Return the ends of the face's edges, cut off where they leave the base, and whether anything is left."""
+    """Return the ends of the face's edges, clipped where they leave the base, and whether they exist."""
     found = []
     for f, g in ((0, 1), (1, 0)):
         slope = face.axes[:2, f]
@@ -125,12 +126,12 @@ def _best(corners: list[tuple[Corner, Array]], score) -> Corner:
 
 
 def common(boxes: Boxes, face: Face, mark: Array, marked: Array) -> Common:
-    """Return four corners of the common polygon of the base and a face: the lowest, the one that is furthest from it,
-    and those furthest to both sides of the line between these. Where `marked`, the one nearest to the point `mark`
-    (3, ...) takes the place of the lowest.
+    """Return four corners of the common polygon of the base and a face: the lowest, the one furthest from it, and those
+    furthest to both sides of the line between these. Where `marked`, the first is the corner nearest to the point
+    `mark` (3, ...), not the lowest.
 
-    Of a face that lies flat all corners are the lowest. Then the first is the one that is furthest along a diagonal of
-    the smaller face, so that it stays the same while a box rocks or slides.
+    If the face lies flat, all corners are lowest. Then the first is the one furthest along a diagonal of the smaller
+    face, so that it stays the same while a box rocks or slides.
     """
     base = boxes.first
     corners = _corners_of_base(base, face) + _ends_of_edges(base, face)
@@ -156,7 +157,7 @@ def common(boxes: Boxes, face: Face, mark: Array, marked: Array) -> Common:
         return u * (c.y - first.y) - v * (c.x - first.x)
 
     def ahead(c):
-        # an edge that is parallel to the line has two corners: the one further along it
+        # an edge parallel to the line has two corners: prefer the one further along it
         return SKEW * (u * (c.x - first.x) + v * (c.y - first.y))
 
     third, fourth = _best(corners, lambda c: left(c) + ahead(c)), _best(corners, lambda c: ahead(c) - left(c))

@@ -1,6 +1,6 @@
-"""A shape where it is, a point at which two may touch, and the vectors between them.
+"""The types of contact geometry, a placed shape and a touching point of two, and vectors between points.
 
-Arrays are component-first as in `spatial/small.py`: trailing axes are lanes and broadcast.
+Arrays are component-first as in `spatial/small.py`: trailing axes are lanes (elements of the batch) and broadcast.
 """
 
 from typing import Any, NamedTuple
@@ -10,9 +10,9 @@ from jaxtyping import Array, Float
 
 from ..spatial.small import dot, scaled
 
-#: points nearer to each other than this, in m, are one point, without a direction between them
+#: points nearer to each other than this, in m, coincide: there is no direction between them
 COINCIDENT = 1e-12
-#: directions that differ by less than this, in rad, are parallel: which way they differ is noise
+#: directions that differ by less than this, in rad, count as parallel: the difference is rounding noise
 PARALLEL = 3e-5
 
 
@@ -30,8 +30,8 @@ class Touch(NamedTuple):
     """A place where two shapes a and b may touch.
 
     **Fields:** `gap` (...), in m, negative where they overlap; `point` (3, ...) in the world, midway between the two
-    points that it is the distance of; `normal` (3, ...), a unit vector from b towards a. As bodies move, the gap's
-    rate is `normal` · (velocity of a at `point` − velocity of b at `point`).
+    points whose distance is the gap; `normal` (3, ...), a unit vector from b towards a. As bodies move, the rate of the
+    gap is `normal` · (velocity of a at `point` − velocity of b at `point`).
     """
 
     gap: Float[Array, "..."]
@@ -45,16 +45,16 @@ def reversed_touch(touch: Touch) -> Touch:
 
 
 def between(x: Array, y: Array, radius_x, radius_y, otherwise: Array) -> Touch:
-    """Return how balls of two radii around the points x, of shape a, and y, of shape b, touch. Where x and y coincide
-    the normal is `otherwise`, a unit vector."""
+    """Return the `Touch` of two balls around the points x, of shape a, and y, of shape b. Where x and y coincide the
+    normal is `otherwise`, a unit vector."""
     distance, normal = away(x - y, otherwise)
     reach = 0.5 * (distance + radius_y - radius_x)
     return Touch(distance - radius_x - radius_y, y + scaled(reach, normal), normal)
 
 
 def away(v: Array, otherwise: Array) -> tuple[Array, Array]:
-    """Return the length and the direction of v (3, ...). Where v is zero the direction is `otherwise`, and the length
-    the component along it, so that derivatives are finite and belong to that direction."""
+    """Return the length and the direction of v (3, ...). Where v is zero, the direction is `otherwise` and the length
+    is the component along it, so that derivatives are finite and belong to that direction."""
     square = dot(v, v)
     nothing = square < COINCIDENT**2
     length = jnp.sqrt(jnp.where(nothing, 1, square))

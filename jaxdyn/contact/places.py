@@ -1,4 +1,4 @@
-"""Where shapes of a model may touch: the pairs that collide, and gap, point and normal at each of their places."""
+"""The places where shapes of a model may touch: the pairs that collide, and gap, point and normal at each place."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -20,8 +20,8 @@ from .touch import Placed, Touch, slots, touches
 
 
 class Surface(eqx.Module):
-    """What holds at places (places, lanes) each: `friction`, `torsion` (m), `restitution`, `stiffness` (N/m,
-    infinite if rigid), `damping` (N s/m)."""
+    """The surface properties at places, (places, lanes) each: `friction`, `torsion` (m), `restitution`, `stiffness`
+    (N/m, infinite if rigid), `damping` (N s/m)."""
 
     friction: Array
     torsion: Array
@@ -31,8 +31,8 @@ class Surface(eqx.Module):
 
 
 class Pair(eqx.Module):
-    """Two shapes that collide: their kinds, the bodies that they belong to (`WORLD`: none), how many places they may
-    touch at, their frames in the bodies, and their sizes."""
+    """Two shapes that collide: their kinds, the bodies that they belong to (`WORLD`: none), the number of places at
+    which they may touch, their frames in the bodies, and their sizes."""
 
     kinds: tuple[str, str] = eqx.field(static=True)
     bodies: tuple[int, int] = eqx.field(static=True)
@@ -42,31 +42,32 @@ class Pair(eqx.Module):
 
     @property
     def signature(self) -> Any:
-        """Pairs of one signature are the same program."""
+        """Return a key: pairs with the same signature share a program."""
         on_world = tuple(b == WORLD for b in self.bodies)
         return self.kinds, on_world, tuple(jnp.shape(x)[:-1] for x in jax.tree.leaves(self.sizes))
 
 
 def bearing(model: Model) -> dict[tuple[int, int], int]:
-    """The pairs of shapes, by number, that can collide, and at how many places each."""
+    """Return the pairs of shapes, by number, that can collide, each with its number of places."""
     shapes = model.collision.shapes
     counts = {(i, j): slots(shapes[i].kind, shapes[j].kind) for i, j in model.collision.pairs}
     return {pair: count for pair, count in counts.items() if count}
 
 
 def names_of(model: Model) -> tuple[tuple[str, str], ...]:
-    """The names of the two shapes of every place."""
+    """Return the names of the two shapes of every place."""
     names = model.collision.names
     return tuple((names[i], names[j]) for (i, j), count in bearing(model).items() for _ in range(count))
 
 
 def twists(model: Model, shapes: tuple[int, int]) -> bool:
-    """Whether the surfaces of a pair resist twists."""
+    """Return whether the surfaces of a pair resist twists."""
     return not set(shapes).isdisjoint(model.collision.scene.twisting)
 
 
 def touches_of(model: Model, motion: Kinematics) -> Touch:
-    """All places where shapes may touch: `gap` (places, lanes), `point` and `normal` (places, 3, lanes)."""
+    """Return the `Touch` of all places where shapes may touch: `gap` (places, lanes), `point` and `normal` (places, 3,
+    lanes)."""
     pairs = [_pair(model.collision, p, count) for p, count in bearing(model).items()]
     if not pairs:
         lanes = motion.q.shape[-1]
@@ -80,7 +81,7 @@ def touches_of(model: Model, motion: Kinematics) -> Touch:
 
 
 def surfaces_of(model: Model, dtype: Any) -> Surface:
-    """The surfaces of all places."""
+    """Return the surfaces of all places."""
     counts = bearing(model)
     if not counts:
         return Surface(*[jnp.zeros((0, 1), dtype)] * 5)
@@ -104,7 +105,7 @@ def _size(shapes, k: int):
 
 
 def _found(kinds: tuple[str, str], pair: Pair, poses) -> tuple[Array, Array, Array]:
-    """Gaps, points and normals of a pair."""
+    """Return the gaps, points and normals of a pair."""
     placed = []
     for pose, (R, p), size in zip(poses, pair.placements, pair.sizes, strict=True):
         placed.append(Placed(R, p, size) if pose is None else Placed(mm(pose[0], R), pose[1] + mv(pose[0], p), size))

@@ -1,8 +1,8 @@
-"""Shapes against a plane: z = 0 of its placement, with what is above it outside.
+"""The contact points of shapes with a plane: z = 0 of its placement, solid below.
 
-A slot is a point of the shape, or a ball about one, and its gap is the height of its lowest point: exact, with the
-least gap of a pair's slots the distance of the shape. Points of one slot keep their place on the body as far as can be:
-which of them bears a load is remembered from step to step.
+A slot is a point of the shape, or a ball around one. Its gap is the exact height of its lowest point, and the least gap
+of a pair's slots is the distance of the shape. The points of a slot stay in place on the body as far as possible, since
+warm starts carry the load of each slot from step to step.
 """
 
 import jax.numpy as jnp
@@ -27,8 +27,9 @@ def ball(center: Array, radius, plane: Placed) -> Touch:
 def _lowest(a: Placed, arms: list[Array], plane: Placed) -> list[Touch]:
     """Return, for each arm (3, ...), the lower of the two points center ± arm.
 
-    The four diagonals of a box are such arms. Their lower ends are the lowest four of its eight vertices, whichever
-    way it lies, and a face that lies flat has one vertex of each: a slot stays at its vertex while the box rocks.
+    The four diagonals of a box are such arms. Their lower ends are the lowest four of its eight vertices in any
+    orientation, and each vertex of a flat face belongs to another diagonal: a slot stays at its vertex while the box
+    rocks.
     """
     normal = plane.R[:, 2]
     center = height(a.p, plane)
@@ -60,10 +61,10 @@ def box(a: Placed, b: Placed) -> list[Touch]:
 
 
 def cylinder(a: Placed, b: Placed) -> list[Touch]:
-    """Return the lowest point, the one opposite to it on the lower disc or, if that is lower, beside it on the upper,
-    and two points of the lower disc where the cylinder's x axis ends, or its y axis: whichever is more to the side.
+    """Return the lowest point; the point opposite to it on the lower disc or, if that is lower, beside it on the upper
+    disc; and two points of the lower disc at the ends of the cylinder's x or y axis, whichever points more sideways.
 
-    So a cylinder that lies rests on the ends of a line, and one that stands on four points around its rim.
+    So a lying cylinder rests on the ends of a line, and a standing one on four points around its rim.
     """
     down = mtv(a.R, b.R[:, 2])
     lean = down[0] * down[0] + down[1] * down[1]
@@ -71,7 +72,7 @@ def cylinder(a: Placed, b: Placed) -> list[Touch]:
     share = 1 / jnp.sqrt(jnp.where(stands, 1, lean))
     x, y = jnp.where(stands, 1, down[0] * share), jnp.where(stands, 0, down[1] * share)
     x_aside = abs(x) < abs(y)
-    # where one axis takes over from the other, ends of equal height do
+    # where the axis changes, the new ends have the heights of the old ones
     side_x, side_y = jnp.where(x_aside, 1, 0), jnp.where(x_aside, 0, sign(x) * sign(y))
     axis, radius = scaled(a.size[1], a.R[:, 2]), a.size[0]
 

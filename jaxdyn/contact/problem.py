@@ -1,8 +1,9 @@
-"""One step with contact: M a − J_lᵀν − J_cᵀf = r1 with J_l a = r2, and s = J_c a + c + R f answers f by the law.
+"""The equations of one step with contact: M a − J_lᵀν − J_cᵀf = r1, J_l a = r2, and the law between f and
+s = J_c a + c + R f.
 
-Contact rows ride to the world in the one elimination and are kept there: what they exert on each other is
-G = J_c M⁻¹ J_cᵀ with M that of the robot whose loops are closed. There the law is solved, and its forces go down
-with the accelerations.
+One elimination carries the contact rows up the tree to the world (they *ride*) and keeps them there. Their coupling is
+G = J_c M⁻¹ J_cᵀ, with the M of the robot with closed loops. The law is solved with it, and the downward sweep applies
+its forces. Arrays are lanes-last; a lane is one element of the batch.
 """
 
 from typing import NamedTuple
@@ -35,8 +36,9 @@ from .slots import Slots, slots_at
 
 
 class Step(NamedTuple):
-    """What a step is made of: the problem whose rows are those of the `held` constraints, and then those of contact;
-    where solvers start, with a* − γ of the former and −c of the latter; the law's side; and the slots."""
+    """The equations of a step: the problem, with the rows of the first `held` constraints followed by contact rows; the
+    start of solvers, with right sides a* − γ of the former and −c of the latter; `cones` and `compliance` R of the law;
+    and the slots."""
 
     problem: Problem
     start: Start
@@ -47,11 +49,11 @@ class Step(NamedTuple):
 
     @property
     def first(self) -> int:
-        """The first row of contact."""
+        """Return the first contact row."""
         return self.problem.plan.starts[self.held]
 
     def loops(self) -> Problem:
-        """The problem without contact."""
+        """Return the problem without contact."""
         rows, first = self.problem.rows, self.first
         constraints = self.problem.constraints[: self.held]
         if not constraints:
@@ -62,7 +64,7 @@ class Step(NamedTuple):
         return self.problem._replace(constraints=constraints, rows=own)
 
     def answer(self, bodies, f: Array) -> Array:
-        """s of the rows of contact, at accelerations of the bodies."""
+        """Return s of the contact rows, for accelerations of the bodies and contact forces f."""
         moved = self.problem.rows.times(bodies)[self.first :]
         return moved - self.start.rows[self.first :] + self.compliance * f
 
@@ -70,10 +72,10 @@ class Step(NamedTuple):
 def begun(
     law: Law, model, constraints, q, v, tau, external, dt, which: Array | None = None, recursive: bool = False
 ) -> Step:
-    """The step of a model (lanes-last) under constraints and contact, with slots where `which` tells (None: where gaps
-    are least); if `recursive`, its rotors may be gyrostats. Springs and dampers of joints act at its end. With an
-    `Impact`, dt is 1 and `tau` an impulse; with a `Closing`, q and v are those after a step, and `tau` its forces along
-    the rows of contact."""
+    """Return the step of a model (lanes-last) under constraints and contact, with slots at the places `which` (None:
+    those with the least gaps). If `recursive`, rotors may be gyrostats (see `with_gyrostats`). Springs and dampers of
+    joints act at the end of the step. With an `Impact`, dt is 1 and `tau` an impulse; with a `Closing`, q and v are
+    those after a step, and `tau` its forces along the contact rows."""
     groups, strikes = groups_of(model, law), isinstance(law, Impact)
     rubs, stops = joints_of(model, law.limits, law.dry_friction)
     if recursive:
@@ -103,7 +105,7 @@ def begun(
 
 
 def _corrected(law: Closing, problem: Problem, v, rates, f, dt, held: int, counts: Counts, slots: Slots) -> Step:
-    """What the end of a step with forces f along the rows of contact is corrected by; `rates` are J v."""
+    """Return the equations that correct the end of a step with forces f along the contact rows; `rates` are J v."""
     first, open_by, surface = problem.plan.starts[held], problem.rows.residual, slots.surface
     given = open_by[first:], rates[first:], dt, f, surface.restitution, surface.stiffness
     cones, c, had = closing(law, counts, *given)
@@ -114,9 +116,9 @@ def _corrected(law: Closing, problem: Problem, v, rates, f, dt, held: int, count
 
 
 def _started(problem: Problem, tau, external, dt, v, first: int, c: Array) -> Start:
-    """Where a step starts, with −c as right sides of contact."""
+    """Return the start of a step, with −c as right sides of contact."""
     motion, start = problem.motion, start_of(problem, tau, external)
-    # rows are taken where they are: what they gain by moving on is not theirs
+    # contact rows keep the J of the step's start, so that s = (J v⁺ − goal) / dt: bias accelerations do not count
     turning = body_rates(motion, apparent(motion.model.topology, v))
     gained = problem.rows.times(tuple(x - y for x, y in zip(start.acceleration, turning, strict=True)))
     late = reflected(motion, dt * motion.model.joints.stiffness, v)
@@ -124,9 +126,9 @@ def _started(problem: Problem, tau, external, dt, v, first: int, c: Array) -> St
 
 
 class Kept(NamedTuple):
-    """The factor of the robot with its loops, in which rows of contact are kept. `G` is that of these, with their
-    compliances, `weights` are those of the loops. Loops ride to the common ancestors of their bodies and are eliminated
-    there, or are `penalised` where bodies may have no inertia of their own."""
+    """The factor of the robot with its loops, in which contact rows are kept. `G` is the Delassus matrix of these plus
+    their compliances; `weights` are the μ of the loops. Loops ride to the common ancestors of their bodies and are
+    eliminated there, or are `penalised` if bodies may have no inertia of their own."""
 
     problem: Problem
     weights: Array
@@ -135,8 +137,8 @@ class Kept(NamedTuple):
     penalised: bool
 
     def corrected(self, tau, force, r2, top):
-        """x, the motions of the bodies, y and J x, as `System.solve`; ``top(b)`` gives the change of the unknowns of
-        contact, and the change of the forces along the rows, from b = r2 − J x where those forces do not change."""
+        """Return x, the motions of the bodies, y and J x, like `System.solve`. ``top(b)`` returns the change of the
+        contact unknowns and the change of the forces along contact rows, from b = r2 − J x at constant forces."""
         rows, first = self.problem.rows, len(self.weights)
         lanes = max(tau.shape[-1], r2.shape[-1])
         none = jnp.zeros((first, lanes), r2.dtype)
@@ -151,7 +153,7 @@ class Kept(NamedTuple):
 
 
 def touching(step: Step, law: Law) -> Kept:
-    """The factor of a step, whose G is formed if the law takes a matrix."""
+    """Return the factor of a step; its G is a matrix unless the law works without one."""
     problem, held, first = step.problem, step.held, step.first
     plan, weights = problem.plan, automatic_weights(step.loops())
     every = joined([weights, jnp.ones((plan.rows - first, 1), problem.q.dtype)])
@@ -173,15 +175,15 @@ def touching(step: Step, law: Law) -> Kept:
 
 
 def _penalised(problem: Problem, held: int, weights: Array, apart: bool):
-    """The factor in which the first `held` constraints are penalties."""
+    """Return the factor in which the first `held` constraints are penalties."""
     plan, loops, kept = problem.plan, tuple(range(held)), range(held, len(problem.plan))
     order = elimination(problem.model.topology, cliques_of(plan, loops), kept_riders(plan, kept))
     return body_factor(problem, order, weights, frozenset(kept), penalised=loops, apart=apart).factor
 
 
 def residuals(law: Law, model, constraints, q, v, tau, external, dt, which, w, a, nu, f):
-    """(r1, r2, r3) at any a, ν and f: (nv, lanes), (loops' rows, lanes) and, of contact with weights `w` of the natural
-    map and slots where `which` tells, (m, lanes)."""
+    """Return the residuals (r1, r2, r3) at any a, ν and f: (nv, lanes), (loops' rows, lanes) and, for contact with the
+    weights `w` of the natural map and slots at the places `which`, (m, lanes)."""
     step = begun(law, model, constraints, q, v, tau, external, dt, which)
     bodies = body_accelerations(step.problem, step.start, a)
     r1, r = residual(step.problem, step.start, a, bodies, joined([nu, f]))
@@ -190,11 +192,11 @@ def residuals(law: Law, model, constraints, q, v, tau, external, dt, which, w, a
 
 
 def end_of(model, q, v, dt, a):
-    """q and v after the step."""
+    """Return q and v after the step."""
     return moved(model, q, v + dt * a + dt * apparent(model.topology, v), dt)
 
 
 def gaps(law: Law, model, q, which) -> Array:
-    """The gaps of slots where `which` tells (slots, lanes)."""
+    """Return the gaps (slots, lanes) of slots at the places `which`."""
     touching = slots_at(model, groups_of(model, law), kinematics(model, q), which).touching
     return joined([jnp.zeros((0, 1), q.dtype), *(rows.touch.gap for rows in touching)])

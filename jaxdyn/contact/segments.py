@@ -1,4 +1,4 @@
-"""Spheres and capsules against each other: balls around the nearest points of two segments."""
+"""The contact points of spheres and capsules with each other, from the nearest points of two segments."""
 
 import jax.numpy as jnp
 from jax import Array
@@ -8,7 +8,7 @@ from .placed import PARALLEL, Placed, Touch, away, between, upwards
 
 
 def sphere_sphere(a: Placed, b: Placed) -> list[Touch]:
-    """Return the points between the centers; where those coincide, the normal is the world's z axis."""
+    """Return the point between the centers; where those coincide, the normal is the world's z axis."""
     return [between(a.p, b.p, a.size[0], b.size[0], upwards(a.p))]
 
 
@@ -22,7 +22,7 @@ def sphere_capsule(a: Placed, b: Placed) -> list[Touch]:
 def capsule_capsule(a: Placed, b: Placed) -> list[Touch]:
     """Return, for the upper and the lower half of a, the points nearest to b.
 
-    The lesser gap is the distance. Of axes that are parallel the slots are the ends of what lies side by side. Where
+    The lesser gap is the distance. If the axes are parallel, the slots are the ends of the parts side by side. Where
     the axes cross, the normal is perpendicular to both.
     """
     u, w, r = a.R[:, 2], b.R[:, 2], a.p - b.p

@@ -1,8 +1,8 @@
-"""How far two boxes are apart along each axis that may separate them (Gottschalk, Lin, Manocha, OBBTree, 1996).
+"""The separation of two boxes along each axis that may separate them (Gottschalk, Lin, Manocha, OBBTree, 1996).
 
-Boxes are apart if they are along one of fifteen axes: the normals of the faces of both, and the directions
-perpendicular to an edge of each. The greatest separation is a lower bound of their distance and equal to it where they
-touch. Where they overlap it is minus the least translation that parts them.
+Boxes are apart if they are separated along one of fifteen axes: the normals of the faces of both, and the directions
+perpendicular to an edge of each. The greatest separation is a lower bound of their distance, and equal to it where they
+touch. Where they overlap, it is minus the least translation that parts them.
 """
 
 from typing import NamedTuple
@@ -15,7 +15,7 @@ from jax import Array
 from ..spatial.small import cross, dot, mtv, mv, transpose
 from .placed import sign
 
-#: edges of which the sine of the angle is less than this count as parallel
+#: edges count as parallel if the sine of the angle between them is less than this
 PARALLEL_EDGES = 1e-4
 
 
@@ -33,13 +33,13 @@ class Boxes(NamedTuple):
         return Boxes(transpose(self.axes), -mtv(self.axes, self.offset), self.second, self.first)
 
     def scale(self) -> Array:
-        """Return a length that is larger than what differs between positions of touching boxes."""
+        """Return the sum of all half extents; the centers of touching boxes are not further apart."""
         return sum(self.first[k] + self.second[k] for k in range(3))
 
 
 class Edges(NamedTuple):
-    """Two edges, one of each box. **Fields:** `separation` (...); `score` (...), the same less what rounding may add;
-    `first` and `second` (3, ...), 1 at the axis that the edge follows and else 0."""
+    """Two edges, one of each box. **Fields:** `separation` (...); `score` (...), the separation minus its rounding
+    error; `first` and `second` (3, ...), 1 at the axis that the edge follows and else 0."""
 
     separation: Array
     score: Array
@@ -48,7 +48,8 @@ class Edges(NamedTuple):
 
 
 def chosen(condition: Array, x, y):
-    """Return x where the condition (...) holds, else y: arrays or tuples of arrays, whose last axes are the lanes."""
+    """Return x where the condition (...) holds, else y: arrays or tuples of arrays, whose last axes are the lanes
+    (elements of the batch)."""
     return jax.tree.map(lambda u, v: jnp.where(condition[(None,) * (u.ndim - condition.ndim)], u, v), x, y)
 
 
@@ -58,8 +59,8 @@ def faces(boxes: Boxes) -> Array:
 
 
 def edges(boxes: Boxes) -> Edges:
-    """Return the pair of edges that separates best. Rounding turns the direction perpendicular to two edges the more
-    the nearer these are to parallel."""
+    """Return the pair of edges with the greatest score. The nearer two edges are to parallel, the more rounding turns
+    the direction perpendicular to both, and the more its error reduces their score."""
     C, d, s, t = boxes
     A = abs(C)
     noise = 32 * float(jnp.finfo(d.dtype).eps) * boxes.scale()

@@ -1,4 +1,6 @@
-"""The rows of contact: at every slot, how fast two bodies move apart, and how they slide; and the slots of a robot."""
+"""The slots of a robot and their contact rows: the velocities at which two bodies part, slide and twist.
+
+A slot holds the contact rows of one place where two shapes may touch; see `limbs.py`."""
 
 from typing import Any, ClassVar, NamedTuple
 
@@ -20,7 +22,8 @@ from .touch import Touch
 
 
 class AtSlots(Constraint):
-    """Rows at the slots of a group, where they are: `ways` (bodies, slots, lanes), see `Group`."""
+    """The rows at the slots of a group. `touch` has the gap, point and normal of every slot; `ways` (bodies, slots,
+    lanes) are the signs of the bodies, see `Group`."""
 
     group: Group = eqx.field(static=True)
     touch: Touch
@@ -29,7 +32,7 @@ class AtSlots(Constraint):
     stabilization: Baumgarte
     name: str | None = eqx.field(static=True, default=None)
 
-    #: rows of a slot
+    #: number of rows of a slot
     each: ClassVar[int]
 
     def layout(self, topology: Topology) -> Layout:
@@ -37,8 +40,8 @@ class AtSlots(Constraint):
 
 
 class Touching(AtSlots):
-    """Slots with three rows each: along the normal and two tangents, the velocity of the first shape against the
-    second. The residual of a normal row is the gap."""
+    """Slots with three rows each: the velocity of the first shape relative to the second, along the normal and two
+    tangents. The residual of a normal row is the gap."""
 
     each = 3
 
@@ -51,7 +54,7 @@ class Touching(AtSlots):
 
 
 class Twist(AtSlots):
-    """The rates at which bodies twist about the normals, a row a slot."""
+    """The rates at which bodies twist about the normals, one row a slot."""
 
     each = 1
 
@@ -65,7 +68,7 @@ class Twist(AtSlots):
 
 
 def _seen(view, touch: Touch, ways):
-    """The coefficients of the rows on a body, (angular, linear)."""
+    """Return the coefficients of the rows on a body, (angular, linear)."""
     angular, linear = [], []
     for point, normal, way in zip(touch.point, touch.normal, ways, strict=True):
         arm = mtv(view.R, point - view.p)
@@ -77,7 +80,7 @@ def _seen(view, touch: Touch, ways):
 
 
 def tangents(n: Array) -> tuple[Array, Array]:
-    """Two unit vectors that make a right-handed frame with n (Duff et al. 2017)."""
+    """Return two unit vectors that form a right-handed frame with n (Duff et al. 2017)."""
     x, y, z = n[0], n[1], n[2]
     way = sign(z)
     a = -1 / (way + z)
@@ -86,13 +89,13 @@ def tangents(n: Array) -> tuple[Array, Array]:
 
 
 def without_gains(zero: Array) -> Baumgarte:
-    """Rows of contact have goals of their own."""
+    """Return a stabilization without stiffness and damping: contact rows have goals of their own."""
     return eqx.tree_at(lambda b: (b.stiffness, b.damping), Baumgarte(0.0, 0.0), (zero, zero))
 
 
 class Slots(NamedTuple):
-    """The slots of a robot: rows that touch and rows that twist, of which slots the latter are, the surfaces (slots,
-    lanes), and at which places the slots are that are chosen (chosen, lanes), by number."""
+    """The slots of a robot: the rows of `touching`, the rows of `twists`, the slots that the latter belong to
+    (`twisted`), the surfaces (slots, lanes), and the numbers of the places of chosen slots, `which` (chosen, lanes)."""
 
     touching: tuple[Touching, ...]
     twists: tuple[Twist, ...]
@@ -102,7 +105,7 @@ class Slots(NamedTuple):
 
 
 def slots_at(model: Model, groups: tuple[Group, ...], motion: Kinematics, which: Array | None) -> Slots:
-    """The slots of a model (lanes-last) where `which` tells; None: where gaps are least."""
+    """Return the slots of a model (lanes-last) at the places `which`; None: at those with the least gaps."""
     dtype = motion.q.dtype
     touches, surfaces = touches_of(model, motion), surfaces_of(model, dtype)
     touching, twists, twisted, parts, chosen, start = [], [], [], [], [], 0

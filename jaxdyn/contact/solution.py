@@ -1,4 +1,4 @@
-"""What a step with contact finds."""
+"""The results of steps and impacts with contact, and the functions that compute them."""
 
 from collections.abc import Sequence
 
@@ -22,11 +22,12 @@ from .places import names_of
 
 
 class Contacts(eqx.Module):
-    """What happens at the places where shapes may touch. **Fields:** `impulses` (slots, 3), N s: along the normal and
-    two tangents, over the step; `gaps` (slots,), m, at its start, negative where shapes overlap; `which` (slots,), the
-    place that each slot is at; `pairs`, the names of the two shapes of every place; `joints` (rows,), N s or N m s:
-    impulses of twists, dry friction and limits of joints, in this order; `residual` (), m/s, what is left of the law of
-    contact."""
+    """The contacts of a step: the impulses and gaps at its slots, the places where shapes may touch.
+
+    **Fields:** `impulses` (slots, 3), N s: along the normal and two tangents, over the step; `gaps` (slots,), m, at its
+    start, negative where shapes overlap; `which` (slots,), the place of each slot; `pairs`, the names of the two shapes
+    of every place; `joints` (rows,), N s or N m s: impulses of twists, dry friction and limits of joints, in this
+    order; `residual` (), m/s, of the law of contact."""
 
     impulses: Float[Array, "slots 3"]
     joints: Float[Array, " rows"]
@@ -37,8 +38,8 @@ class Contacts(eqx.Module):
 
 
 class Jump(eqx.Module):
-    """**Fields:** `velocity` (nv,), after the jump; `impulses` (m,) of the constraints (N s or N m s), the minimum-norm
-    ones; `contacts`, if the law of contact was given."""
+    """The result of `impulse`. **Fields:** `velocity` (nv,), after the jump; `impulses` (m,) of the constraints (N s or
+    N m s), the minimum-norm ones; `contacts`, None without a law of contact."""
 
     velocity: Float[Array, " nv"]
     impulses: Float[Array, " m"]
@@ -46,8 +47,8 @@ class Jump(eqx.Module):
 
 
 class Touched(eqx.Module):
-    """**Fields:** `state`, after the step; `acceleration` (nv,), over it; `multipliers` (m,) of the constraints;
-    `result`; `contacts`; `warm`, what the next step may start from."""
+    """The result of a step with contact. **Fields:** `state`, after the step; `acceleration` (nv,), over it;
+    `multipliers` (m,) of the constraints; `result`; `contacts`; `warm`, the warm start of the next step."""
 
     state: State
     acceleration: Float[Array, " nv"]
@@ -58,8 +59,8 @@ class Touched(eqx.Module):
 
 
 def contacts_of(model: Model, law: Law, impulses: Array, gaps: Array, left: Array, which: Array) -> Contacts:
-    """What `Contacts` tell of impulses (rows,) and gaps (slots,), with what is left of the law and the places of slots
-    that are chosen."""
+    """Return the `Contacts` of impulses (rows,), gaps (slots,), the residual `left` of the law, and the places `which`
+    of chosen slots."""
     n, left = len(gaps), jax.lax.stop_gradient(left)
     places = places_of(groups_of(model, law), jax.lax.stop_gradient(which))
     return Contacts(impulses[: 3 * n].reshape(n, 3), impulses[3 * n :], gaps, places, left, names_of(model))
@@ -68,7 +69,7 @@ def contacts_of(model: Model, law: Law, impulses: Array, gaps: Array, left: Arra
 def contact_step(
     model: Model, constraints: Sequence[Constraint], q, v, tau, external, dt, law: Law, warm: Warm | None = None
 ) -> Touched:
-    """What a step of dt seconds finds, differentiable in everything, from `warm` on."""
+    """Return the result of a step of dt seconds, differentiable in everything. `warm` is its warm start."""
     args = model, tuple(constraints), q, v, independent_forces(model, q, tau), external, dt, warm
     found = call(lambda tree, known, c: ContactStep(law, tree, known, c), *args)
     a, nu, f, _, gaps, code, left, end, after, some, which = found
@@ -80,7 +81,7 @@ def contact_step(
 def closed(
     model: Model, constraints: Sequence[Constraint], state: State, warm: Warm, dt, law: Law, steps: int
 ) -> State:
-    """The state after a step that had the forces `warm` at its slots, corrected as `jaxdyn.contact.closing` tells: q by
+    """Return the state after a step with the forces `warm` at its slots, corrected as in `jaxdyn.contact.closing`: q by
     `steps` corrections, then v."""
     m = rows_of(model, constraints)
 

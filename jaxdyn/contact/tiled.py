@@ -1,6 +1,7 @@
-"""The problem of a law in tiles: scaled so that G has ones on its diagonal, and filled up with rows that do nothing.
+"""The problem of a law in tiles of six rows: scaled so that the diagonal of G is one, and padded with rows without
+effect.
 
-The three rows of a contact share a scale, so that its cone stays as it is and their diagonal is one in the mean.
+The three rows of a contact share a scale: its cone does not change, and the mean of their diagonal is one.
 """
 
 import abc
@@ -23,14 +24,14 @@ from .effect import Unformed
 
 
 class Filled(NamedTuple):
-    """Rows that fill tiles: `counts` with those that do nothing, and where each row that there was stands."""
+    """Rows padded to whole tiles: `counts`, with the padding, and the new index of each original row, `rows`."""
 
     counts: Counts
     rows: tuple[int, ...]
 
     @classmethod
     def of(cls, counts: Counts) -> "Filled":
-        """Two contacts, six twists or six rows of joints fill a tile."""
+        """Return the rows padded such that two contacts, six twists or six rows of joints fill a tile."""
         full = lambda n, of: -(-n // of) * of  # noqa: E731
         contacts, twists = full(counts.contacts, 2), full(len(counts.twists), WIDE)
         single = counts.bounded + counts.pushing
@@ -41,18 +42,18 @@ class Filled(NamedTuple):
         return cls(made, tuple(k for start, n in starts for k in range(start, start + n)))
 
     def vector(self, x: Array, rest: float = 0.0) -> Array:
-        """Numbers of rows (m, lanes) as tiles (n, WIDE, lanes), with others in the rest."""
+        """Return values of rows (m, lanes) as tiles (n, WIDE, lanes), with `rest` in the padding."""
         full = jnp.full((self.counts.rows, x.shape[-1]), rest, x.dtype).at[np.asarray(self.rows, int)].set(x)
         return full.reshape(-1, WIDE, x.shape[-1])
 
     def numbers(self, x: Array) -> Array:
-        """Those of the rows, of tiles."""
+        """Return the values of the original rows (m, lanes), from tiles."""
         return flat(x)[np.asarray(self.rows, int)]
 
 
 class Scaled(eqx.Module):
-    """A problem s = H x + h with x = f / d, H = G d dᵀ and h = g d. **Fields:** `h` and `d` (rows, lanes); `cones`, of
-    x."""
+    """A scaled problem s = H x + h, with x = f / d, H = G d dᵀ (entry by entry) and h = g d. **Fields:** `h` and `d`
+    (rows, lanes); `cones`, of x. A lane is one element of the batch."""
 
     h: Array
     d: Array
@@ -64,40 +65,40 @@ class Scaled(eqx.Module):
 
     @abc.abstractmethod
     def product(self, x: Array) -> Array:
-        """H x (rows, lanes)."""
+        """Return H x (rows, lanes)."""
 
     @abc.abstractmethod
     def solver(self, shift: Array) -> Callable[[Array], Array]:
-        """b to (H + shift)⁻¹ b (rows, lanes), with a positive shift (lanes,)."""
+        """Return the function from b to (H + shift)⁻¹ b (rows, lanes), for a positive shift (lanes,)."""
 
     @abc.abstractmethod
     def filled_up(self, x: Array) -> Array:
-        """Numbers of the rows of G (m, lanes), with zeros in the rest of those of H."""
+        """Return values of the rows of G (m, lanes) as values of the rows of H, with zeros in the padding."""
 
     @abc.abstractmethod
     def forces(self, x: Array) -> Array:
-        """f (m, lanes)."""
+        """Return f (m, lanes)."""
 
     def start(self, f: Array) -> Array:
-        """x of forces f (m, lanes)."""
+        """Return x for forces f (m, lanes)."""
         return self.filled_up(f) / self.d
 
     def answer(self, x: Array) -> Array:
-        """H x + h."""
+        """Return s = H x + h."""
         return self.product(x) + self.h
 
     def left_over(self, x: Array) -> Array:
-        """How far x is from the law (lanes,), as `cones.left_over` tells it of f."""
+        """Return how far x is from the law (lanes,), like `cones.left_over` for f."""
         return self.left_of(x, self.answer(x))
 
     def left_of(self, x: Array, s: Array) -> Array:
-        """`left_over` of x whose answer s is known."""
+        """Return `left_over` of x, given s = H x + h."""
         left = jnp.abs(natural(self.cones, jnp.ones_like(self.d), x, s) / self.d).max(0)
         return left / jnp.maximum(calling(self.counts, self.h / self.d), jnp.finfo(self.h.dtype).tiny)
 
 
 class Tiled(Scaled):
-    """With `H` as `tiles.py` keeps matrices."""
+    """A problem with a matrix `H`, stored in tiles as in `tiles.py`."""
 
     H: Array
     filled: Filled = eqx.field(static=True)
@@ -117,7 +118,7 @@ class Tiled(Scaled):
 
 
 class Free(Scaled):
-    """With the operator `G`."""
+    """A problem with the operator `G`, without a matrix."""
 
     G: Unformed
 
@@ -136,14 +137,14 @@ class Free(Scaled):
 
 
 def free(G: Unformed, g: Array, cones: Cones) -> Free:
-    """The problem of an operator, g (m, lanes) and the cones of f."""
+    """Return the problem of an operator G, g (m, lanes) and the cones of f."""
     lanes = max(g.shape[-1], G.diagonal.shape[-1])
     d = widen(jnp.sqrt(scales(cones.counts, G)), lanes)
     return Free(widen(g, lanes) * d, d, _scaled(cones, Filled(cones.counts, ()), d), G)
 
 
 def tiled(G: Array, g: Array, cones: Cones) -> Tiled:
-    """The problem of G (m, m, lanes), g (m, lanes) and the cones of f."""
+    """Return the problem of a matrix G (m, m, lanes), g (m, lanes) and the cones of f."""
     filled = Filled.of(cones.counts)
     d = filled.vector(jnp.sqrt(scales(cones.counts, G)), 1.0)
     m, size = len(g), filled.counts.rows
@@ -159,17 +160,17 @@ def tiled(G: Array, g: Array, cones: Cones) -> Tiled:
 
 
 def flat(x: Array) -> Array:
-    """Tiles as the numbers of their rows."""
+    """Return tiles as values of rows (rows, lanes)."""
     return x.reshape(-1, x.shape[-1])
 
 
 def in_tiles(x: Array) -> Array:
-    """Numbers of rows as tiles (n, WIDE, lanes)."""
+    """Return values of rows as tiles (n, WIDE, lanes)."""
     return x.reshape(-1, WIDE, x.shape[-1])
 
 
 def _scaled(cones: Cones, filled: Filled, d: Array) -> Cones:
-    """The cones of forces over d; those of contacts stay as they are."""
+    """Return the cones of forces over d, with the padding; those of contacts do not change."""
     counts, (first, second, third) = filled.counts, filled.counts.ends
     more = lambda x, n: jnp.concatenate([x, jnp.zeros((n - len(x), x.shape[-1]), x.dtype)])  # noqa: E731
     radius, twists = more(cones.radius, len(counts.twists)), jnp.asarray(counts.twists, int)

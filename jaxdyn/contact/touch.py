@@ -1,4 +1,4 @@
-"""Where two shapes may touch: a fixed number of slots for each pair of kinds, with gap, point and normal."""
+"""The places where two shapes may touch: a fixed number of slots for each pair of kinds, with gap, point and normal."""
 
 from collections.abc import Callable
 
@@ -32,7 +32,7 @@ PAIRS: dict[tuple[str, str], Slots] = {
     ("capsule", "box"): (2, boxes.capsule),
     ("box", "box"): (4, box_pairs.box),
 }
-#: axes before the lanes of the arrays of `Placed.size`, by kind
+#: by kind, the number of axes before the lanes (elements of the batch) of the arrays of `Placed.size`
 KINDS: dict[str, int | tuple[int, ...]] = {
     **dict.fromkeys(("sphere", "capsule", "box", "cylinder", "ellipsoid", "plane"), 1),
     "mesh": 2,
@@ -41,8 +41,8 @@ KINDS: dict[str, int | tuple[int, ...]] = {
 
 
 def slots(kind_a: str, kind_b: str) -> int:
-    """Return how many places a pair of kinds may touch at; 0 if the two cannot collide. **Raises** ValueError for what
-    is no kind."""
+    """Return the number of places at which a pair of kinds may touch; 0 if the two cannot collide. **Raises**
+    ValueError for an unknown kind."""
     for kind in (kind_a, kind_b):
         if kind not in KINDS:
             raise ValueError(f"`slots`: {kind!r} is no kind of shape; use one of {', '.join(KINDS)}")
@@ -65,7 +65,7 @@ def touches(kind_a: str, kind_b: str, a: Placed, b: Placed) -> list[Touch]:
 
 
 def _level(kind_a: str, kind_b: str, a: Placed, b: Placed) -> tuple[Placed, Placed]:
-    """Return both with one number of lane axes."""
+    """Return both with the same number of lane axes."""
     axes = [Placed(2, 1, KINDS[kind]) for kind in (kind_a, kind_b)]
     rank = max(jax.tree.leaves(jax.tree.map(lambda k, x: jnp.ndim(x) - k, axes, [a, b])))
 

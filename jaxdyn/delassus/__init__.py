@@ -1,1 +1,1 @@
-"""The Delassus operator J M⁻¹ Jᵀ + R by itself: what rows of constraints exert on each other."""
+"""The Delassus operator J M⁻¹ Jᵀ + R, which maps forces along constraint rows to the accelerations of these rows."""

@@ -1,4 +1,4 @@
-"""What a method of the Delassus operator is."""
+"""The interface of methods that evaluate the Delassus operator G = J M⁻¹ Jᵀ."""
 
 import abc
 from collections.abc import Sequence
@@ -14,7 +14,8 @@ from .damping import Damping
 
 
 class Given(NamedTuple):
-    """What an operator is made of: `held` are the constraints that hold, `asked` those whose rows it acts on."""
+    """The inputs of an operator. `held` are the constraints that are enforced (`within`), `asked` those whose rows the
+    operator acts on."""
 
     model: Model
     held: tuple[Constraint, ...]
@@ -27,15 +28,15 @@ class Given(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Of the constraints that are asked for."""
+        """Return the number of rows of the `asked` constraints."""
         return sum(c.layout(self.model.topology).rows for c in self.asked)
 
 
 class Method(eqx.Module):
-    """A method of the Delassus operator G = J M⁻¹ Jᵀ: static, hashable, without arrays.
+    """A method to evaluate the Delassus operator G = J M⁻¹ Jᵀ: static, hashable, without arrays.
 
-    A method knows its recursion alone. Validation, columns, refinement and the derivatives of the inverse are those of
-    `Delassus`. All functions are for single states.
+    A method implements its recursion only. `Delassus` does validation, columns, refinement and the derivatives of the
+    inverse. All functions are for single states.
     """
 
     def check(self, call: str, topology: Topology, held: Sequence[Constraint], asked: Sequence[Constraint]) -> None:
@@ -43,23 +44,23 @@ class Method(eqx.Module):
 
     @abc.abstractmethod
     def prepare(self, given: Given) -> Any:
-        """What all products share, as arrays."""
+        """Return the arrays that all products share."""
 
     @abc.abstractmethod
     def times(self, given: Given, made: Any, x: Array) -> Array:
-        """G x (m,), differentiable in everything; `made` is what `prepare` returns."""
+        """Return G x (m,), differentiable in everything; `made` is the result of `prepare`."""
 
     @abc.abstractmethod
     def damp(self, given: Given, made: Any, R: Damping) -> Any:
-        """What all solves with the positive damping R share, as arrays."""
+        """Return the arrays that all solves with the positive damping R share."""
 
     @abc.abstractmethod
     def solve(self, given: Given, made: Any, damped: Any, R: Damping, b: Array) -> Array:
-        """(G + R)⁻¹ b (m,); no derivative is taken of it. `damped` is what `damp` returns."""
+        """Return (G + R)⁻¹ b (m,), which is never differentiated. `damped` is the result of `damp`."""
 
 
 def refuse_held(method: Method, call: str, held: Sequence[Constraint]) -> None:
-    """Raise `ValueError` for constraints that hold."""
+    """Raise `ValueError` if there are constraints that hold, i.e. if `within` is not empty."""
     if held:
         raise ValueError(
             f"{call}: `{type(method).__name__}` takes no constraints that hold, and `within` has {len(held)}. "

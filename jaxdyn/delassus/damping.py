@@ -1,4 +1,4 @@
-"""The damping R of an operator: a compliance for every row, or a block for the rows of every constraint."""
+"""The damping R of a Delassus operator: a compliance for every row, or a block for the rows of every constraint."""
 
 from collections.abc import Sequence
 
@@ -13,13 +13,13 @@ from ..spatial.numbers import check, finite, floats, not_negative
 
 
 class Damping(eqx.Module):
-    """R as its `diagonal` (m,), or as `blocks` (r, r), one a constraint, which are positive semidefinite."""
+    """The damping R, as its `diagonal` (m,) or as positive semidefinite `blocks` (r, r), one for each constraint."""
 
     diagonal: Array | None = None
     blocks: tuple[Array, ...] | None = None
 
     def times(self, x: Array) -> Array:
-        """R x of a vector (m,)."""
+        """Return R x for a vector (m,)."""
         if self.blocks is None:
             return self.diagonal * x
         out = []
@@ -31,21 +31,21 @@ class Damping(eqx.Module):
         return y
 
     def matrix(self) -> Array:
-        """R as a matrix (m, m)."""
+        """Return R as a matrix (m, m)."""
         return jnp.diag(self.diagonal) if self.blocks is None else block_diag(*self.blocks)
 
     def at_least(self, least: Array) -> "Damping":
-        """R where it is at least so large; blocks with as much added."""
+        """Return the damping with a diagonal of at least `least`; to the diagonal of blocks, add `least`."""
         if self.blocks is None:
             return Damping(jnp.maximum(self.diagonal, least))
         return Damping(blocks=tuple(x + least * jnp.eye(len(x), dtype=x.dtype) for x in self.blocks))
 
     def whiten(self, rows: Array) -> Array:
-        """C⁻¹ A of rows A (m, ...), with the Cholesky factors C of the blocks."""
+        """Return C⁻¹ A for rows A (m, ...), where C are the Cholesky factors of the blocks."""
         return self._each(rows, lambda C, x: solve_triangular(C, x, lower=True))
 
     def unwhiten(self, x: Array) -> Array:
-        """C⁻ᵀ x of a vector (m,)."""
+        """Return C⁻ᵀ x for a vector (m,)."""
         return self._each(x, lambda C, x: solve_triangular(C, x, lower=True, trans=1))
 
     def _each(self, x, fn):
@@ -56,7 +56,7 @@ class Damping(eqx.Module):
         return out
 
     def _by_size(self):
-        """Blocks of one size, stacked, and their rows."""
+        """Yield the size, the stacked blocks and the rows of all blocks of one size."""
         assert self.blocks is not None
         sizes = [len(x) for x in self.blocks]
         starts = np.cumsum([0, *sizes])
@@ -70,8 +70,9 @@ class Damping(eqx.Module):
 
 
 def damping_of(call: str, given, rows: Sequence[int], dtype) -> Damping | None:
-    """The damping that a user gave: None, a number, one number a row, or a list with a number, a diagonal (r,) or a
-    block (r, r) for each constraint, whose `rows` are so many. Raises for anything else."""
+    """Return the damping for a user's argument: None, a number, one number a row, or a list with a number, a diagonal
+    (r,) or a block (r, r) for each constraint. `rows` are the numbers of rows of the constraints. Raise for anything
+    else."""
     if given is None or isinstance(given, Damping):
         return given
     m = sum(rows)

@@ -1,4 +1,4 @@
-"""What methods share that form the Delassus matrix G = J M⁻¹ Jᵀ: products, and solves by a Cholesky factor."""
+"""The base class of methods that form the Delassus matrix G = J M⁻¹ Jᵀ: products, and solves by a Cholesky factor."""
 
 import abc
 
@@ -11,11 +11,11 @@ from .base import Given, Method
 
 
 class Explicit(Method):
-    """Base class of methods that return G as a matrix, from which derivatives are taken as they come."""
+    """Base class of methods that return G as a matrix, which JAX differentiates directly."""
 
     @abc.abstractmethod
     def matrix(self, given: Given) -> Array:
-        """G (m, m)."""
+        """Return G (m, m)."""
 
     def prepare(self, given):
         return self.matrix(given)
@@ -31,12 +31,13 @@ class Explicit(Method):
 
 
 def entries(cells: Array, places) -> Array:
-    """The numbers at `places` among cells; zero beyond the last."""
+    """Return the `cells` at `places`, with a zero where a place is one beyond the last cell."""
     return jnp.concatenate([cells, jnp.zeros(1, cells.dtype)])[places]
 
 
 def projected(A: Array, B: Array) -> Array:
-    """B (n, m) without its parts in the range of A (n, h): twice, since once leaves what rounding has left."""
+    """Return B (n, m) minus its projection onto the range of A (n, h). A second pass removes the rounding errors of the
+    first."""
     if not A.shape[1]:
         return B
     inverse = jnp.linalg.pinv(A, rtol=1e-6 if A.dtype == jnp.float64 else 3e-4)

@@ -1,8 +1,8 @@
-"""The inverse of A = G + R from damped inverses: proximal steps where R is zero.
+"""The inverse of A = G + R by proximal steps, from inverses with more damping.
 
-With D = (G + R')⁻¹, R' being R but at least a small δ, every step x ← x + D (b − A x) takes the fraction δ / (w + δ) of
-what is left along an eigenvector of eigenvalue w. From x = 0 all steps stay in the range of A: x is the solution of
-least norm.
+Let D = (G + R')⁻¹, where R' is R, but at least a small δ. Every step x ← x + D (b − A x) reduces the residual along an
+eigenvector of A with eigenvalue w to the fraction δ / (w + δ). From x = 0 all steps stay in the range of A, so that x
+is the least-norm solution.
 """
 
 from collections.abc import Callable
@@ -17,15 +17,15 @@ from ..constrained.result import MEMBERS, Result
 from .base import Given
 from .damping import Damping
 
-#: most steps
+#: maximum number of steps
 STEPS = 50
-#: what a step must be of the one before, and how often in a row it may be more
+#: a residual counts as shrunk below this fraction of the least so far, and how often in a row it may not shrink
 SHRINKS, PATIENCE = 0.5, 3
 
 
 class Solved(eqx.Module):
-    """**Fields:** `x` (m,); `result`, a `Result`: `inconsistent_constraints` where b is out of the range of A, so that
-    x leaves as little over as can be; `iterations` (), the damped solves made."""
+    """The solution of A x = b. **Fields:** `x` (m,); `result`, a `Result`: `inconsistent_constraints` if b is outside
+    the range of A, where x has the least residual; `iterations` (), the number of damped solves."""
 
     x: Float[Array, " m"]
     result: Result
@@ -33,23 +33,24 @@ class Solved(eqx.Module):
 
 
 def at_least(R: Damping | None, given: Given) -> Damping:
-    """R', at least δ in 1/kg: so small that few steps do, so large that D keeps half of the digits."""
+    """Return R', R but at least δ in 1/kg: so small that few steps suffice, so large that D keeps half of the
+    digits."""
     digits = 1e7 if given.q.dtype == jnp.float64 else 3e3
     least = jax.lax.stop_gradient(1 / (digits * jnp.maximum(given.model.bodies.mass.mean(), 1e-3)))
     return Damping(jnp.full((given.rows,), least)) if R is None else R.at_least(least)
 
 
 def exceeds(larger: Damping, R: Damping | None) -> Array:
-    """Whether R' is more than R somewhere, ()."""
+    """Return whether R' exceeds R anywhere, ()."""
     if R is None or R.diagonal is None or larger.diagonal is None:
         return jnp.ones((), bool)
     return (larger.diagonal > R.diagonal).any()
 
 
 class _State(NamedTuple):
-    """Of the iteration: x, the right side that is left, the last step, the least size so far of what x left over, how
-    often in a row that did not shrink, the steps since x was zero and all of them, whether b was found to be out of the
-    range, and whether to go on."""
+    """The state of the iteration: x, the right side b without its part outside the range of A, the last step, the least
+    residual so far, how often in a row the residual did not shrink, the steps since x was zero, all steps, whether b
+    has a part outside the range, and whether to go on."""
 
     x: Array
     b: Array
@@ -63,11 +64,12 @@ class _State(NamedTuple):
 
 
 def damped_inverse(times: Callable, damped: Callable, added: Callable, b: Array, proximal: Array):
-    """x with A x = b, the place of how it ended among the results, and the number of solves; `times` is A, `damped`
-    is D, `added` is R' − R, `proximal` tells whether D is not the inverse itself.
+    """Return x with A x = b, the index of the result in `MEMBERS`, and the number of solves. `times` is A, `damped` is
+    D, `added` is R' − R, and `proximal` is True if D is not the inverse of A itself.
 
-    What is out of the range of A makes the same step s again and again, (R' − R) s being what is left over. It is taken
-    from b, and x begins anew: 1 / δ of it would take the digits of the rest."""
+    A part of b outside the range of A causes the same step s again and again, with the residual (R' − R) s. When this
+    happens, subtract that residual from b and restart from x = 0: otherwise the part, times 1 / δ, would cost the rest
+    of x its digits."""
     eps = jnp.finfo(b.dtype).eps
     size_of = lambda x: jnp.abs(x).max()  # noqa: E731
     zero, inf, none = jnp.zeros((), jnp.int32), jnp.full_like(size_of(b), jnp.inf), jnp.zeros((), bool)
@@ -78,7 +80,7 @@ def damped_inverse(times: Callable, damped: Callable, added: Callable, b: Array,
         x = s.x + change
         stuck = jnp.where(size < SHRINKS * s.least, 0, s.stuck + 1)
         again = (stuck >= PATIENCE) & (size > jnp.sqrt(eps) * size_of(b))
-        active = (size_of(change) > 10 * eps * size_of(x)) & (stuck < PATIENCE)  # NaN ends it
+        active = (size_of(change) > 10 * eps * size_of(x)) & (stuck < PATIENCE)  # False for NaN
         least, steps = jnp.minimum(size, s.least), s.steps + 1
         more = _State(x, s.b, change, least, stuck, s.round + 1, steps, s.outside, active)
         anew = _State(jnp.zeros_like(x), s.b - added(change), change, inf, zero, zero, steps, again, again)

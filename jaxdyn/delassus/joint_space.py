@@ -1,8 +1,8 @@
 """Methods in joint coordinates: `Dense`, the reference, and `LTL`.
 
-With M = L D Lᵀ and Y = D^(-1/2) L⁻¹ Jᵀ, G = Yᵀ Y. Rows that hold take their directions away from Y: with the orthogonal
-projector P on the range of Y_h, G = Y_cᵀ (1 − P) Y_c. (Their Gram matrix, which a Schur complement of G needs, has
-only half of the digits.)
+With M = L D Lᵀ and Y = D^(-1/2) L⁻¹ Jᵀ, G = Yᵀ Y. Rows that hold (index h) remove their directions from Y: with the
+orthogonal projector P onto the range of Y_h, G = Y_cᵀ (1 − P) Y_c. (A Schur complement of G would need the Gram matrix
+of Y_h, which has only half of the digits.)
 """
 
 import jax.numpy as jnp
@@ -30,7 +30,8 @@ def _gram(given: Given, Y):
 
 
 class Dense(Explicit):
-    """J M⁻¹ Jᵀ by the Cholesky factor of the dense mass matrix: the reference, any constraints, O(n³ + n²m + n m²)."""
+    """J M⁻¹ Jᵀ by the Cholesky factor of the dense mass matrix, O(n³ + n²m + n m²): the reference. It takes any
+    constraints."""
 
     def matrix(self, given):
         L = jnp.linalg.cholesky(laned(mass_matrix)(given.model, given.q))
@@ -45,7 +46,8 @@ def _fronts(topology: Topology, plan):
 
 @tables
 def _places(topology: Topology, plan) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Where Y is not zero: its entries, and theirs among 1 / D and l of the factor."""
+    """Return the indices of the nonzero entries of Y, and for each the index of its pivot in D and of its entry in the
+    factor's l."""
     entries, pivots, below = [], [], []
     nv = len(topology.independent)
     start = pivot = 0
@@ -63,7 +65,7 @@ def _places(topology: Topology, plan) -> tuple[np.ndarray, np.ndarray, np.ndarra
 
 
 def _factor(given: Given):
-    """1 / D and the columns of L, those of J below those of M."""
+    """Return 1 / D and the columns of L, with the rows of J below those of M."""
     problem = problem_of(given.model, given.constraints, given.q)
     topology, plan = given.model.topology, problem.plan
     J = jacobian_at(problem.motion, problem.rows)
@@ -76,9 +78,9 @@ def _factor(given: Given):
 
 
 class LTL(Explicit):
-    """LTL-OSIM: the sparse factor of the mass matrix leaves first, with the rows of J as its last columns
+    """LTL-OSIM: the sparse factor of the mass matrix, leaves first, with the rows of J as its last columns
     (Featherstone, Exploiting sparsity in operational-space dynamics, 2010; popov_vereshchagin, section II-C;
-    proximal_ltl, IV): any constraints, O(n d² + m d² + d m²)."""
+    proximal_ltl, IV), O(n d² + m d² + d m²). It takes any constraints."""
 
     def matrix(self, given):
         D, l = laned(_factor)(given)

@@ -13,7 +13,7 @@ from .operator import Delassus
 
 
 def linear_operator(operator: Delassus) -> lineax.FunctionLinearOperator:
-    """The operator for solvers of `lineax`: symmetric and positive semidefinite."""
+    """Return the operator for solvers of `lineax`, tagged as positive semidefinite."""
     check_instance("`linear_operator`", "operator", operator, Delassus)
     return _tagged(operator.mv, operator)
 
@@ -32,12 +32,13 @@ def conjugate_gradient(
     tol: float = 1e-6,
     max_steps: int | None = None,
 ) -> Solved:
-    """x with A x = b (m,) by preconditioned conjugate gradients: products alone, no factor of A.
+    """Return x with A x = b (m,) by preconditioned conjugate gradients, from products only, without a factor of A.
 
     **Arguments:** `preconditioner`, an operator that is easier to solve, such as the same one with more damping;
-    `start` (m,), what x starts from; `tol`, of the residual relative to b; `max_steps`, None: ten times m.
+    `start` (m,), the initial x; `tol`, of the residual relative to b; `max_steps`, None: ten times m.
 
-    **Returns** a `Solved`; `result` is `max_steps_reached` where `tol` was not. Derivatives are those of the solution.
+    **Returns** a `Solved`; `result` is `max_steps_reached` if `tol` was not reached. Derivatives are those of the
+    solution.
     """
     call, m = "`conjugate_gradient`", operator.shape[0]
     check_instance(call, "operator", operator, Delassus)
@@ -58,10 +59,10 @@ def conjugate_gradient(
 
 
 def largest_eigenvalue(operator: Delassus, *, steps: int = 20) -> Float[Array, ""]:
-    """The largest eigenvalue () of A by Lanczos' method, from below: its relative error is about
-    exp(−4 steps √gap), gap being the relative distance of the next one.
+    """Return the largest eigenvalue () of A by Lanczos' method, which approaches it from below: the relative error is
+    about exp(−4 steps √gap), where gap is the relative distance of the next eigenvalue.
 
-    **Arguments:** `steps`, products made, at most m. The start is a fixed vector without symmetries.
+    **Arguments:** `steps`, the number of products, at most m. The start is a fixed vector without symmetries.
     """
     check_instance("`largest_eigenvalue`", "operator", operator, Delassus)
     if not isinstance(steps, int) or steps < 1:
@@ -77,7 +78,7 @@ def largest_eigenvalue(operator: Delassus, *, steps: int = 20) -> Float[Array, "
         basis = basis.at[k].set(v)
         w = frozen.mv(v)
         a = v @ w
-        for _ in range(2):  # once leaves what rounding has left
+        for _ in range(2):  # the second pass removes the rounding errors of the first
             w = w - basis.T @ (basis @ w)
         b = jnp.linalg.norm(w)
         return (basis, w / jnp.maximum(b, tiny)), (a, b)
@@ -88,4 +89,4 @@ def largest_eigenvalue(operator: Delassus, *, steps: int = 20) -> Float[Array, "
     T = jnp.diag(a) + jnp.diag(b[:-1], 1) + jnp.diag(b[:-1], -1)
     vector = jnp.linalg.eigh(T)[1][:, -1] @ basis
     vector = jax.lax.stop_gradient(vector / jnp.maximum(jnp.linalg.norm(vector), tiny))
-    return vector @ operator.mv(vector)  # whose derivative is that of the eigenvalue
+    return vector @ operator.mv(vector)  # its derivative is that of the eigenvalue

@@ -1,16 +1,16 @@
-"""The derivative of the solution of least norm, x = A⁺ b, of a symmetric A whose rank does not change nearby.
+"""The derivative of the least-norm solution x = A⁺ b, for a symmetric A whose rank does not change nearby.
 
-x, what it leaves over, r, and a w with x in the range of A satisfy
+x, its residual r, and a w that places x in the range of A satisfy
 
     A r = 0,    A w − x = 0,    r + A x = b.
 
-In the null space of A the first of these says nothing, and w may be anything. The projector P on that null space, as it
-is at one place and a constant, mends both:
+In the null space of A the first equation is empty, and w is arbitrary. The projector P onto that null space, kept
+constant, fixes both:
 
     P w + A r = 0,    A w − x = 0,    r + A x = b.
 
-This system is regular, there and nearby, and has the same x: so it has derivatives of every order like any other linear
-system. With −x in place of x it is symmetric.
+This system is regular, there and nearby, and has the same x, so it has derivatives of every order like any other linear
+system. With −x as the unknown it is symmetric.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,8 @@ from jaxtyping import Array
 
 @jax.custom_batching.custom_vmap
 def any_of_batch(flag: Array) -> Array:
-    """Whether a flag () is set, in a batch for any state: `lax.cond` of it makes one branch, not both."""
+    """Return the flag (); in a batch, whether it is set for any element. So `lax.cond` on it runs one branch, not
+    both."""
     return flag
 
 
@@ -31,7 +32,7 @@ def _(size, batched, flag):
 
 
 def derivative(times: Callable, change: Callable, inverse: Callable, w, r, x, db) -> Array:
-    """dx, for `times` A, `change` dA and `inverse` A⁺; A w = x and r = b − A x."""
+    """Return dx, where `times`, `change` and `inverse` apply A, dA and A⁺, A w = x and r = b − A x."""
 
     def matrix(z):
         w, r, y = z

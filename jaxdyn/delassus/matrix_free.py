@@ -1,14 +1,14 @@
 """`MatrixFree`: products and damped inverses of the Delassus operator without the matrix (Sathya, Montaut, de
 Mont-Marin and Carpentier, matrix_free_delassus).
 
-The product is three maps in two sweeps (section IV-D): x acts as forces on the bodies (Alg. 1), the bodies and joints
-accelerate (Alg. 2, the reduced articulated-body algorithm), and the accelerations of the rows are read from the bodies
-(Alg. 3). The damped inverse solves the equations of motion with the compliance R in the rows (Alg. 4),
+The product is three maps in two sweeps over the tree (section IV-D): x acts as forces on the bodies (Alg. 1), the
+bodies and joints accelerate (Alg. 2, the reduced articulated-body algorithm), and the accelerations of the bodies give
+those of the rows (Alg. 3). The damped inverse solves the equations of motion with compliant rows (Alg. 4),
 
     M a − J_hᵀν − J_cᵀ x = 0,    J_h a = 0,    J_c a + R x = b,
 
-by the elimination of LCABA, with μ = 1 / R (the paper calls that R). Rows J_h that hold and refinement are those of
-`jaxdyn.delassus.refined`.
+by the elimination of LCABA, with μ = 1 / R (the paper calls that R). `jaxdyn.delassus.refined` describes the rows J_h
+that hold, and the refinement.
 """
 
 import functools
@@ -47,7 +47,7 @@ def _prepared(given: Given) -> Prepared:
 
 
 def _product(stop: Stop, given: Given, made: Prepared, x):
-    """J_c M⁻¹ J_cᵀ x (m, lanes), in two sweeps."""
+    """Return J_c M⁻¹ J_cᵀ x (m, lanes), in two sweeps over the tree."""
     asked = asked_rows(given, made.geometry)
     zero = jnp.zeros((given.model.nv, x.shape[-1]), x.dtype)
     held = jnp.zeros((held_rows(given), x.shape[-1]), x.dtype)
@@ -56,19 +56,19 @@ def _product(stop: Stop, given: Given, made: Prepared, x):
 
 
 def _solved(stop: Stop, given: Given, made: Prepared, tau, rows):
-    """a and ν of M a − J_hᵀν = τ, J_h a = rows."""
+    """Return a and ν with M a − J_hᵀν = τ and J_h a = rows."""
     force = still(geometry_problem(given, made.geometry, (), False), tau)
     a, _, nu = refined(stop, given, made, made.factor, tau, force, rows, None)
     return a, nu
 
 
 def _damped(whitened: bool, given: Given, made: Prepared, R):
-    """The factor of M + J_hᵀ μ J_h + J_cᵀ R⁻¹ J_c."""
+    """Return the factor of M + J_hᵀ μ J_h + J_cᵀ R⁻¹ J_c."""
     return factorised(given, made.geometry, R, made.kept, whitened)
 
 
 def _inverse(stop: Stop, whitened: bool, given: Given, made: Prepared, factor, R, b):
-    """(J_c M⁻¹ J_cᵀ + R)⁻¹ b (m, lanes)."""
+    """Return (J_c M⁻¹ J_cᵀ + R)⁻¹ b (m, lanes)."""
     lanes = max(b.shape[-1], R.shape[-1])
     zero = jnp.zeros((given.model.nv, lanes), b.dtype)
     held = held_rows(given)
@@ -78,11 +78,11 @@ def _inverse(stop: Stop, whitened: bool, given: Given, made: Prepared, factor, R
 
 
 class MatrixFree(Method):
-    """Products and damped inverses by sweeps over the robot: any constraints, O(n + m) time and memory where loops are
-    local; rows that hold add a dense system of their own.
+    """Products and damped inverses by sweeps over the robot, in O(n + m) time and memory if loops are local. It takes
+    any constraints; rows that hold add a dense system of their own size.
 
-    **Arguments:** `tol`: refinement stops when another step would be no larger, relative to what it changes (None:
-    1e-12 in double, 1e-6 in single precision); `max_steps`, the most solves of a refinement.
+    **Arguments:** `tol`: refinement stops when the predicted relative size of another step is below it (None: 1e-12 in
+    double, 1e-6 in single precision); `max_steps`, the maximum number of solves of a refinement.
     """
 
     tol: float | None = eqx.field(static=True, default=None)
@@ -110,17 +110,17 @@ class MatrixFree(Method):
 
 
 def _unit(R: Damping) -> Array:
-    """R row by row (m,), of whitened rows."""
+    """Return the diagonal of R (m,); for blocks, ones, because their rows are whitened."""
     return R.diagonal if R.blocks is None else jnp.ones(sum(map(len, R.blocks)), R.blocks[0].dtype)
 
 
 def _with(made: Prepared, K) -> Prepared:
-    """With other coefficients of the rows, if there are any."""
+    """Return `made` with the row coefficients K, or unchanged if K is None."""
     return made if K is None else made._replace(geometry=made.geometry._replace(K=K))
 
 
 def _whitened(given: Given, made: Prepared, R: Damping) -> tuple[Array, ...]:
-    """Rows C⁻¹ K in place of K, for blocks C Cᵀ of R: then R is one."""
+    """Return the row coefficients C⁻¹ K, for blocks C Cᵀ of R: for these rows R is the identity."""
     plan = plan_of(given.model.topology, given.asked)
     first = plan_of(given.model.topology, given.held).cells if given.held else 0
     cells = [(c, slice(first + k, first + k + len(plan.span(c)))) for c, at in enumerate(plan.coefficients) for k in at]
@@ -135,7 +135,7 @@ def _times(stop: Stop, given: Given, made: Prepared, x):
 
 @_times.defjvp
 def _times_jvp(stop, primals, tangents):
-    """The same in three maps, of which each has a derivative: that of the second by the implicit function theorem."""
+    """Differentiate the product as three maps, the second one by the implicit function theorem."""
     _, made, _ = primals
 
     def apart(given, x):

@@ -1,4 +1,4 @@
-"""`delassus`: the operator J M⁻¹ Jᵀ + R, with products and damped inverses."""
+"""`delassus` and `Delassus`: the operator J M⁻¹ Jᵀ + R, with products and damped inverses."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,11 +23,11 @@ from .matrix_free import MatrixFree
 
 
 class Delassus(eqx.Module):
-    """The operator A = G + R of the rows of constraints, G = J M⁻¹ Jᵀ: what they exert on each other.
+    """The operator A = G + R of constraint rows, with G = J M⁻¹ Jᵀ.
 
-    It maps forces along the rows to the accelerations of the rows that they cause (or impulses to velocities). With
-    constraints that hold (`within`), M⁻¹ is that of the robot whose loops are closed. `with_damping` and all products
-    share what does not depend on R or the vector. **Fields** are not public.
+    It maps forces along the rows to the accelerations of the rows that they cause (or impulses to changes of velocity).
+    With constraints that hold (`within`), M⁻¹ is that of the robot with closed loops. `with_damping` and all products
+    share the results that do not depend on R or the vector. **Fields** are not public.
     """
 
     method: Method = eqx.field(static=True)
@@ -38,7 +38,7 @@ class Delassus(eqx.Module):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(m, m)."""
+        """Return (m, m)."""
         m = self._given.rows
         return m, m
 
@@ -47,29 +47,29 @@ class Delassus(eqx.Module):
         return self._given.q.dtype
 
     def mv(self, x: ArrayLike) -> Float[Array, "m ..."]:
-        """A x for a vector (m,), or a matrix (m, k) of columns; G x without damping."""
+        """Return A x for a vector (m,), or a matrix (m, k) of columns; without damping, G x."""
         return self._by_columns("mv", "x", x, self._times)
 
     def solve(self, b: ArrayLike) -> Float[Array, "m ..."]:
-        """x with A x = b for a vector (m,), or a matrix (m, k) of columns. Where A is singular, the x of least norm
-        with least residual; `solution` tells when b is out of its range."""
+        """Return x with A x = b for a vector (m,), or a matrix (m, k) of columns. If A is singular, x is the least-norm
+        one with the least residual; `solution` reports whether b is outside the range of A."""
         return self._by_columns("solve", "b", b, lambda b: self._solved(b).x)
 
     def solution(self, b: ArrayLike) -> Solved:
-        """What `solve` finds for a vector b (m,), how it ended, and the number of damped solves."""
+        """Return the `Solved` for a vector b (m,): the x of `solve`, its result, and the number of damped solves."""
         return self._solved(self._vector("solution", "b", b))
 
     def dense(self) -> Float[Array, "m m"]:
-        """A as a matrix."""
+        """Return A as a matrix."""
         return self.mv(jnp.eye(self.shape[0], dtype=self.dtype))
 
     def with_damping(self, damping: ArrayLike | Sequence[ArrayLike] | None) -> "Delassus":
-        """The operator with another R (the compliance that is added: see `delassus`)."""
+        """Return the operator with another R (the compliance that is added: see `delassus`)."""
         return _damped(self.method, self._given, self._made, damping, "with_damping")
 
     @property
     def result(self) -> Result:
-        """Whether the operator is sound: `not_finite` where an input was, or where M is singular."""
+        """Return `successful`, or `not_finite` if an input was not finite or M is singular."""
         leaves = [x for x in jax.tree.leaves((self._made, self._damping)) if eqx.is_inexact_array(x)]
         sound = jnp.stack([jnp.isfinite(x).all() for x in leaves]).all()
         return Result.where(sound, Result.successful, Result.not_finite)
@@ -83,7 +83,7 @@ class Delassus(eqx.Module):
         return Solved(x, result_of(code), steps)
 
     def _iterated(self, b):
-        """x, how the iteration ended, and the number of its solves."""
+        """Return x, the index of the result, and the number of solves of the iteration."""
         R = at_least(self._damping, self._given)
         once = lambda r: self.method.solve(self._given, self._made, self._damped, R, r)  # noqa: E731
         added = R.times if self._damping is None else lambda x: R.times(x) - self._damping.times(x)
@@ -103,13 +103,13 @@ class Delassus(eqx.Module):
 
 @jax.custom_jvp
 def _inverse(operator: Delassus, b: Array):
-    """See `Delassus._iterated`, with derivatives."""
+    """Return the result of `Delassus._iterated`, with derivatives."""
     return operator._iterated(b)
 
 
 @_inverse.defjvp
 def _inverse_jvp(primals, tangents):
-    """See `least_norm.py`; where R is nowhere zero, dx = A⁻¹ (db − dA x)."""
+    """Differentiate as `least_norm.py` describes; if R is at least δ everywhere, dx = A⁻¹ (db − dA x)."""
     (operator, b), (moved, db) = primals, tangents
     x, code, steps = _inverse(operator, b)
     inverse = lambda b: jax.lax.stop_gradient(operator)._iterated(b)[0]  # noqa: E731
@@ -138,17 +138,17 @@ def delassus(
     damping: ArrayLike | Sequence[ArrayLike] | None = None,
     within: Sequence[Constraint] = (),
 ) -> Delassus:
-    """The operator J M⁻¹ Jᵀ + R at q (nq,) of the rows of `constraints` (None: the model's own).
+    """Return the operator J M⁻¹ Jᵀ + R at q (nq,) of the rows of `constraints` (None: the model's own).
 
     **Arguments:**
 
     - `method`, one of `jaxdyn.osim`.
     - `damping`: the compliance R that is added, in 1/kg for linear rows: () for all rows, (m,), or a list with a
-      number, a diagonal (r,) or a symmetric block (r, r) for each constraint. None is none.
-    - `within`: constraints that hold while others are asked for. With the loops of a robot in it, M⁻¹ is that of the
-      robot with its loops closed.
+      number, a diagonal (r,) or a symmetric block (r, r) for each constraint. None: no damping.
+    - `within`: further constraints that hold exactly. With the loops of a robot in it, M⁻¹ is that of the robot with
+      closed loops.
 
-    **Returns** a `Delassus`, differentiable in all that it is made of.
+    **Returns** a `Delassus`, differentiable in all its inputs.
 
     **Raises** `TypeError` and `ValueError` for wrong types and shapes, unknown bodies, negative damping, and
     constraints that the method cannot treat.

@@ -1,4 +1,4 @@
-"""Methods that propagate inverse inertias of bodies from the root: `KJR` and `EFPA`; see `jaxdyn.tree.propagation`."""
+"""`KJR` and `EFPA`: methods that propagate inverse inertias of bodies from the root; see `jaxdyn.tree.propagation`."""
 
 from typing import ClassVar
 
@@ -20,7 +20,8 @@ from .explicit import Explicit, entries
 
 
 def _fields(extended: bool, given: Given) -> dict:
-    """What the sweeps leave: `U` of the joints, `omega` of the bodies, and the fields of `Propagation.between`."""
+    """Return the results of the sweeps: `U` of the joints, `omega` of the bodies, and the fields of
+    `Propagation.between`."""
     problem = problem_of(given.model, given.constraints, given.q)
     topology = given.model.topology
     alone = problem._replace(constraints=(), rows=None)
@@ -35,13 +36,13 @@ def _fields(extended: bool, given: Given) -> dict:
 
 
 def _blocks(extended: bool, given: Given):
-    """The cells of G."""
+    """Return the cells (entries by number) of G."""
     return _fields(extended, given).get("G", jnp.zeros((0, 1), given.q.dtype))
 
 
 @tables
 def _places(topology: Topology, plan: Plan, extended: bool) -> np.ndarray:
-    """The cell of every entry of G, one beyond the last where there is none: (m, m)."""
+    """Return the cell of every entry of G (m, m), one beyond the last for a zero entry."""
     made = propagation_of(topology, plan, extended)
     return plan.placed(made.at, made.size)
 
@@ -61,14 +62,14 @@ class _Propagated(Explicit):
 
 class KJR(_Propagated):
     """The algorithm of Kreutz-Delgado, Jain and Rodriguez (1992): inverse inertias between bodies, as 6x6 matrices,
-    along the way of every pair of bodies, O(n + m² d). Any constraints; none that hold."""
+    along the path of every pair of bodies, O(n + m² d). It takes any constraints, but none that hold."""
 
     extended: ClassVar[bool] = False
 
 
 class EFPA(_Propagated):
     """The extended-force-propagator algorithm (Chang and Khatib 2001; Wensing, Featherstone and Orin 2012): rows ride
-    to the common ancestor of two bodies and meet its inverse inertia there, O(n + m d + m²). Any constraints; none
-    that hold."""
+    (are propagated) up to the common ancestor of two bodies and meet its inverse inertia there, O(n + m d + m²). It
+    takes any constraints, but none that hold."""
 
     extended: ClassVar[bool] = True

@@ -1,13 +1,14 @@
-"""Methods of lowest order for constraints to the ground: `PVReduced` and `ConstrainedABA`.
+"""`PVReduced` and `ConstrainedABA`: methods of lowest order for constraints to the ground.
 
-A body moves in six ways, so that more than six rows say no more to what is above it than six unit rows do. Where more
-than six rows meet at a body (a relay), they stop, and unit rows ride on from there. With K the rows at a relay s and L
-what they exert on each other through the bodies that they have left,
+Rows *ride*: the elimination propagates them from their bodies up the tree. A body has six degrees of freedom, so that
+six unit rows represent any number of rows to the bodies above it. Where more than six rows meet at a body (a relay),
+they stop, and six unit rows ride on from there. Let K be the rows at a relay s, and L their coupling through the bodies
+below it. Then
 
     G_cd = L_cd + K_c Λ_s K_dᵀ,    Λ_st = G of the unit rows of relays,
 
-where rows that stop at different relays have L = 0. Unit rows are rows like others, so that all of G follows from the
-top down, in O(n + m²): the idea of PV-OSIMr (Sathya, Decré and Swevers, IEEE RA-L 9(11), 2024), derived here from
+where rows that stop at different relays have L = 0. Unit rows are rows like any other, so that all of G follows from
+the root down, in O(n + m²): the idea of PV-OSIMr (Sathya, Decré and Swevers, IEEE RA-L 9(11), 2024), derived here from
 popov_vereshchagin, Alg. 2.
 """
 
@@ -34,13 +35,13 @@ from .base import Given, refuse_held
 from .damping import Damping
 from .explicit import Explicit, entries
 
-#: ways in which a body moves
+#: degrees of freedom of a body
 SIX = 6
 
 
 class Relayed(NamedTuple):
-    """Rows of constraints, then the unit rows of relays: their plan, the order of elimination, where each stops (a body
-    or the world), and the relays."""
+    """The rows of the constraints, followed by the unit rows of relays: their plan, the order of elimination, where
+    each stops (a body or the world), and the relays."""
 
     plan: Plan
     order: Order
@@ -58,7 +59,7 @@ def _relayed(topology: Topology, plan: Plan) -> Relayed:
     stops, riders = [], []
     for c in range(len(whole)):
         body = whole.bodies(c)[0]
-        above = topology.ancestors(body)[c >= len(plan) :]  # unit rows leave their own body
+        above = topology.ancestors(body)[c >= len(plan) :]  # unit rows start above their own body
         stops.append(next((b for b in above if b in found), WORLD))
         riders.append(Rider(c, tuple(whole.span(c)), (body,), stops[-1], kept=True))
     return Relayed(whole, elimination(topology, frozenset(), tuple(riders)), tuple(stops), found)
@@ -71,7 +72,7 @@ def _tables(topology: Topology, plan: Plan) -> Elimination:
 
 
 def _factor(given: Given):
-    """The cells of L and K."""
+    """Return the cells (entries by number) of L and K."""
     problem = problem_of(given.model, given.asked, given.q)
     topology, motion = given.model.topology, problem.motion
     made, rows = _relayed(topology, problem.plan), problem.rows
@@ -86,7 +87,8 @@ def _factor(given: Given):
 
 
 class PVReduced(Explicit):
-    """PV-OSIMr: rows ride to the world, six of them at most: O(n + m²). Constraints to the ground; none that hold."""
+    """PV-OSIMr: at most six rows ride up from any body, O(n + m²). It takes constraints to the ground, and none that
+    hold."""
 
     def check(self, call, topology, held, asked):
         refuse_held(self, call, held)
@@ -100,7 +102,7 @@ class PVReduced(Explicit):
         places = made.plan.placed(_tables(topology, plan).blocks, L.shape[0])
         G = entries(L, places)
         first = {b: made.plan.starts[len(plan) + k] for k, b in enumerate(made.relays)}
-        done = np.zeros(0, int)  # rows whose part of G is whole, all that stop at the world first
+        done = np.zeros(0, int)  # rows whose part of G is complete; those that stop at the world come first
         for stop in (WORLD, *reversed(made.relays)):
             here = [c for c, s in enumerate(made.stops) if s == stop]
             rows = np.asarray([r for c in here for r in made.plan.span(c)], int)
@@ -115,7 +117,7 @@ class PVReduced(Explicit):
 
 
 def _penalised(given: Given, R):
-    """The cells of L where all rows are penalties 1 / R as well."""
+    """Return the cells of L if all rows also enter as penalties 1 / R."""
     problem = problem_of(given.model, given.asked, given.q)
     plan = problem.plan
     order = _riding(given.model.topology, plan)
@@ -131,9 +133,9 @@ def _riding(topology: Topology, plan: Plan) -> Order:
 class ConstrainedABA(PVReduced):
     """cABA-OSIM: the damped inverse as a matrix, without a factor of G + R (Sathya and Carpentier, IEEE T-RO 41, 2025).
 
-    By the matrix inversion lemma, (G + R)⁻¹ = R⁻¹ − R⁻¹ J (M + Jᵀ R⁻¹ J)⁻¹ Jᵀ R⁻¹ (matrix_free_delassus, Eq. 8), whose
-    middle is a Delassus matrix of the constrained articulated-body algorithm. Constraints to the ground; none that
-    hold; damping as a number or one number a row."""
+    By the matrix inversion lemma, (G + R)⁻¹ = R⁻¹ − R⁻¹ J (M + Jᵀ R⁻¹ J)⁻¹ Jᵀ R⁻¹ (matrix_free_delassus, Eq. 8). Its
+    middle factor is a Delassus matrix of the constrained articulated-body algorithm. It takes constraints to the
+    ground, none that hold, and damping as a number or one number a row."""
 
     def damp(self, given, made, R):
         if R.diagonal is None:
@@ -152,4 +154,4 @@ class ConstrainedABA(PVReduced):
     def solve(self, given, made, damped, R: Damping, b: Array):
         once = lambda b: b / R.diagonal - damped @ b  # noqa: E731
         x = once(b)
-        return x + once(b - made @ x - R.times(x))  # the difference has lost digits where R is small
+        return x + once(b - made @ x - R.times(x))  # refine: the difference loses digits if R is small

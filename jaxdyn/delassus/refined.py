@@ -1,17 +1,18 @@
-"""Solves of the equations of motion in which some rows hold and others are damped, refined by what they leave over.
+"""Solves of the equations of motion in which some rows hold and others are damped, with iterative refinement:
 
     M a − J_hᵀν − J_cᵀ x = τ,    J_h a = r,    J_c a + R x = b.
 
-With the factor of A = M + μ J_hᵀ J_h + J_cᵀ R⁻¹ J_c (LCABA's elimination), in which the rows that hold also ride and
-are kept, so that J_h A⁻¹ J_hᵀ = S / μ falls out of it, every correction of what is left (r1, r_h, r_c) is
+LCABA's elimination factorises A = M + μ J_hᵀ J_h + J_cᵀ R⁻¹ J_c. In it the rows that hold also ride: they are carried
+up the tree and kept, so that the same elimination gives J_h A⁻¹ J_hᵀ = S / μ. Every correction for the residual
+(r1, r_h, r_c) is
 
     η = μ S⁻¹ (r_h − J_h A⁻¹ p),    p = r1 + J_cᵀ R⁻¹ r_c,    δa = A⁻¹ (p + J_hᵀ η),
     δν = η − μ J_h δa,    δx = R⁻¹ (r_c − J_c δa).
 
-An eigenvalue w of J_h M⁻¹ J_hᵀ is μw / (1 + μw) in S: one where a row holds something, zero where it is redundant.
-Files give planar loops to some digits, so that rows are only as good as redundant, and would lock what moves if they
-held. Rows of which S has no more than `REDUNDANT` left are left out, as forward dynamics does. Then one correction
-leaves a hundredth at most, and two to four of them rounding.
+An eigenvalue w of J_h M⁻¹ J_hᵀ becomes μw / (1 + μw) in S: about one for an independent row, zero for a redundant one.
+Model files give planar loops to a few digits only, so that redundant rows are not exactly so, and would lock the
+mechanism if they held. As in forward dynamics, rows whose pivot in S is at most `REDUNDANT` are left out. Then one
+correction reduces the residual to a hundredth or less, and two to four corrections reach rounding.
 """
 
 from typing import Any, NamedTuple
@@ -34,20 +35,20 @@ from ..tree.rows import Plan
 from ..tree.topology import Topology
 from .base import Given
 
-#: what a row that holds must have left in S, in single and double precision: see `systems.weights.farthest`
+#: the pivot in S that an independent row must exceed, by bytes of a number: see `systems.weights.farthest`
 REDUNDANT = {4: 1e-2, 8: 2.5e-2}
 
 
 class Stop(NamedTuple):
-    """The relative size of another step at which refinement stops, and the most solves."""
+    """When refinement stops: `tol`, the predicted relative size of another step, and the maximum number of solves."""
 
     tol: float
     max_steps: int
 
 
 class Geometry(NamedTuple):
-    """Of a configuration: inertias of the bodies about their origins, poses in the parents, coefficients of all rows,
-    the weight μ of the rows that hold, and the maps of clusters."""
+    """The geometry at a configuration: inertias of the bodies about their origins, poses in their parents, coefficients
+    K of all rows, the weight μ of the rows that hold, and the velocity maps of clusters (bodies of embedded loops)."""
 
     inertia: tuple[Array, Array, Array]
     pose: tuple[Array, Array]
@@ -57,7 +58,8 @@ class Geometry(NamedTuple):
 
 
 class Factored(NamedTuple):
-    """The parts of the factor of A; 1 / D of S, and the columns below the diagonal over D."""
+    """The parts of the factor of A; for L D Lᵀ of S, `inverse` is 1 / D and `below` the columns of L below the
+    diagonal."""
 
     parts: dict[str, Any]
     inverse: Array | None
@@ -65,8 +67,8 @@ class Factored(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """What products share: the geometry, the factor of M + J_hᵀ μ J_h, and which rows that hold are independent, as 1
-    and 0."""
+    """The arrays that products share: the geometry, the factor of M + J_hᵀ μ J_h, and `kept`, which is 1 for
+    independent rows that hold and 0 for redundant ones."""
 
     geometry: Geometry
     factor: Factored
@@ -74,13 +76,13 @@ class Prepared(NamedTuple):
 
 
 def held_rows(given: Given) -> int:
-    """How many rows hold."""
+    """Return the number of rows that hold."""
     return plan_of(given.model.topology, given.held).rows if given.held else 0
 
 
 def _rows(given: Given, K, constraints, first: int, whitened: bool) -> Rows | None:
-    """The rows of some constraints, whose coefficients are the cells of K from the `first` on. Whitened rows are no
-    single velocities any more."""
+    """Return the rows of the given constraints, whose coefficients are the cells of K from `first` on. Whitened rows
+    mix rows, and so are never treated as single joint velocities."""
     if not constraints:
         return None
     plan = plan_of(given.model.topology, constraints)
@@ -91,14 +93,14 @@ def _rows(given: Given, K, constraints, first: int, whitened: bool) -> Rows | No
 
 
 def geometry_problem(given: Given, geometry: Geometry, constraints, whitened: bool) -> Problem:
-    """The problem of the first constraints at rest."""
+    """Return the problem of the given constraints, the first in `geometry`, at rest."""
     still = jnp.zeros_like(geometry.pose[1])
     motion = Kinematics(given.model, given.q, geometry.inertia, geometry.pose, None, still, ratios=geometry.ratios)
     return Problem(given.model, tuple(constraints), motion, _rows(given, geometry.K, constraints, 0, whitened))
 
 
 def asked_rows(given: Given, geometry: Geometry) -> Rows:
-    """The rows of the operator."""
+    """Return the rows of the operator."""
     first = plan_of(given.model.topology, given.held).cells if given.held else 0
     rows = _rows(given, geometry.K, given.asked, first, False)
     assert rows is not None
@@ -107,12 +109,12 @@ def asked_rows(given: Given, geometry: Geometry) -> Rows:
 
 @tables
 def _order(topology: Topology, plan: Plan, held: int) -> Order:
-    """All rows are penalties; those of the first constraints ride as well."""
+    """Return the order in which all rows are penalties, and those of the first `held` constraints also ride."""
     return elimination(topology, plan.cliques, kept_riders(plan, range(held)))
 
 
 def _weights(given: Given, mu: Array, R: Array | None) -> Array:
-    """Those of the rows that hold, and of the damped ones."""
+    """Return the weights of the rows that hold, μ, followed by those of the damped rows, 1 / R."""
     held = jnp.broadcast_to(mu, (held_rows(given), mu.shape[-1]))
     if R is None:
         return held
@@ -121,8 +123,8 @@ def _weights(given: Given, mu: Array, R: Array | None) -> Array:
 
 
 def factorised(given: Given, geometry: Geometry, R: Array | None, kept: Array | None, whitened: bool) -> Factored:
-    """The factor with the damped rows, if R is given. Of the rows that hold those in `kept` are taken; None: those that
-    are independent."""
+    """Return the factor, with the damped rows if R is given. `kept` selects the rows that hold; None selects the
+    independent ones."""
     constraints, n, h = given.held if R is None else given.constraints, len(given.held), held_rows(given)
     problem = geometry_problem(given, geometry, constraints, whitened)
     plan, topology = problem.plan, given.model.topology
@@ -147,7 +149,7 @@ def factorised(given: Given, geometry: Geometry, R: Array | None, kept: Array | 
 
 
 def prepared_factor(given: Given, geometry: Geometry) -> Prepared:
-    """The factor of products."""
+    """Return the `Prepared` of products."""
     factor = factorised(given, geometry, None, None, False)
     if factor.inverse is None:
         return Prepared(geometry, factor, jnp.zeros((0, 1), given.q.dtype))
@@ -155,7 +157,8 @@ def prepared_factor(given: Given, geometry: Geometry) -> Prepared:
 
 
 class _State(NamedTuple):
-    """Accelerations of joints and bodies, multipliers; per lane the last step's size and whether to go on."""
+    """The accelerations of joints and bodies, and the multipliers; per lane (element of the batch) the size of the last
+    step, and whether to go on."""
 
     a: Array
     bodies: Any
@@ -165,8 +168,8 @@ class _State(NamedTuple):
 
 
 def refined(stop: Stop, given: Given, made: Prepared, factor: Factored, tau, force, wanted, R, whitened=False):
-    """a (nv, lanes), the motions of the bodies, and the multipliers (ν, x) of M a − Jᵀ(ν, x) = τ − force and
-    J_h a = r, J_c a + R x = b, with `wanted` (r, b); R is None where no rows are damped."""
+    """Return a (nv, lanes), the accelerations of the bodies, and the multipliers (ν, x), with
+    M a − Jᵀ(ν, x) = τ − force, J_h a = r and J_c a + R x = b. `wanted` is (r, b); R is None if no rows are damped."""
     constraints, h = given.held if R is None else given.constraints, held_rows(given)
     problem = geometry_problem(given, made.geometry, constraints, whitened)
     rows, n = problem.rows, len(given.held)
@@ -188,7 +191,7 @@ def refined(stop: Stop, given: Given, made: Prepared, factor: Factored, tau, for
     start = Start(tau, wanted, None, force)
 
     def corrected(a, bodies, lam):
-        """δa, those of the bodies, δλ."""
+        """Return the corrections of a, of the accelerations of the bodies, and of λ."""
         left = left_over(problem, start, a, bodies, lam) if bodies is not None else (tau, force)
         r = wanted if bodies is None else wanted - rows.times(bodies) - padded(none[0], soft * lam[h:])
         pulled = rows.forces(padded(none[0], -r[h:] / soft), left[1])
@@ -212,8 +215,8 @@ def refined(stop: Stop, given: Given, made: Prepared, factor: Factored, tau, for
         a, lam = s.a + da, s.lam + dlam
         shares = [d / jnp.maximum(x, tiny) for d, x in zip(size(da, dlam), size(a, lam), strict=True)]
         worst = jnp.maximum(*shares)
-        next = worst * worst / jnp.minimum(s.last, 1)  # what another step would be, as steps shrink
-        active = s.active & (next > stop.tol) & (worst < s.last / 2)  # NaN ends it
+        next = worst * worst / jnp.minimum(s.last, 1)  # the predicted size of another step, from the last two
+        active = s.active & (next > stop.tol) & (worst < s.last / 2)  # False for NaN
         found = _State(a, jax.tree.map(jnp.add, s.bodies, dbodies), lam, worst, active)
         return jax.tree.map(lambda x, y: jnp.where(s.active, x, y), found, s)
 

@@ -1,11 +1,12 @@
-"""Methods whose rows ride up the tree and are kept: `PV` and `PVFast`.
+"""`PV` and `PVFast`: methods whose rows ride up the tree and are kept, i.e. never eliminated.
 
-In the elimination of `jaxdyn.tree.elimination`, rows that ride leave L_cd + R_c R_dᵀ / D of every column of a joint. At
-the world, that is G = J M⁻¹ Jᵀ (popov_vereshchagin, section VII and Alg. 2). The paper has constraints to the ground;
-rows on several bodies ride from each of them, and where two ways meet their coefficients add up.
+A row rides if the elimination of `jaxdyn.tree.elimination` carries it from its bodies up the tree. Eliminating a column
+of a joint adds R_c R_dᵀ / D to the coupling L_cd of the rows that ride there. When all bodies are eliminated, L is
+G = J M⁻¹ Jᵀ (popov_vereshchagin, section VII and Alg. 2). The paper treats constraints to the ground; here rows on
+several bodies ride from each of them, and their coefficients add up where two paths meet.
 
-Rows that hold are eliminated where the ways from their bodies have met, as in `jaxdyn.constrained.prox_bbo`: with
-l_c = L_cr / L_rr, L_cd − l_c L_rd is G of a robot that row r holds. Redundant rows are left out.
+Rows that hold are eliminated where the paths from their bodies have met, as in `jaxdyn.constrained.prox_bbo`: with
+l_c = L_cr / L_rr, L_cd − l_c L_rd is G of the robot on which row r holds. Redundant rows are left out.
 """
 
 from typing import NamedTuple
@@ -36,8 +37,8 @@ from .refined import REDUNDANT
 
 @tables
 def _order(topology: Topology, plan: Plan, held: int, open_base: bool) -> Order:
-    """The first `held` constraints are eliminated at the common ancestor of their bodies, the others are kept. An open
-    base is not eliminated."""
+    """Return the order that eliminates the first `held` constraints at the common ancestor of their bodies, and keeps
+    the others. If `open_base`, floating bases are not eliminated."""
     riders = *riders_of(topology, plan)[:held], *kept_riders(plan, range(held, len(plan)))
     order = elimination(topology, frozenset(), riders)
     bases = set(topology.floating_bases) if open_base else set()
@@ -50,16 +51,16 @@ def _tables(topology: Topology, plan: Plan, held: int, open_base: bool) -> Elimi
 
 
 def independent(weights: Array) -> Array:
-    """Weights of rows that ride and hold from μ: with `panels.if_independent` those whose share in S is no more than
-    `REDUNDANT` are left out."""
+    """Return the weights of rows that ride and hold, from μ. With them, `panels.if_independent` leaves out the rows
+    whose pivot in S (see `refined.py`) is at most `REDUNDANT`."""
     share = REDUNDANT[weights.dtype.itemsize]
     return weights * (1 - share) / share
 
 
 def factor_of(problem: Problem, held: int, weights: Array, open_base: bool = False, apart: bool = False) -> Factor:
-    """The factor of a robot on which the first `held` constraints hold, in which the rows of the others are kept. Rows
-    that hold are left out where they are redundant, as `refined.py` has it. `weights` are μ of all rows (m, lanes). If
-    `apart`, only the own blocks of constraints are kept."""
+    """Return the factor of a robot on which the first `held` constraints hold, and in which the rows of the others are
+    kept. Redundant rows that hold are left out, as in `refined.py`. `weights` are the μ of all rows (m, lanes). If
+    `apart`, keep only each constraint's own block of L."""
     order = _order(problem.model.topology, problem.plan, held, open_base)
     rides = frozenset(range(len(problem.plan)))
     factor = body_factor(
@@ -70,29 +71,29 @@ def factor_of(problem: Problem, held: int, weights: Array, open_base: bool = Fal
 
 
 def _parts(held: int, open_base: bool, given: Given):
-    """The problem, and the parts of the factor."""
+    """Return the problem, and the parts of the factor."""
     problem = problem_of(given.model, given.constraints, given.q)
     weights = jax.lax.stop_gradient(automatic_weights(problem))
     return problem, factor_of(problem, held, weights, open_base).parts
 
 
 def _factor(held: int, given: Given):
-    """The cells of L."""
+    """Return the cells (entries by number) of L."""
     return _parts(held, False, given)[1].get("L", jnp.zeros((0, 1), given.q.dtype))
 
 
 @tables
 def _places(topology: Topology, plan: Plan, held: int, open_base: bool) -> np.ndarray:
-    """The cell of L of every entry of G, one beyond the last where there is none: (m, m)."""
+    """Return the cell of L for every entry of G (m, m), one beyond the last for a zero entry."""
     made, first = _tables(topology, plan, held, open_base), plan.starts[held]
     return plan.placed(made.blocks, made.cells["L"].size)[first:, first:]
 
 
 class PV(Explicit):
-    """PV-OSIM: all rows ride to the world, O(n + m² d) (popov_vereshchagin, Alg. 2): any constraints.
+    """PV-OSIM: all rows ride to the world, O(n + m² d) (popov_vereshchagin, Alg. 2). It takes any constraints.
 
-    Rows that hold ride no further than the common ancestor of their bodies and are eliminated there, which leaves G of
-    the robot that they hold."""
+    Rows that hold ride only to the common ancestor of their bodies and are eliminated there, which leaves G of the
+    robot on which they hold."""
 
     def matrix(self, given):
         held = len(given.held)
@@ -102,8 +103,8 @@ class PV(Explicit):
 
 
 class Branches(NamedTuple):
-    """G = L + K H⁻¹ Kᵀ = L + Y Yᵀ: the blocks of L, of rows that are coupled before the bases move; K (m, 6 bases) and
-    the inertias H (6, 6) of the bases, which solves take; Y = K C⁻ᵀ with H = C Cᵀ, which products take."""
+    """The parts of G = L + K H⁻¹ Kᵀ = L + Y Yᵀ: the blocks of L, for rows that are coupled even if the bases are fixed;
+    K (m, 6 bases) and the inertias H (6, 6) of the bases, used in solves; Y = K C⁻ᵀ with H = C Cᵀ, used in products."""
 
     L: tuple[Array, ...]
     H: tuple[Array, ...]
@@ -112,7 +113,7 @@ class Branches(NamedTuple):
 
 
 class DampedBranches(NamedTuple):
-    """Cholesky factors F of L + R block by block, Z = F⁻¹ K, and the Cholesky factor C of H + Zᵀ Z."""
+    """The Cholesky factors F of the blocks of L + R, Z = F⁻¹ K, and the Cholesky factor C of H + Zᵀ Z."""
 
     L: tuple[Array, ...]
     Z: Array
@@ -120,7 +121,7 @@ class DampedBranches(NamedTuple):
 
 
 def _open(held: int, given: Given):
-    """The cells of L where bases are left; by base H (6, 6, lanes); K and Y (m, 6 bases, lanes)."""
+    """Return the cells of L before bases are eliminated; by base, H (6, 6, lanes); K and Y (m, 6 bases, lanes)."""
     problem, parts = _parts(held, True, given)
     topology, plan = given.model.topology, problem.plan
     ridden, at = parts.get("K", problem.rows.K), _tables(topology, plan, held, True).cells["K"].at
@@ -142,7 +143,7 @@ def _open(held: int, given: Given):
 
 
 def _base_inertia(given: Given, motion, parts, b: int, columns):
-    """Sᵀ H S of a base with armature, (6, 6, lanes)."""
+    """Return Sᵀ H S of a base plus its armature, (6, 6, lanes)."""
     topology = given.model.topology
     own = co.rigid(*(x[b] for x in motion.inertia))
     H = co.added(own, tuple(x[b] for x in parts["H"])) if topology.parents.count(b) else own
@@ -153,7 +154,7 @@ def _base_inertia(given: Given, motion, parts, b: int, columns):
 
 
 def _whitened(H: Array, K: Array) -> Array:
-    """K C⁻ᵀ with H = C Cᵀ, (m, 6, lanes)."""
+    """Return K C⁻ᵀ with H = C Cᵀ, (m, 6, lanes)."""
     n, m = len(H), len(K)
     none = jnp.zeros((m, m, 1), K.dtype)
     bordered = _joined([_joined([H, K]), _joined([jnp.swapaxes(K, 0, 1), none])], 1)
@@ -162,14 +163,14 @@ def _whitened(H: Array, K: Array) -> Array:
 
 
 def _joined(parts, axis: int = 0) -> Array:
-    """The parts joined along an axis, with as many lanes as the widest has."""
+    """Return the parts joined along an axis, broadcast to the lanes of the widest."""
     lanes = max(x.shape[-1] for x in parts)
     return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in parts], axis)
 
 
 @tables
 def _coupled(topology: Topology, plan: Plan, held: int) -> tuple[tuple[int, ...], ...]:
-    """The sets of rows of the operator that are coupled where bases are left."""
+    """Return the sets of rows of the operator that are coupled before bases are eliminated."""
     sets, first = [{c} for c in range(held, len(plan))], plan.starts[held]
     for c, d in _tables(topology, plan, held, True).blocks:
         if c < held:
@@ -181,15 +182,15 @@ def _coupled(topology: Topology, plan: Plan, held: int) -> tuple[tuple[int, ...]
 
 
 def _sets(given: Given) -> tuple[tuple[int, ...], ...]:
-    """See `_coupled`."""
+    """Return the sets of `_coupled` for the given inputs."""
     topology = given.model.topology
     return _coupled(topology, plan_of(topology, given.constraints), len(given.held))
 
 
 class PVFast(Method):
-    """PV-OSIM-fast: rows are kept before floating bases are eliminated, where limbs are not coupled yet. G is never
-    formed: the bases come in by the matrix inversion lemma (popov_vereshchagin, section VII-B). Any constraints; of
-    those that hold, all but ties of a floating base to others or to the world. Without a floating base it is `PV`."""
+    """PV-OSIM-fast: it stops before floating bases are eliminated, where limbs are not coupled yet. G is never formed:
+    the matrix inversion lemma adds the bases (popov_vereshchagin, section VII-B). It takes any constraints; those that
+    hold must not tie a floating base to others or to the world. Without a floating base it equals `PV`."""
 
     def check(self, call, topology, held, asked):
         for rider in riders_of(topology, plan_of(topology, held)):
@@ -228,7 +229,7 @@ class PVFast(Method):
 
 
 def _branchwise(sets, factors, b: Array, transposed: bool = False) -> Array:
-    """F⁻¹ b, or F⁻ᵀ b, of a vector or of columns."""
+    """Return F⁻¹ b, or F⁻ᵀ b if `transposed`, for a vector or columns b."""
     out = jnp.zeros_like(b)
     for rows, F in zip(sets, factors, strict=True):
         found = solve_triangular(F, b[np.asarray(rows)], lower=True, trans=int(transposed))

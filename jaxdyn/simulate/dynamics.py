@@ -23,8 +23,8 @@ from ..tree.topology import refuse_clusters
 
 
 class Told(eqx.Module):
-    """What a step tells besides the state. **Fields:** `multipliers` (m,); `result`, a `Result`; `contacts`, if it has
-    any; `warm`, what the next step may start from."""
+    """What a step returns besides the state. **Fields:** `multipliers` (m,); `result`, a `Result`; `contacts`, None
+    without a law of contact; `warm`, the warm start of the next step."""
 
     multipliers: Float[Array, " m"]
     result: Result
@@ -33,9 +33,9 @@ class Told(eqx.Module):
 
 
 class Dynamics(eqx.Module):
-    """Accelerations (nv,) of states, under the generalised forces `tau` (nv,) and wrenches `external` (nb, 6); solves
-    start from the multipliers `warm` (m,), if there are any. Contact follows the `law`. After a step it is `projected`
-    on the loops, or not."""
+    """A function from states to accelerations (nv,), under the generalised forces `tau` (nv,) and wrenches `external`
+    (nb, 6). Solves start from the multipliers `warm` (m,), if given. Contact follows the `law`. If `projected`, each
+    step ends with a projection onto the loops."""
 
     model: Model
     tau: Float[Array, " nv"]
@@ -51,7 +51,7 @@ class Dynamics(eqx.Module):
         return self.solution(state, inertia, force).acceleration
 
     def solution(self, state: State, inertia=None, force=None) -> Solution:
-        """Return the whole solution that the accelerations are of."""
+        """Return the whole solution: accelerations, multipliers and result."""
         model, tau = self.model, self.tau
         if inertia is not None:
             model = model.replace({"joints.armature": model.joints.armature + inertia})
@@ -61,21 +61,22 @@ class Dynamics(eqx.Module):
         return forward_dynamics(model, state, tau, external=self.external, **options)
 
     def touch(self, state: State, dt) -> Touched:
-        """Return what one step with contact finds. Projection takes overlaps away: the step need not."""
+        """Return the result of one step with contact. If the state is projected afterwards, the step itself does not
+        remove overlaps."""
         given = state.q, state.v, self.tau, self.external, dt
         law = dataclasses.replace(self.law, recovery=0.0) if self.projected else self.law
         return contact_step(self.model, self.constraints, *given, law, self.warm)
 
     def euler(self, state: State, dt) -> Stepped:
-        """Return what one step of the semi-implicit Euler method finds."""
+        """Return the result of one step of the semi-implicit Euler method."""
         return euler(self.solver, *self._given(state, dt))
 
     def leap(self, state: State, dt) -> Stepped:
-        """Return what one step of the leapfrog finds."""
+        """Return the result of one step of the leapfrog."""
         refuse_clusters("Leapfrog", "`step`", self.model.topology, "jd.integrators.ImplicitMidpoint()")
         return leap(self.solver, *self._given(state, dt), projected=self.projected)
 
     def _given(self, state: State, dt) -> tuple:
-        """Return what a step takes after its solver."""
+        """Return the arguments of a step after its solver."""
         tau = independent_forces(self.model, state.q, self.tau)
         return self.model, self.constraints, state.q, state.v, tau, self.external, dt, self.warm

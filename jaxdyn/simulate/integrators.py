@@ -23,7 +23,7 @@ class Integrator(eqx.Module):
     joints.
     """
 
-    #: whether it takes contact
+    #: True if it supports contact
     touches: ClassVar[bool] = False
 
     @abc.abstractmethod
@@ -32,8 +32,8 @@ class Integrator(eqx.Module):
         (nv,) to accelerations (nv,) under the held controls."""
 
     def told(self, model: Model, acceleration: Dynamics, state: State, dt) -> tuple[State, Told]:
-        """Return the state after dt seconds, and what the step tells: by default what one more solve finds at its
-        start."""
+        """Return the state after dt seconds, and the multipliers and result of the step: by default those of one more
+        solve at the start of the step."""
         return self.step(model, acceleration, state, dt), _told(acceleration.solution(state))
 
 
@@ -45,11 +45,11 @@ class Leapfrog(Integrator):
     """Second order, one factorisation a step: half a drift q ← q ⊕ ½ dt v, a kick v ← v + dt a, half a
     drift with the new v.
 
-    The kick is that of the variational (symplectic) integrator of bodies made of points, which closes loops at the next
-    midpoint: energy errors of motions that nothing damps stay bounded, and momentum is kept. Its equations are solved
-    by corrections with one factor, in each lane until the change of v that is left is below 3e-9 of v (single
-    precision: 1e-7): two or three where motions turn by a hundredth of a radian a step. Springs and dampers of joints
-    are implicit: none is too stiff for dt.
+    The kick is that of the variational (symplectic) integrator of bodies built from points, which closes loops at the
+    next midpoint: energy errors of undamped motions stay bounded, and momentum is conserved. Corrections with one
+    factor solve its equations, for each element of the batch until the next change of v is below 3e-9 of v (single
+    precision: 1e-7): two or three corrections where bodies turn by a hundredth of a radian a step. Springs and dampers
+    of joints are implicit: none is too stiff for dt.
     """
 
     def step(self, model, acceleration, state, dt):
@@ -62,11 +62,10 @@ class Leapfrog(Integrator):
 
 
 class SemiImplicitEuler(Integrator):
-    """First order, one solve a step, the default, and the one that takes contact: v ← v + dt a, then q moves with the
-    new v. Motions that nothing damps gain energy from it, in proportion to dt, until they explode: `Leapfrog` is for
-    those.
+    """First order, one solve a step; the default, and the only one that supports contact: v ← v + dt a, then q moves
+    with the new v. Undamped motions gain energy, in proportion to dt, until they explode: use `Leapfrog` for those.
 
-    The step takes joint springs and dampers at its end,
+    The forces of joint springs and dampers are those at the end of the step,
     (M + dt D + dt² K) a = τ − h + passive(q, v) − dt K v, so that no spring or damper of a joint is too stiff for dt.
     """
 
@@ -84,8 +83,8 @@ class SemiImplicitEuler(Integrator):
 
 
 class RungeKutta(Integrator):
-    """The explicit Runge-Kutta method of a tableau, applied to q and v as they are stored. It normalises quaternions
-    after the step, which keeps the order.
+    """The explicit Runge-Kutta method of a tableau, applied to q and v as stored. It normalises quaternions after the
+    step, which preserves the order of accuracy.
 
     **Arguments:** `a`, rows of the strictly lower triangle as tuples; `b`, the weights.
     """
@@ -113,7 +112,7 @@ class RungeKutta(Integrator):
             return (kq.at[i].set(rate), kv.at[i].set(a)), None
 
         dtype = state.q.dtype
-        now = acceleration.solution(state)  # what is found in the loop cannot leave it
+        now = acceleration.solution(state)  # outside the scan, so that its multipliers can be returned
         first = _rate(model, state), now.acceleration
         slopes = tuple(jnp.zeros((stages, x.size), dtype).at[0].set(x) for x in first)
         rows = (jnp.asarray(weights[1:], dtype), jnp.arange(1, stages))
@@ -127,7 +126,7 @@ CLASSICAL = ((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 /
 
 
 class RK4(Integrator):
-    """The classical Runge-Kutta method of fourth order, four solves a step; `RungeKutta` takes other tableaux."""
+    """The classical Runge-Kutta method of fourth order, four solves a step; use `RungeKutta` for other tableaux."""
 
     def step(self, model, acceleration, state, dt):
         return self.told(model, acceleration, state, dt)[0]
@@ -137,19 +136,19 @@ class RK4(Integrator):
 
 
 def _rate(model, state):
-    """Return the rate of q as it is stored."""
+    """Return the time derivative of q as stored."""
     move = lambda h: integrate(model, state.q, state.v, h)  # noqa: E731
     zero = jnp.zeros((), state.q.dtype)
     return jax.jvp(move, (zero,), (jnp.ones_like(zero),))[1]
 
 
 class Gauss(Integrator):
-    """The two-stage Gauss-Legendre method: fourth order and symmetric. Choose it for long motions that keep energy.
+    """The two-stage Gauss-Legendre method: fourth order and symmetric. Choose it for long motions that conserve energy.
 
     Joint springs and dampers must be slower than dt, as with `RK4`.
 
-    **Arguments:** `iterations`, fixed-point steps towards the stages, two solves each: the error falls by about dt
-    times the fastest frequency at each.
+    **Arguments:** `iterations`, fixed-point steps towards the stages, two solves each: every step multiplies the error
+    by about dt times the fastest frequency.
     """
 
     iterations: int = eqx.field(static=True, default=6)
@@ -170,10 +169,10 @@ class Gauss(Integrator):
 
 class ImplicitMidpoint(Integrator):
     """Second order, symmetric: v' = v + dt a(q_m, v_m) at the midpoint. Its energy error is of second order and
-    bounded; see `Gauss` for a smaller one. It takes joint springs and dampers implicitly.
+    bounded; see `Gauss` for a smaller one. It treats joint springs and dampers implicitly.
 
-    **Arguments:** `iterations`, fixed-point steps towards the midpoint: the error falls by about dt times the
-    fastest frequency at each.
+    **Arguments:** `iterations`, fixed-point steps towards the midpoint: every step multiplies the error by about dt
+    times the fastest frequency.
     """
 
     iterations: int = eqx.field(static=True, default=6)

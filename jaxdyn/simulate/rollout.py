@@ -1,4 +1,4 @@
-"""`simulate` makes many steps in time, as one `lax.scan`."""
+"""`simulate`: many time steps in one `lax.scan`."""
 
 from collections.abc import Callable, Sequence
 
@@ -26,9 +26,9 @@ from .step import _prepared, advance, check_contacts, checked_time_step
 
 
 class Trajectory(eqx.Module):
-    """The states of T steps. **Fields:** `q` (T + 1, nq) and `v` (T + 1, nv), from the start on; `tau` (T, nv),
-    `multipliers` (T, m) and `result` (T,) of the steps; `contacts`, those of the steps (`impulses` (T, slots, 3),
-    `gaps` (T, slots), ...), None without."""
+    """The states of T steps. **Fields:** `q` (T + 1, nq) and `v` (T + 1, nv), the initial state first; `tau` (T, nv),
+    `multipliers` (T, m) and `result` (T,) of the steps; `contacts` of the steps (`impulses` (T, slots, 3),
+    `gaps` (T, slots), ...), None without a law of contact."""
 
     q: Float[Array, "T+1 nq"]
     v: Float[Array, "T+1 nv"]
@@ -57,13 +57,12 @@ def simulate(
     warm_start: bool | None = None,
     contacts: Law | None = None,
 ) -> Trajectory:
-    """Return the `Trajectory` of many steps under generalised forces `tau` (T, nv) or a policy (state, time) -> (nv,);
-    with embedded loops they may also be given at all joints of the tree.
+    """Return the `Trajectory` of many steps under generalised forces `tau` (T, nv) or a policy (state, time) -> (nv,).
+    With embedded loops the forces may also be those at all joints of the tree.
 
-    **Arguments:** `steps`, their number, which a policy needs; `warm_start`: start each solve from the multipliers of
-    the step before (by default with contact; without, it is worth it when multipliers are read anyway); `contacts`, the
-    law of contact, as in `step`; `dt` (), `external` (nb, 6) and the others as in
-    `step`.
+    **Arguments:** `steps`, their number, required with a policy; `warm_start`: start each solve from the multipliers of
+    the previous step (by default True with contact; without contact it pays off if you read the multipliers anyway);
+    `contacts`, the law of contact, as in `step`; `dt` (), `external` (nb, 6) and the others as in `step`.
 
     **Raises** `ValueError` for wrong shapes and for a policy without `steps`.
     """

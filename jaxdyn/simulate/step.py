@@ -1,4 +1,4 @@
-"""`step` makes one step in time."""
+"""`step`: one time step."""
 
 from collections.abc import Sequence
 
@@ -26,7 +26,7 @@ from ..spatial.numbers import check, finite, floats, positive
 from .dynamics import Dynamics, Told
 from .integrators import Integrator, SemiImplicitEuler
 
-#: Newton corrections of the position in one projection
+#: number of Newton corrections of the position in one projection
 CORRECTIONS = 2
 
 
@@ -37,7 +37,7 @@ def checked_time_step(call_name: str, dt: ArrayLike, dtype):
 
 
 def projected(model: Model, state: State, constraints, solver: Solver) -> State:
-    """Return the nearest state, in the metric of M, whose loops are closed and whose velocity keeps them closed."""
+    """Return the nearest state, in the metric of M, with closed loops and a velocity that keeps them closed."""
     if not constraints:
         return state
     zero = jnp.zeros_like(state.v)
@@ -51,7 +51,7 @@ def projected(model: Model, state: State, constraints, solver: Solver) -> State:
 
 
 def advance(model, dynamics: Dynamics, state, dt, integrator) -> tuple[State, Told]:
-    """Return the next state, and what the step tells."""
+    """Return the next state, and the multipliers, result and contacts of the step."""
     after, now = integrator.told(model, dynamics, state, dt)
     if dynamics.projected:
         constraints = dynamics.constraints
@@ -76,11 +76,10 @@ def step(
 ) -> State:
     """Return the state after `dt` () seconds under constant generalised forces `tau` (nv,).
 
-    **Arguments:** `integrator`, one of `jaxdyn.integrators`; `project`: after the step,
-    close the loops to rounding, and project the velocity so that they stay closed; with contact, so that what touches
-    neither overlaps nor parts, too; `external` (nb, 6) and
-    the others as in `forward_dynamics`; `contacts`, the law of contact between the model's shapes, such as
-    ``jd.contact.PGS()``. None: shapes do not collide.
+    **Arguments:** `integrator`, one of `jaxdyn.integrators`; `project`: after the step, close the loops to rounding
+    and project the velocity so that they stay closed; with contact, also keep touching shapes from overlapping or
+    parting; `contacts`, the law of contact between the model's shapes, such as ``jd.contact.PGS()`` (None: shapes do
+    not collide); `external` (nb, 6) and the others as in `forward_dynamics`.
     """
     model, state, tau, constraints, external = _prepared(
         "step", model, state, tau, constraints, external, integrator, solver
@@ -93,7 +92,7 @@ def step(
 
 
 def check_contacts(call: str, model: Model, law, integrator: Integrator, solver: Solver) -> None:
-    """Raise unless the law of contact goes with the other arguments."""
+    """Raise an error unless the law of contact fits the other arguments."""
     if law is None:
         return
     check_law(call, model, law)

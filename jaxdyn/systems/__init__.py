@@ -1,1 +1,1 @@
-"""Linear systems of accelerations and multipliers: problem, equations of motion, factors."""
+"""Linear systems of accelerations and multipliers: the problem, its residuals, and its factors."""

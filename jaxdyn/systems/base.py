@@ -1,5 +1,8 @@
-"""Damped systems, M x − Jᵀ y = r1 and J x + R y = r2 with a small compliance R = 1/μ: factorised once, and solved in
-every proximal iteration."""
+"""The interface of damped systems, M x − Jᵀ y = r1 and J x + R y = r2 with a small compliance R = 1/μ: factorised once,
+solved in every proximal iteration.
+
+Arrays are lanes-last: a lane is one element of the batch.
+"""
 
 import abc
 from typing import Any, ClassVar
@@ -11,9 +14,9 @@ from .problem import Problem
 
 
 class System(eqx.Module):
-    """A factorised damped system. `weights` are μ of the rows, (m, lanes)."""
+    """A factorised damped system. `weights` are the μ of the rows, (m, lanes)."""
 
-    #: whether it sees all that rounding leaves of light bodies, and so may judge solutions
+    #: True if the factor resolves light bodies down to rounding, so that it may estimate the error of a solution
     judges: ClassVar[bool] = False
 
     problem: eqx.AbstractVar[Problem]
@@ -21,8 +24,8 @@ class System(eqx.Module):
 
     @abc.abstractmethod
     def solve(self, tau: Array, force, r2: Array | None) -> tuple[Array, Any, Array | None, Array | None]:
-        """x and y with M x − Jᵀ y = τ − force and J x + R y = r2; None is zero.
+        """Return x, the accelerations of the bodies, y and J x, with M x − Jᵀ y = τ − force and J x + R y = r2.
 
-        `tau` is (nv, lanes), `force` (moment, force) of the bodies, `r2` (m, lanes). Returns x, the accelerations
-        of the bodies, y and J x; y and J x are None if nothing is constrained.
+        `tau` is (nv, lanes), `force` the (moment, force) of the bodies, `r2` (m, lanes); None means zero. y and J x are
+        None if the problem has no constraints.
         """

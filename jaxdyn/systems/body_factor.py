@@ -1,5 +1,7 @@
-"""The factor of a damped system in bodies: multipliers of a constraint are eliminated first, which leaves M + Jᵀ μ J,
-or ride up the tree with its rows; see `jaxdyn.tree.elimination`."""
+"""The factor of a damped system, eliminated body by body; see `jaxdyn.tree.elimination`.
+
+The multipliers of a constraint are either eliminated first, which leaves the penalised M + Jᵀ μ J, or its rows *ride*:
+they are carried up the tree with the bodies, and their multipliers are eliminated later."""
 
 from collections.abc import Callable, Sequence
 from typing import ClassVar
@@ -21,8 +23,8 @@ from .weights import vanishing
 
 
 class BodyFactor(System):
-    """Eliminated body by body. `riding` are the constraints whose rows ride up the tree (ProxBBO, PV); the others tie
-    bodies by penalties, M + Jᵀ μ J (LCABA)."""
+    """A damped system eliminated body by body. `riding` are the constraints whose rows ride up the tree (ProxBBO, PV);
+    the others couple bodies by penalties, M + Jᵀ μ J (LCABA)."""
 
     judges: ClassVar[bool] = True
 
@@ -49,13 +51,13 @@ class BodyFactor(System):
         return x, accelerations, y if nu is None else jnp.where(rides, -nu, y), image
 
     def _rides(self) -> np.ndarray:
-        """Which rows ride: (m, 1)."""
+        """Return the mask of the rows that ride, (m, 1)."""
         plan = self.problem.rows.plan
         return np.array([[c in self.riding] for c in range(len(plan)) for _ in plan.span(c)])
 
 
 def every_constraint(problem: Problem) -> frozenset[int]:
-    """The numbers of all constraints."""
+    """Return the numbers of all constraints."""
     return frozenset(range(len(problem.constraints)))
 
 
@@ -68,9 +70,10 @@ def body_factor(
     penalised: tuple[int, ...] | None = None,
     apart: bool = False,
 ) -> BodyFactor:
-    """The factor of [M Jᵀ; J −1/μ] in the given order. `rule` (`panels.py`) gives 1 / D of riding rows from 1/μ, or, if
-    it is `panels.hard`, from what rounding leaves of a row that moves nothing. `penalised` are the constraints that
-    enter as penalties: by default those that do not ride. If `apart`, rows that are kept are not coupled in L."""
+    """Factorise [M Jᵀ; J −1/μ] in the given order. `rule` (`panels.py`) gives 1 / D of riding rows from 1/μ, or, if it
+    is `panels.hard`, from the rounding error of a row that moves nothing (`vanishing`). `penalised` are the constraints
+    that enter as penalties: by default those that do not ride. If `apart`, L does not couple the kept rows of different
+    constraints."""
     model, rows, motion = problem.model, problem.rows, problem.motion
     plan = problem.plan
     if penalised is None:
@@ -86,17 +89,17 @@ def body_factor(
 
 
 def tying(plan: Plan, constraints: Sequence[int]) -> tuple[int, ...]:
-    """Those whose penalties are on bodies."""
+    """Return those constraints whose penalties act on bodies, not on single joint velocities."""
     return tuple(c for c in constraints if not plan.layouts[c].velocities)
 
 
 def cliques_of(plan: Plan, constraints: Sequence[int]) -> frozenset[tuple[int, ...]]:
-    """The sets of bodies that penalties of some constraints tie together."""
+    """Return the sets of bodies that the penalties of the given constraints couple."""
     return frozenset(tuple(sorted(plan.bodies(c))) for c in tying(plan, constraints))
 
 
 def _stiffened(plan: Plan, constraints: Sequence[int], weights: Array, nv: int) -> Array | float:
-    """The penalties of rows that are velocities of a joint, as armature (nv, lanes)."""
+    """Return the penalties of rows that are single joint velocities, as armature (nv, lanes)."""
     own = [c for c in constraints if plan.layouts[c].velocities]
     if not own:
         return 0.0

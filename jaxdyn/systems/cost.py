@@ -1,8 +1,8 @@
-"""What solving costs, told from the plan alone: for `Auto` and `Unified` to choose by.
+"""Predicted run time of a plan, used by `Auto` and `Unified` to choose.
 
-A cost is a sum of features of an order of elimination, operations by the kind of work, weighted by
-nanoseconds that were fitted to measured times: `benchmarks/fit_cost.py`. They are of a batch on one core of a CPU;
-what they are used for is ratios.
+The prediction counts the operations of an elimination order by kind of work (its features) and weights them by
+nanoseconds that `benchmarks/fit_cost.py` fits to measured times of a batch on one core of a CPU. Only ratios of
+predictions matter.
 """
 
 from collections.abc import Sequence
@@ -13,12 +13,13 @@ from ..tree.topology import Topology
 
 Features = dict[str, float]
 
-#: damped solves that are made with one factor, as far as the choice is concerned
+#: assumed number of damped solves with one factor
 SOLVES = 3
 
 
 def recursion(topology: Topology, riders: Sequence[Rider], order: Order, penalised: Sequence[Rider]) -> Features:
-    """Of `jaxdyn.tree.elimination` in this order; `penalised` are the constraints whose rows do not ride."""
+    """Return the features of `jaxdyn.tree.elimination` in this order; `penalised` are the constraints whose rows do not
+    ride."""
     f = dict.fromkeys(("bodies", "ties", "pairs of ties", "rows", "pairs of rows", "multipliers"), 0.0)
     for rider in (r for r in penalised if r.ties):
         n, r = len(rider.bodies), len(rider.rows)
@@ -52,8 +53,8 @@ def recursion(topology: Topology, riders: Sequence[Rider], order: Order, penalis
 
 
 def sparse(order: Sequence[Front], topology: Topology, supports: Sequence[tuple[int, int]]) -> Features:
-    """Of `jaxdyn.tree.fronts` in this order, and of the matrices that it takes; `supports` are the rows of every
-    constraint and how many bodies move them."""
+    """Return the features of `jaxdyn.tree.fronts` in this order, and of the matrices that it factorises; `supports`
+    are, by constraint, the numbers of its rows and of the bodies that move them."""
     f = dict.fromkeys(("bodies", "columns", "solves", "matrices"), 0.0)
     f["bodies"] = topology.nb * (360 + 96 * SOLVES)
     visits = sum(topology.kinds[b].nv for b, _ in topology.related())
@@ -65,7 +66,7 @@ def sparse(order: Sequence[Front], topology: Topology, supports: Sequence[tuple[
     return f
 
 
-#: nanoseconds of what does not grow with the robot, and of an operation
+#: nanoseconds of the part that does not grow with the robot, and of one operation of each kind
 FIXED = 11.8
 WEIGHTS: Features = {
     "bodies": 0.0158,
@@ -81,16 +82,16 @@ WEIGHTS: Features = {
 
 
 def nanoseconds(features: Features) -> float:
-    """Of one evaluation."""
+    """Return the predicted time of one evaluation."""
     return FIXED + sum(WEIGHTS[k] * x for k, x in features.items())
 
 
-#: what another choice must cost at most, relative to the one before: the model is not worth more
+#: a later choice must cost less than this fraction of the best so far: the model is no more accurate than that
 GAIN = 0.9
 
 
 def cheapest(prices: dict):
-    """The key of the first value, unless a later one gains enough."""
+    """Return the first key, unless a later one costs less than `GAIN` times the best so far."""
     best = next(iter(prices))
     for key, value in prices.items():
         if value < GAIN * prices[best]:

@@ -21,7 +21,7 @@ from .weights import vanishing
 
 
 class JointFactor(System):
-    """A factor in joint coordinates; `rows` tells whether those of the constraints are among its variables."""
+    """A factor in joint coordinates; `rows` is True if the constraint multipliers are among its variables."""
 
     problem: Problem
     factor: SparseFactor
@@ -49,24 +49,24 @@ class JointFactor(System):
         return x, moved, self.weights * (-image if r2 is None else r2 - image), image
 
     def inverse_inertia(self) -> Array:
-        """Λ⁻¹ = J M⁻¹ Jᵀ + R, the inverse of the (damped) operational-space inertia (proximal_ltl, Eqs. 20, 24):
-        (m, m, lanes). It is there once the velocities have been eliminated."""
+        """Return Λ⁻¹ = J M⁻¹ Jᵀ + R (m, m, lanes), the inverse of the (damped) operational-space inertia (proximal_ltl,
+        Eqs. 20, 24). Eliminating the velocities leaves it in the rows."""
         return -self.factor.remainder(self.problem.model.nv)
 
     def inertia(self) -> Array:
-        """Λ, the (damped) operational-space inertia: (m, m, lanes)."""
+        """Return Λ, the (damped) operational-space inertia: (m, m, lanes)."""
         return -self.factor.inverse(self.problem.model.nv)
 
 
 def supports(topology: Topology, plan: Plan) -> list[tuple[int, ...]]:
-    """By constraint, the blocks of velocities that move its rows."""
+    """Return, by constraint, the blocks of velocities that move its rows."""
     movers = blocks_of(topology).movers
     return [tuple(sorted({m for b in bodies for m in movers[b]})) for bodies in moving(topology, plan)]
 
 
 def saddle_fronts(topology: Topology, plan: Plan, dense: bool = False) -> tuple[Front, ...]:
-    """Fronts of [M Jᵀ; J −R]: bodies leaves first, then the constraints' rows, in their order. `dense` takes all rows
-    for coupled, as the paper does; else those that no joint couples stay apart."""
+    """Return the fronts of [M Jᵀ; J −R]: bodies from the leaves, then the constraints' rows, in their order. If
+    `dense`, all rows count as coupled, as in the paper; else rows that no joint couples stay separate."""
     supported, blocks = supports(topology, plan), blocks_of(topology)
     sizes, n = [*blocks.sizes, *(layout.rows for layout in plan.layouts)], len(blocks.sizes)
     edges = set(blocks.edges) | {(b, n + k) for k, bodies in enumerate(supported) for b in bodies}
@@ -77,14 +77,14 @@ def saddle_fronts(topology: Topology, plan: Plan, dense: bool = False) -> tuple[
 
 
 def _flat(*parts: Array) -> Array:
-    """The entries of matrices one after the other, and a zero."""
+    """Return the entries of the matrices one after the other, followed by a zero."""
     lanes = max(x.shape[-1] for x in parts)
     flat = [widen(x.reshape(-1, x.shape[-1]), lanes) for x in parts]
     return jnp.concatenate([*flat, jnp.zeros((1, lanes), flat[0].dtype)])
 
 
 def saddle_factor(problem: Problem, weights: Array, hard: bool = False, dense: bool = False) -> JointFactor:
-    """U D Uᵀ of [M Jᵀ; J −1/μ] (proximal_ltl, section IV); `hard` leaves 1/μ out, `dense` is that of
+    """Return U D Uᵀ of [M Jᵀ; J −1/μ] (proximal_ltl, section IV). If `hard`, omit 1/μ; `dense` is passed to
     `saddle_fronts`."""
     topology, rows = problem.model.topology, problem.rows
     parts, compliance, least = [mass_matrix_at(problem.motion)], None, None
@@ -98,7 +98,7 @@ def saddle_factor(problem: Problem, weights: Array, hard: bool = False, dense: b
 
 
 def penalised_factor(problem: Problem, weights: Array) -> JointFactor:
-    """L D Lᵀ of M + Jᵀ μ J (lcaba_proxbbo, Eq. 15): the joints that move one constraint are all coupled."""
+    """Return L D Lᵀ of M + Jᵀ μ J (lcaba_proxbbo, Eq. 15), where all joints that move one constraint are coupled."""
     topology, rows = problem.model.topology, problem.rows
     plan, nv = problem.plan, problem.model.nv
     supported = supports(topology, plan)

@@ -1,7 +1,8 @@
-"""The problem that every solver gets: M q̈ − Jᵀλ = r1, J q̈ = r2, as bodies, joints and rows rather than matrices.
+"""The problem that every solver gets, M q̈ − Jᵀλ = r1 and J q̈ = r2, as bodies, joints and constraint rows, not matrices.
 
-A solver starts from given accelerations of the bodies and corrects them, so that the first solve and every
-refinement are the same code: r1 and r2 are what the *undamped* equations leave over at the present accelerations.
+A solver starts from given accelerations of the bodies and corrects them: r1 and r2 are the residuals of the *undamped*
+equations at the present accelerations. So the first solve and every refinement run the same code. Arrays are
+lanes-last; a lane is one element of the batch.
 """
 
 import dataclasses
@@ -22,8 +23,8 @@ from ..tree.rows import Plan
 
 
 class Problem(NamedTuple):
-    """Geometry of a configuration (and velocity): what the matrices M and J are made of. `rows` is None if nothing is
-    constrained."""
+    """The geometry at a configuration (and velocity), which defines M and J. `rows` is None if there are no
+    constraints."""
 
     model: Model
     constraints: tuple[Constraint, ...]
@@ -36,14 +37,14 @@ class Problem(NamedTuple):
 
     @property
     def plan(self) -> Plan:
-        """Where the rows of the constraints stand."""
+        """Return the `Plan` that numbers the rows of the constraints."""
         return Plan(()) if self.rows is None else self.rows.plan
 
 
 class Start(NamedTuple):
-    """Where a solver starts: `tau` (nv, lanes) generalised forces, `rows` (m, lanes) the right sides of the
-    constraints, body accelerations, and the forces (moment, force) that bodies exert beyond inertia times
-    acceleration. None is zero everywhere."""
+    """The start of a solve. `tau` (nv, lanes) are generalised forces, `rows` (m, lanes) the right sides of the
+    constraints, `acceleration` those of the bodies, and `force` the (moment, force) of the bodies beyond inertia times
+    acceleration. None means zero."""
 
     tau: Array
     rows: Array | None
@@ -52,7 +53,8 @@ class Start(NamedTuple):
 
 
 def with_gyrostats(model: Model, constraints: Sequence[Constraint], external: Array | None) -> Model:
-    """The model whose rotors are gyrostats, as far as no constraint and no wrench acts on them."""
+    """Return the model in which rotors that no constraint acts on are gyrostats (spinning parts of their carriers).
+    With `external` wrenches, return the model unchanged."""
     topology = model.topology
     touched = {b for c in constraints for b in c.layout(topology).bodies}
     rotors = frozenset(b for c in topology.clusters for b in c.rotors if b not in touched)
@@ -64,21 +66,22 @@ def with_gyrostats(model: Model, constraints: Sequence[Constraint], external: Ar
 def problem_of(
     model: Model, constraints: Sequence[Constraint], q: Array, v: Array | None = None, a=None, *, falling: bool = False
 ) -> Problem:
-    """Kinematics and rows at q, v and joint accelerations a, which are zero if they are None. Everything is lanes-last.
-    With `falling`, which is for problems without constraints, accelerations are a − g and there is no gravity."""
+    """Return the problem (kinematics and rows) at q, v and joint accelerations a, lanes-last; None means zero.
+
+    If `falling`, accelerations are a − g and there is no gravity; this is for problems without constraints only."""
     assert not (falling and constraints), "rows see accelerations without gravity"
     return with_rows(kinematics(model, q, v, a, biased=v is not None, falling=falling), constraints)
 
 
 def with_rows(motion: Kinematics, constraints: Sequence[Constraint]) -> Problem:
-    """The problem of constraints at a motion."""
+    """Return the problem of the constraints at a motion."""
     return Problem(motion.model, tuple(constraints), motion, evaluate(constraints, motion) if constraints else None)
 
 
 def start_of(problem: Problem, tau: Array, external: Array | None, *, settled: bool = False) -> Start:
-    """The forward dynamics problem at the velocity of the motion, under `tau` and `external`, from the accelerations of
-    the problem. If it is `settled`, forces and right sides are those that are left at these accelerations, and bodies
-    start from none: the residual is the same, in one sweep less."""
+    """Return the start of forward dynamics at the velocity of the motion, under `tau` and `external`, from the
+    accelerations of the problem. If `settled`, forces and right sides are the residuals at these accelerations, and
+    bodies start from zero: the residual is the same, with one sweep over the tree less."""
     motion, rows = problem.motion, problem.rows
     given = motion.acceleration if settled else None
     force = body_forces(motion, motion.velocity, given, motion.gravity, external)
@@ -93,8 +96,8 @@ def start_of(problem: Problem, tau: Array, external: Array | None, *, settled: b
 
 
 def left_over(problem: Problem, start: Start, rates: Array, bodies, lam: Array | None):
-    """The residual r1 = τ − M a − h + Jᵀλ as generalised forces (nv, lanes) and forces of the bodies that oppose them;
-    `bodies` are the accelerations of the bodies, None is zero."""
+    """Return the residual r1 = τ − M a − h + Jᵀλ as generalised forces (nv, lanes) and forces of the bodies that oppose
+    them. `rates` are the joint accelerations a, `bodies` those of the bodies; None means zero."""
     motion = problem.motion
     force = start.force
     if bodies is not None:
@@ -108,28 +111,28 @@ def left_over(problem: Problem, start: Start, rates: Array, bodies, lam: Array |
 
 
 def still(problem: Problem, like: Array):
-    """No forces, or motions, of the bodies."""
+    """Return zero forces, or motions, of the bodies."""
     zero = jnp.zeros((problem.model.nb, 3, like.shape[-1]), like.dtype)
     return zero, zero
 
 
 def given_accelerations(problem: Problem, start: Start):
-    """The accelerations of the bodies that the start gives."""
+    """Return the accelerations of the bodies at the start."""
     return still(problem, start.tau) if start.acceleration is None else start.acceleration
 
 
 def body_accelerations(problem: Problem, start: Start, rates: Array):
-    """The accelerations of the bodies where joints accelerate by `rates`, swept anew."""
+    """Return the accelerations of the bodies for joint accelerations `rates`, by a new sweep over the tree."""
     return jax.tree.map(jnp.add, body_rates(problem.motion, rates), given_accelerations(problem, start))
 
 
 def rows_left_over(problem: Problem, start: Start, bodies) -> Array:
-    """The residual r2 = a* − γ − J a (m, lanes)."""
+    """Return the residual r2 = a* − γ − J a (m, lanes)."""
     return start.rows if bodies is None else start.rows - problem.rows.times(bodies)
 
 
 def residual(problem: Problem, start: Start, rates: Array, bodies, lam: Array) -> tuple[Array, Array]:
-    """(r1, r2) in joint coordinates: (nv, lanes) and (m, lanes)."""
+    """Return (r1, r2) in joint coordinates: (nv, lanes) and (m, lanes)."""
     tau, force = left_over(problem, start, rates, bodies, lam)
     r2 = jnp.zeros((0, tau.shape[-1]), tau.dtype)
     if problem.rows is not None:
@@ -138,7 +141,7 @@ def residual(problem: Problem, start: Start, rates: Array, bodies, lam: Array) -
 
 
 def right_sides(problem: Problem, start: Start) -> tuple[Array, Array | None]:
-    """(r1, r2) at zero joint accelerations: what dense solvers take."""
+    """Return (r1, r2) at zero joint accelerations, for dense solvers."""
     if start.force is None and start.acceleration is None:
         return start.tau, start.rows
     r1, r2 = residual(problem, start, jnp.zeros_like(start.tau), start.acceleration, None)
