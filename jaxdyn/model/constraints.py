@@ -116,7 +116,7 @@ class Constraint(eqx.Module):
 
     #: see `engine/lanes.py`
     parameters_of_lanes: ClassVar[bool] = True
-    #: True if the rows' coefficients depend on the configuration, even those of the joints' velocities
+    #: True if the rows' coefficients depend on the configuration even when written in joint velocities
     moving: ClassVar[bool] = True
 
     @abc.abstractmethod
