@@ -90,8 +90,7 @@ class FrameConstraint(Constraint):
         """Return the rows with coefficients for both bodies. The caller drops those for the world."""
 
 
-# `kernel` separates these parts of an evaluation: without it XLA recomputes the relative pose for each number that uses
-# it
+# `kernel` keeps these parts of an evaluation apart: without it XLA recomputes the relative pose for each use
 @kernel
 def _placed(R, p, own_R, own_p):
     return mm(R, own_R), p + mv(R, own_p)
