@@ -1,7 +1,7 @@
 """The configuration manifold: motion along it, differences on it, and derivatives of functions of q.
 
-Functions that end in -ed take batches, with one lane per element on the last axis. `moving`, `settling` and `separated`
-return them for single states.
+`integrated`, `differenced`, `normalized`, `advanced`, `closed` and `settled` take batches, with one lane per element on
+the last axis. `moving`, `settling` and `separated` return functions of single states.
 """
 
 from collections.abc import Callable
