@@ -124,7 +124,7 @@ def pinocchio_run(call: str, model: Model, states: State, tau, constrained: bool
         else:
             pin.initConstraintDynamics(robot, data, constraints, datas)
         run(robot, data, q[0], v[0], u[0], constraints, datas, settings)
-    except Exception as error:  # noqa: BLE001 - whatever a foreign binding raises is told, not fatal
+    except Exception as error:  # noqa: BLE001 - any exception of a foreign binding is reported, not fatal
         return f"Pinocchio's {call}: {str(error).strip().splitlines()[0][:80]}"
 
     def loops():

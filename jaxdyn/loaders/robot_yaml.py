@@ -3,8 +3,7 @@ example-parallel-robots).
 
 | key | meaning |
 | --- | --- |
-| `closed_loop` | pairs of frames that coincide: names of links, or of joints, which stand for the links that they move
-|
+| `closed_loop` | pairs of frames that coincide: names of links, or of joints for the links that they move |
 | `type` | `3d` (a `Point`) or `6d` (a `Weld`, the default) for each pair; the constraint is named ``<a>/<b>`` |
 | `name_mot` | the joints with motors; without it every joint with one velocity has one |
 | `joint_name`, `joint_type` | joints to change, and their types: `SPHERICAL`, `FIXED`, `UJOINT_XY` or other axes |

@@ -31,7 +31,7 @@ class SceneSpec:
         self.shapes: dict[str, Collider] = {}
         #: shapes of a file that were not read, by name
         self.left_out: list[str] = []
-        #: whether bodies of one tree collide with each other
+        #: True if bodies of one tree collide with each other
         self.self_collisions = False
         self._excluded: set[frozenset[str]] = set()
         self._told: dict[frozenset[str], float | None] = {}

@@ -152,7 +152,7 @@ class ModelSpec(SceneSpec):
         the same name that sets its angle to ``sum(ratios[j] * q[j])``.
 
         One ratio describes a gear, several a belt over several joints; two rotors with two ratios each form a
-        differential. `embed` makes the rotors of a robot part of its joints.
+        differential. `embed` merges the rotors of a robot into its joints.
 
         **Arguments:** `carrier`, a body or frame; `ratios` by joint; `inertia`, either the moment of inertia about the
         axis (kg m²), if the carrier's inertia includes the rotor's mass and other moments, or an `Inertia`; `axis` and

@@ -73,7 +73,7 @@ def _spatial(body: Body) -> np.ndarray:
 
 
 def _is_thin(inertia: np.ndarray) -> bool:
-    """Return whether a spatial inertia (6, 6) is that of a point or a line. Only with these can a joint's inertia be
+    """Return True if a spatial inertia (6, 6) is that of a point or a line. Only these can make a joint's inertia
     singular."""
     mass, first = inertia[0, 0], inertia[3:, :3]
     central = inertia[3:, 3:] + first @ first / mass
