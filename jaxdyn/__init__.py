@@ -1,7 +1,7 @@
 """jaxdyn: differentiable dynamics of robots with closed loops, gears and contacts, in JAX.
 
-Functions and what they take and return are here; what there are many of is in a namespace each: `joints`,
-`constraints`, `contact`, `shapes`, `solvers`, `integrators`, `osim`.
+This module holds the functions and the classes that they take and return. Families of classes have a namespace each:
+`joints`, `constraints`, `contact`, `shapes`, `solvers`, `integrators`, `osim`.
 """
 
 from typing import TYPE_CHECKING
@@ -97,10 +97,11 @@ __all__ = [
 ]
 
 
-if not TYPE_CHECKING:  # with it, type checkers would take every name for one that exists
+if not TYPE_CHECKING:  # type checkers that see `__getattr__` would accept every name
 
     def __getattr__(name: str):
-        """Tells where a joint, a constraint, a shape, a solver or an integrator is that was looked for here."""
+        """Raise `AttributeError`. If a namespace has a joint, a constraint, a shape, a solver or an integrator of that
+        name, the error says where."""
         families = (f for f in (joints, constraints, contact, shapes, solvers, integrators, osim) if name in f.__all__)
         places = " or ".join(f"`jd.{f.__name__.rsplit('.', 1)[-1]}.{name}`" for f in families)
         if places:

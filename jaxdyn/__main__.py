@@ -1,4 +1,4 @@
-"""``python -m jaxdyn``."""
+"""Entry point of ``python -m jaxdyn``."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Conditions on motions, of a model or of one call: ``model.constraints + (jd.constraints.Point("foot"),)``."""
+"""Constraints, of a model or of a single call: ``model.constraints + (jd.constraints.Point("foot"),)``."""
 
 from .model.constraints import Baumgarte, Constraint
 from .model.lock import Lock

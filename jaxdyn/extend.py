@@ -1,16 +1,16 @@
 """All that authors of joints, constraints and solvers need, in one place.
 
-Arrays of this level have their components first and the batch (the lanes) last: a vector is `(3, lanes)`, a matrix
-`(3, 3, lanes)`. Those that a constraint's `evaluate` takes and returns have an axis of length k = 1 before the lanes:
-`(3, k, lanes)`. The page "Extending" shows an example of each.
+Arrays at this level have their components first and the batch last, with one *lane* per element: a vector is
+`(3, lanes)`, a matrix `(3, 3, lanes)`. Those that a constraint's `evaluate` takes and returns have an axis of length
+k = 1 before the lanes: `(3, k, lanes)`. The page "Extending" shows an example of each.
 
-| for | are |
+| for | use |
 | --- | --- |
 | joints | `Joint`, `Kind`, `Column`, `JointParameters`, `axis_rotation` |
 | constraints | `Constraint`, `FrameConstraint`, `Layout`, `Rows`, `checked_options`, `checked_unit` |
-| what `evaluate` is given | `BodyView`, `JointView`, `RobotView` |
+| arguments of `evaluate` | `BodyView`, `JointView`, `RobotView` |
 | solvers | `Solver`, `Problem`, `Start`, `right_sides`, `matrices`, `widen` |
-| solvers that iterate with a factor | `Proximal`, `Direct`, `Soft`, `System` |
+| solvers that iterate on a factorisation | `Proximal`, `Direct`, `Soft`, `System` |
 | orders and factors | `Plan`, `elimination`, `riders_of`, `body_factor`, `saddle_factor`, `penalised_factor` |
 | algebra | `mm`, `mmt`, `mtm`, `mv`, `mtv`, `dot`, `cross`, `outer`, `skew`, `transpose`, `eye`, `as_floats` |
 """
@@ -91,7 +91,7 @@ __all__ = [
 
 
 def matrices(problem: Problem) -> tuple[Float[Array, "nv nv lanes"], Float[Array, "m nv lanes"]]:
-    """M and J of a problem, dense; where they do not vary in the batch they have one lane."""
+    """Return the dense matrices M and J of a problem. A matrix that does not vary in the batch has one lane."""
     M = mass_matrix_at(problem.motion)
     if problem.rows is None:
         return M, jnp.zeros((0, *M.shape[1:]), M.dtype)

@@ -1,4 +1,4 @@
-"""States of MuJoCo, Brax and Pinocchio to jaxdyn's and back, by the names of joints. Nothing else knows of them.
+"""Conversion of states between jaxdyn and MuJoCo, Brax or Pinocchio. Joints are matched by name.
 
 | | configuration of a free joint | its velocity | quaternion | order |
 | --- | --- | --- | --- | --- |
@@ -6,8 +6,9 @@
 | MuJoCo, Brax | the same | linear in the world's axes, angular in the body's | w x y z | as declared |
 | Pinocchio | the same | as jaxdyn | x y z w | branches sorted by name |
 
-Pinocchio writes a continuous joint as (cos, sin) and a planar joint's velocity in the body's axes. The functions take
-single states, as all of jaxdyn does, and may be traced, vmapped and differentiated; the models are read at trace time.
+Pinocchio represents a continuous joint as (cos, sin) and a planar joint's velocity in the body's axes. The functions
+take single states, as all of jaxdyn does, and may be traced, vmapped and differentiated; the models are read at trace
+time.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,7 +28,7 @@ from .tree.topology import unknown
 
 
 class Span(NamedTuple):
-    """Where the other engine keeps a joint: its starts in q and v, and the length of its q."""
+    """The place of a joint in the other engine: its first indices in q and v, and the length of its q."""
 
     q: int
     v: int
@@ -35,25 +36,25 @@ class Span(NamedTuple):
 
 
 def _joints(model: Model) -> list[tuple[str, str, slice, slice]]:
-    """(name, kind such as ``"Free"``, place in q, place in v) of every joint."""
+    """Return (name, kind such as ``"Free"``, slice of q, slice of v) for every joint."""
     t = model.topology
     kinds = [repr(k).removesuffix("Kind") for k in t.kinds]
     return [(name, kinds[b], t.q_slice(b), t.v_slice(b)) for b, name in enumerate(t.joint_names)]
 
 
 def _order(model: Model, spans: Sequence[Span]) -> np.ndarray:
-    """For every velocity of jaxdyn its place in the other's."""
+    """Return, for every velocity of jaxdyn, its index in the other engine."""
     pieces = [np.arange(s.v, s.v + v.stop - v.start) for s, (_, _, _, v) in zip(spans, _joints(model), strict=True)]
     return np.concatenate(pieces)[list(model.topology.independent)] if pieces else np.zeros(0, int)
 
 
 def _own(model: Model, q: Array, v: Array) -> State:
-    """The state with velocities of all joints of the tree as one of the model, whose loops may be embedded."""
+    """Return the model's state for velocities of all joints of the tree. Loops of the model may be embedded."""
     return reduce(model, State(q, v)) if model.topology.clusters else State(q, v)
 
 
 def _whole(model: Model, state: State) -> State:
-    """The state with the velocities of all joints of the tree."""
+    """Return the state with the velocities of all joints of the tree."""
     return expand(model, state) if model.topology.clusters else state
 
 
@@ -73,16 +74,16 @@ def _pinocchio_spans(model: Model, pin_model: Any) -> list[Span]:
 
 
 def pinocchio_velocity_order(model: Model, pin_model: Any) -> np.ndarray:
-    """Indices (nv,) with ``v = v_pinocchio[order]`` and ``M = M_pinocchio[order][:, order]``.
+    """Return indices `order` (nv,) with ``v = v_pinocchio[order]`` and ``M = M_pinocchio[order][:, order]``.
 
-    (A planar joint's velocity is besides in other axes: see `from_pinocchio`.) Joints of Pinocchio's model that
-    jaxdyn's has not are left out. Raises `ValueError` for joints that Pinocchio's has not.
+    A planar joint's velocity is also in other axes: see `from_pinocchio`. Joints that only Pinocchio's model has are
+    left out. Raises `ValueError` for joints that Pinocchio's model does not have.
     """
     return _order(model, _pinocchio_spans(model, pin_model))
 
 
 def from_pinocchio(model: Model, pin_model: Any, q: ArrayLike, v: ArrayLike | None = None) -> State:
-    """Pinocchio's state as jaxdyn's; v is zero where it is not given."""
+    """Return jaxdyn's state for Pinocchio's q and v (None: zero)."""
     q = as_floats(q)
     v = jnp.zeros(pin_model.nv, q.dtype) if v is None else as_floats(v)
     qs, vs = [], []
@@ -102,7 +103,7 @@ def from_pinocchio(model: Model, pin_model: Any, q: ArrayLike, v: ArrayLike | No
 def to_pinocchio(
     model: Model, pin_model: Any, state: State
 ) -> tuple[Float[Array, " nq_there"], Float[Array, " nv_there"]]:
-    """Jaxdyn's state as Pinocchio's (q, v). What Pinocchio's model has besides stays at zero."""
+    """Return Pinocchio's (q, v) for a state of jaxdyn. Joints that only Pinocchio's model has are zero."""
     state = _whole(model, state)
     q, v = jnp.zeros(pin_model.nq, state.q.dtype), jnp.zeros(pin_model.nv, state.v.dtype)
     for span, (_, kind, qs, vs) in zip(_pinocchio_spans(model, pin_model), _joints(model), strict=True):
@@ -118,7 +119,7 @@ def to_pinocchio(
 
 
 def _turned(u: Array, angle: Array) -> Array:
-    """A planar velocity in axes that are turned by -angle."""
+    """Return a planar velocity in axes that are turned by -angle."""
     c, s = jnp.cos(angle), jnp.sin(angle)
     return jnp.stack([c * u[0] - s * u[1], s * u[0] + c * u[1], u[2]])
 
@@ -132,7 +133,7 @@ def _mujoco_spans(model: Model, mj_model: Any) -> list[Span]:
         if k is None and kind == "Free" and len(free) == 1:
             k = free[0]  # MuJoCo's free joints often have no name
         if k is None and len(model.joint_names) == mj_model.njnt and not mj_model.joint(len(spans)).name:
-            k = len(spans)  # a joint without a name has the same place in both
+            k = len(spans)  # joints without a name are matched by their order
         if k is None:
             raise ValueError("`jaxdyn.interop`: in MuJoCo's model " + unknown("joint", name, names))
         spans.append(Span(int(mj_model.jnt_qposadr[k]), int(mj_model.jnt_dofadr[k]), at.stop - at.start))
@@ -140,22 +141,25 @@ def _mujoco_spans(model: Model, mj_model: Any) -> list[Span]:
 
 
 def mujoco_velocity_order(model: Model, mj_model: Any) -> np.ndarray:
-    """Indices (nv,) with ``v = qvel[order]`` but for the linear velocities of free joints: see `from_mujoco`."""
+    """Return indices `order` (nv,) with ``v = qvel[order]``, except for the linear velocities of free joints: see
+    `from_mujoco`."""
     return _order(model, _mujoco_spans(model, mj_model))
 
 
 def from_mujoco(model: Model, mj_model: Any, qpos: ArrayLike, qvel: ArrayLike | None = None) -> State:
-    """MuJoCo's state (also MJX's) as jaxdyn's; v is zero where it is not given."""
+    """Return jaxdyn's state for MuJoCo's (or MJX's) qpos and qvel (None: zero)."""
     return _from_world(model, _mujoco_spans(model, mj_model), int(mj_model.nv), qpos, qvel)
 
 
 def to_mujoco(model: Model, mj_model: Any, state: State) -> tuple[Float[Array, " nq_there"], Float[Array, " nv_there"]]:
-    """Jaxdyn's state as MuJoCo's (qpos, qvel)."""
+    """Return MuJoCo's (qpos, qvel) for a state of jaxdyn."""
     return _to_world(model, _mujoco_spans(model, mj_model), int(mj_model.nq), int(mj_model.nv), state)
 
 
 def _brax_spans(model: Model, system: Any) -> tuple[list[Span], int, int]:
-    """Brax names links, not joints: a link's freedoms are those of the joints that end in its body."""
+    """Return the place of each joint in Brax, and Brax's number of coordinates and of velocities.
+
+    Brax names links, not joints: the degrees of freedom of a link are those of the joints that end in its body."""
     t, at, q, v = model.topology, {}, 0, 0
     for link, code in zip(system.link_names, system.link_types, strict=True):
         if link not in t.body_names:
@@ -175,13 +179,13 @@ def _brax_spans(model: Model, system: Any) -> tuple[list[Span], int, int]:
 
 
 def from_brax(model: Model, system: Any, q: ArrayLike, qd: ArrayLike | None = None) -> State:
-    """Brax's state (q, qd) as jaxdyn's; v is zero where it is not given."""
+    """Return jaxdyn's state for Brax's q and qd (None: zero)."""
     spans, _, nv = _brax_spans(model, system)
     return _from_world(model, spans, nv, q, qd)
 
 
 def to_brax(model: Model, system: Any, state: State) -> tuple[Float[Array, " nq_there"], Float[Array, " nv_there"]]:
-    """Jaxdyn's state as Brax's (q, qd)."""
+    """Return Brax's (q, qd) for a state of jaxdyn."""
     return _to_world(model, *_brax_spans(model, system), state)
 
 
@@ -207,5 +211,5 @@ def _to_world(model: Model, spans: Sequence[Span], nq: int, nv: int, state: Stat
 
 
 def _linear(kind: str, u: Array, turn: Callable[[Array], Array]) -> Array:
-    """The velocity of a free joint with its linear part turned; of other joints as it is."""
+    """Return the velocity of a free joint with its linear part turned by `turn`, and of other joints unchanged."""
     return jnp.concatenate([turn(u[:3]), u[3:]]) if kind == "Free" else u

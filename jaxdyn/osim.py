@@ -1,4 +1,5 @@
-"""Methods of the Delassus operator, ``jd.delassus(..., method=jd.osim.MatrixFree())``, and iterations on it."""
+"""Methods that compute the Delassus operator, ``jd.delassus(..., method=jd.osim.MatrixFree())``, and iterations on
+it."""
 
 from .delassus.base import Method
 from .delassus.inverse import Solved

@@ -1,1 +1,1 @@
-"""The command line, and the reports, measurements and files that it makes."""
+"""The command line, and the reports, measurements and files that it writes."""

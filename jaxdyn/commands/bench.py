@@ -1,8 +1,8 @@
-"""`jaxdyn bench` measures CPU time per evaluation on one core, beside the other engines that are installed.
+"""`jaxdyn bench` measures CPU time per evaluation on one core, next to the other engines that are installed.
 
 All engines do the same work: forward dynamics of the same random states, of the tree alone (ABA) and with the model's
-constraints (LCABA). They run in this process on one core and one thread. Pinocchio (`pin`) takes one state after the
-other from Python, which adds about a microsecond to its C++; MuJoCo's MJX is batched and compiled like jaxdyn.
+constraints (LCABA). They run in this process on one core and one thread. Pinocchio (`pin`) is called from Python for
+one state after the other, which adds about a microsecond to its C++; MuJoCo's MJX is batched and compiled like jaxdyn.
 """
 
 import json
@@ -26,7 +26,7 @@ from .output import complete
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Keep this process on a single core, and give OpenMP one thread, within a ``with`` block."""
+    """Pin this process to a single core and give OpenMP one thread, within a ``with`` block."""
     before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
@@ -44,7 +44,8 @@ def one_core() -> Iterator[None]:
 
 
 def best(run: Callable[[], object], evaluations: int, repeats: int) -> float:
-    """Return the least CPU microseconds per evaluation, of repeats of at least a twentieth of a second."""
+    """Return the least CPU microseconds per evaluation over `repeats` measurements, each of at least a twentieth of a
+    second."""
     run()
     times = 1
     while True:
@@ -65,7 +66,7 @@ def best(run: Callable[[], object], evaluations: int, repeats: int) -> float:
 
 
 def own(model: Model, states: State, tau, solver, constrained: bool, dtype, repeats: int) -> tuple[float, float]:
-    """Return jaxdyn's microseconds per evaluation, and the seconds to compile."""
+    """Return jaxdyn's microseconds per evaluation, and the seconds of compilation."""
     cast = lambda tree: jax.tree.map(lambda x: jnp.asarray(x, dtype), tree)  # noqa: E731
     model, states, tau = cast(model), cast(states), cast(tau)
     constraints = model.constraints if constrained else ()
@@ -81,14 +82,15 @@ def own(model: Model, states: State, tau, solver, constrained: bool, dtype, repe
 
 
 def random_states(model: Model, batch: int) -> tuple[State, jax.Array]:
-    """Return random states and torques (batch, ...). Loops are open, which costs the same."""
+    """Return random states and torques (batch, ...). Their loops are open, which does not change the cost."""
     states = jax.vmap(model.random_state)(jax.random.split(jax.random.key(0), batch))
     tau = jax.random.normal(jax.random.key(1), (batch, model.nv))
     return states, tau
 
 
 def measure(model: Model, batch: int, repeats: int, tick=lambda text: None) -> list[dict]:
-    """Return one record per measurement: algorithm, engine, µs, and seconds of compilation."""
+    """Return one record per measurement: algorithm, engine, µs, and for jaxdyn seconds of compilation. If an engine
+    cannot run a model, the record says why."""
     states, tau = random_states(model, batch)
     cases = [("ABA", ABA(), False)]
     if model.constraints:
@@ -111,7 +113,7 @@ def measure(model: Model, batch: int, repeats: int, tick=lambda text: None) -> l
 
 
 def table(records: Sequence[dict]) -> str:
-    """Return the records of one model as text, with jaxdyn's float32 time divided by each peer's."""
+    """Return the records of one model as text, with the ratio of jaxdyn's float32 time to each peer's."""
     lines = []
     reference: dict[str, float] = {}
     for r in records:
@@ -129,7 +131,7 @@ def table(records: Sequence[dict]) -> str:
 
 
 def run(models: Sequence[tuple[str, Model]], *, batch: int, repeats: int, out: str | None = None, say=print) -> int:
-    """Measure and print, and write the numbers to `out` as JSON. Return 0."""
+    """Measure and print, and write the results to `out` as JSON. Return 0."""
     results = {}
     before = jax.config.jax_enable_x64
     names = [p.name for p in peers.installed()]

@@ -1,4 +1,5 @@
-"""The command line. It exits with 0 if all is well, 1 if a problem was found, 2 for wrong use."""
+"""The command line. It exits with 0 if all is well, 1 if a problem was found, 2 for wrong use, 130 if it was
+interrupted and 143 if it was terminated."""
 
 import argparse
 import sys
@@ -16,9 +17,9 @@ from ..robots.shipped import SHIPPED, missing
 from .terminal import Terminated, terminal
 
 OK, PROBLEM, USAGE = 0, 1, 2
-#: what `--integrator` takes, the default first
+#: choices of `--integrator`, the default first
 METHODS = ("euler", "leapfrog", "rk4", "midpoint", "gauss")
-#: what `--contacts` takes, the default first
+#: choices of `--contacts`, the default first
 CONTACTS = ("auto", "newton", "admm", "pgs")
 #: examples of `simulate`
 SIMULATIONS = (
@@ -33,7 +34,7 @@ class WrongUse(Exception):
 
 
 def number(kind, allowed: Callable[[float], bool], what: str):
-    """Return a number that is finite and `allowed`, as a type of argparse; `what` names such numbers."""
+    """Return an argparse type for finite numbers that are `allowed`; `what` names such numbers in error messages."""
 
     def read(text: str):
         try:
@@ -51,14 +52,14 @@ def number(kind, allowed: Callable[[float], bool], what: str):
 
 
 def positive(kind):
-    """Return a finite number above zero, as a type of argparse."""
+    """Return an argparse type for finite numbers above zero."""
     return number(kind, lambda x: x > 0, "a positive number")
 
 
 FINITE = number(float, lambda x: True, "a finite number")
-#: of the ground
+#: type of the ground's friction
 FRICTION = number(float, lambda x: x >= 0, "a number from 0 on")
-#: of random numbers
+#: type of the seed of random numbers
 SEED = number(int, lambda x: 0 <= x < 2**64, "a whole number from 0 on")
 
 
@@ -67,9 +68,9 @@ def _short(text: str) -> str:
 
 
 def open_model(source: str, floating: bool | None = None, **options) -> tuple[Model, list[str]]:
-    """Return the model of a file or of a shipped robot, and the warnings of `load`, which takes the `options`.
+    """Return the model of a file or of a shipped robot, and the warnings of `load`, to which the `options` are passed.
 
-    **Raises** `WrongUse` if there is no such file, and the loaders' errors if the file is wrong.
+    **Raises** `WrongUse` if there is no such file, and the loaders' errors for an invalid file.
     """
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -106,7 +107,7 @@ def _check(args) -> int:
 
 @contextmanager
 def _before_work():
-    """What is raised here is a mistake on the command line."""
+    """Turn each `ValueError` in the block into `WrongUse`, because it is a mistake on the command line."""
     try:
         yield
     except ValueError as error:
@@ -114,7 +115,7 @@ def _before_work():
 
 
 def _check_outputs(args) -> None:
-    """Raise `ValueError` for files that cannot be written."""
+    """Raise `ValueError` for output files that cannot be written, or that are one file."""
     from .output import check_apart, check_picture, check_writable
 
     plot = getattr(args, "plot", None)
@@ -346,7 +347,7 @@ def _run(args) -> int:
     except KeyboardInterrupt:
         print(f"jaxdyn {args.command}: interrupted; no file was left half written.", file=sys.stderr)
         return 130
-    except BrokenPipeError:  # the reader of our output left, as `head` does
+    except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         sys.stderr.close()
         return OK
     except MemoryError:

@@ -1,7 +1,7 @@
-"""`jaxdyn demo` simulates a batch of a biped with closed loops, and differentiates through a rollout.
+"""`jaxdyn demo` simulates a batch of rollouts of a biped with closed loops, and differentiates through a rollout.
 
-Both feet are held, and the motors follow squats by joint PD control. Each rollout has its own link masses, target and
-initial velocity. All arrays are float64.
+Both feet are fixed to the world, and the motors follow squats by joint PD control. Each rollout has its own link
+masses, target and initial velocity. All arrays are float64.
 """
 
 import dataclasses
@@ -33,16 +33,17 @@ from ..simulate.rollout import simulate
 from .output import check_writable, save_arrays, save_plot
 
 CASSIE = "robots/cassie_description/robots/cassie_v2.sdf"
-#: seconds a step, and steps in one compiled piece (also the length of the rollout that is differentiated)
+#: seconds per step, and steps in one compiled piece (also the length of the rollout that is differentiated)
 DT, CHUNK = 1e-3, 20
-#: every so many steps are saved
+#: number of steps between two saved samples
 EVERY = 10
 
 
 @dataclasses.dataclass(frozen=True)
 class Biped:
-    """A robot of the demo. Names have no ``left`` or ``right``; `pose` is a guess of the stance, `squat` the largest
-    change of each motor's target, `slack` the joints whose springs are at rest in the stance."""
+    """A robot of the demo. Names of joints are without ``left`` or ``right``. `pose` is a guess of the stance, `squat`
+    the largest change of each motor's target, `gains` its stiffness and damping, `slack` the joints whose springs are
+    at rest in the stance."""
 
     source: str
     load: Callable[[], Model]
@@ -68,7 +69,7 @@ def cassie_path() -> Path | None:
 
 
 def bipeds(path: Path | None) -> Biped:
-    """Return the robots by name: Cassie, and the one that jaxdyn ships."""
+    """Return the robot of the demo: Cassie from the file `path`, or, if it is None, the robot that jaxdyn ships."""
     if path is None:
         return Biped(
             "strider, which jaxdyn ships (Cassie needs: pip install example-robot-data)",
@@ -106,8 +107,8 @@ def bipeds(path: Path | None) -> Biped:
 
 
 class Plan(NamedTuple):
-    """What all rollouts share: the constraints, and PD gains and the squat as (nv,) arrays, which are zero for joints
-    without a motor."""
+    """The data that all rollouts share: the model, the constraints, the stance q, and PD gains and the squat as (nv,)
+    arrays, which are zero for joints without a motor."""
 
     model: Model
     constraints: tuple
@@ -118,7 +119,7 @@ class Plan(NamedTuple):
 
 
 class Lane(NamedTuple):
-    """The numbers of one rollout: link masses (nb,), depth of the squat, and the present state."""
+    """The numbers of one rollout: link masses (nb,), depth of the squat, and the current state."""
 
     mass: Array
     depth: Array
@@ -126,16 +127,16 @@ class Lane(NamedTuple):
 
 
 def prepare(biped: Biped) -> Plan:
-    """Return the plan of a robot: close its loops with slack springs, hold the feet in place, and set the gains."""
+    """Return the plan of a robot: close its loops with slack springs, fix the feet to the world, and set the gains."""
     model = biped.load()
     guess = np.array(model.neutral())
     for name, x in biped.pose.items():
         for joint in biped.both([name]):
             guess[model.q_slice(joint)] = x
     slack = tuple(Coupling((j,), (1.0,)) for j in biped.both(biped.slack))
-    # the digits printed in a file close its loops to about 1e-8 m
+    # with the digits of a file, loops close to about 1e-8 m
     q = jax.jit(lambda q: assemble(model, q, constraints=model.constraints + slack, tol=1e-10))(guess)
-    # without a yaw joint, two welded feet would be redundant but for a hair: pinned, they are not
+    # without a yaw joint, two welded feet would be nearly redundant; as points they are not
     hold = Weld if model.name == "cassie" else Point
     feet = tuple(anchored(model, q, hold(f, name=f)) for f in biped.both([biped.foot]))
     gains = np.zeros((3, model.nv))
@@ -146,7 +147,7 @@ def prepare(biped: Biped) -> Plan:
 
 
 def posture(plan: Plan, q: Array) -> Array:
-    """Return the coordinates of the motors in the places of their velocities (nv,), zero elsewhere."""
+    """Return the coordinates of joints at the places of their velocities (nv,), zero for joints with quaternions."""
     model = plan.model
     kinds = enumerate(model.topology.kinds)
     return jnp.concatenate(
@@ -168,7 +169,8 @@ def rollout(plan: Plan, lane: Lane, start: Array):
 
 
 def piece(plan: Plan, lane: Lane, start: Array):
-    """Return the lane after `CHUNK` steps, samples (q, v), the widest opening of a loop, and the solves' results."""
+    """Return the lane after `CHUNK` steps, samples (q, v), the widest opening of a loop, and the number of failed
+    solves."""
     traj = rollout(plan, lane, start)
     opening = jax.vmap(lambda q: jnp.abs(constraint_residual(plan.model, q, plan.constraints)).max())(traj.q[1:])
     failed = jnp.sum(traj.result != Result.successful)
@@ -177,7 +179,7 @@ def piece(plan: Plan, lane: Lane, start: Array):
 
 
 def null_space(matrix: np.ndarray) -> np.ndarray:
-    """Return orthonormal columns that span the velocities at which no row moves."""
+    """Return orthonormal columns that span the null space of a constraint Jacobian."""
     _, s, vt = np.linalg.svd(matrix)
     return vt[int((s > 1e-7 * s.max()).sum()) :].T
 
@@ -193,12 +195,13 @@ def lanes_of(plan: Plan, along: np.ndarray, batch: int, seed: int = 0) -> Lane:
 
 
 def weights_of(plan: Plan) -> np.ndarray:
-    """Return the weights of a final state (q, v) in the number that is differentiated."""
+    """Return the weights of the final state (q, v) in the weighted sum that is differentiated."""
     return np.random.default_rng(1).standard_normal(plan.model.nq + plan.model.nv)
 
 
 def compiled_gradient(plan: Plan, lanes: Lane):
-    """Return the compiled gradient of a weighted sum of the final state, in the initial velocity and the masses."""
+    """Return the compiled gradient of a weighted sum of the final state, with respect to the initial velocity and the
+    masses."""
     lane = jax.tree.map(lambda x: x[0], lanes)
 
     def final(v, mass):
@@ -209,8 +212,8 @@ def compiled_gradient(plan: Plan, lanes: Lane):
 
 
 def gradient_error(plan: Plan, lanes: Lane, gradient, many, along: np.ndarray) -> tuple[float, float]:
-    """Return the largest relative errors of the gradient, for the initial velocity and for the masses, against central
-    differences of fourth order that the compiled batch computes."""
+    """Return the largest relative errors of the gradient, for the initial velocity and for the masses, compared with
+    central differences of fourth order. The compiled batch computes the differences."""
     model, rng = plan.model, np.random.default_rng(2)
     batch = lanes.depth.shape[0]
     lane = jax.tree.map(lambda x: x[0], lanes)
@@ -224,7 +227,7 @@ def gradient_error(plan: Plan, lanes: Lane, gradient, many, along: np.ndarray) -
     dm[count:] = np.asarray(lane.mass) * rng.standard_normal((count, model.nb)) * 1e-3
 
     def shift(x, d):
-        """Return the lanes of a stencil along each direction, filled up with copies of the first lane."""
+        """Return the lanes of a stencil along each direction; the remaining lanes are copies of the first."""
         moves = (points[None, :, None] * d[:, None]).reshape(-1, d.shape[1])
         return x.at[: len(moves)].add(jnp.asarray(moves))
 
@@ -242,7 +245,7 @@ def gradient_error(plan: Plan, lanes: Lane, gradient, many, along: np.ndarray) -
 
 
 def draw(plan: Plan, t: np.ndarray, q: np.ndarray, opening: np.ndarray, pyplot):
-    """Return a figure of the heights of all bases, and of the widest opening of a loop, over time."""
+    """Return a figure of the heights of all bases and the widest opening of a loop over time."""
     figure, (upper, lower) = pyplot.subplots(2, 1, sharex=True, figsize=(8, 6), layout="constrained")
     upper.plot(t, q[:, :, 2].T - q[0, 0, 2], color="tab:blue", alpha=0.15, linewidth=0.8)
     upper.set(ylabel="height of the base (m)", title=f"{plan.model.name}: {q.shape[0]} rollouts, feet held")
@@ -286,7 +289,7 @@ def run(
     say(f"compiling {batch} rollouts")
     compiled = many.lower(lanes, jnp.zeros(())).compile()
     say(f"  {time.perf_counter() - begin:.1f} s since the start")
-    # compiling takes one core: the batch simulates on the others meanwhile
+    # compilation uses one core: meanwhile the batch simulates on the others
     background = ThreadPoolExecutor(1)
     gradient = background.submit(compiled_gradient, plan, lanes)
     states, samples, openings, failed = lanes, [], [], 0
@@ -324,7 +327,8 @@ def run(
 
 
 def residuals(plan: Plan, lane: Lane) -> tuple[Array, Array]:
-    """Return the residuals of the equations of motion and of the constraints, in one evaluation without motors."""
+    """Return the residuals of the equations of motion and of the constraints, in one evaluation without motor
+    torques."""
     model = plan.model.replace({"bodies.mass": lane.mass})
     stats = forward_dynamics(model, lane.state, jnp.zeros(model.nv), constraints=plan.constraints).stats
     return stats.residual_dynamics, stats.residual_constraint

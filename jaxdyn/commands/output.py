@@ -1,4 +1,4 @@
-"""Writes files under a temporary name and renames them, so that a file is complete or absent."""
+"""Functions that write files under a temporary name and rename them, so that a file is complete or absent."""
 
 import os
 import stat
@@ -11,8 +11,8 @@ import numpy as np
 
 
 def check_writable(path: str | os.PathLike) -> Path:
-    """Return the path of the file itself, links followed, or raise `ValueError` if no file can be written there. Call
-    it before long work."""
+    """Return the path of the file with links resolved. Raise `ValueError` if no file can be written there. Call this
+    before long work."""
     given, path = str(path), Path(os.path.realpath(path))
     folder = path.parent
     if not folder.is_dir():
@@ -29,7 +29,7 @@ def check_writable(path: str | os.PathLike) -> Path:
 
 
 def check_picture(path: str | os.PathLike) -> None:
-    """Raise `ValueError` unless a picture can be written there, and `ImportError` without matplotlib."""
+    """Raise `ValueError` if no picture can be written there, and `ImportError` without matplotlib."""
     check_writable(path)
     figure = _pyplot().figure()
     kinds = figure.canvas.get_supported_filetypes()
@@ -39,7 +39,7 @@ def check_picture(path: str | os.PathLike) -> None:
 
 
 def check_apart(*paths: str | os.PathLike | None) -> None:
-    """Raise `ValueError` where two outputs are one file."""
+    """Raise `ValueError` if two outputs are the same file. None stands for no output."""
     seen: dict[str, str | os.PathLike] = {}
     for path in filter(None, paths):
         real = os.path.realpath(path)
@@ -50,9 +50,9 @@ def check_apart(*paths: str | os.PathLike | None) -> None:
 
 @contextmanager
 def complete(path: str | os.PathLike) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, and rename it to `path` if the block raises nothing.
+    """Yield a temporary path in the folder of `path`, and rename it to `path` if the block raises nothing.
 
-    A file that is there keeps its mode, and a link stays a link.
+    An existing file keeps its mode, and a link remains a link.
     """
     path = check_writable(path)
     handle, name = tempfile.mkstemp(prefix=".jaxdyn-", suffix=path.suffix[:8], dir=path.parent)
@@ -60,14 +60,14 @@ def complete(path: str | os.PathLike) -> Iterator[Path]:
     temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(_mode(path))  # mkstemp makes files that only their owner reads
+        temporary.chmod(_mode(path))  # mkstemp creates files that only their owner can read
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def _mode(path: Path) -> int:
-    """The mode of a file, or that of a new one."""
+    """Return the mode of a file, or that of a new file if it does not exist."""
     if path.exists():
         return stat.S_IMODE(path.stat().st_mode)
     mask = os.umask(0)

@@ -1,4 +1,4 @@
-"""Builds any model in other engines, so that `jaxdyn bench` can compare them."""
+"""Builders of models in other engines, with which `jaxdyn bench` compares jaxdyn."""
 
 import functools
 import importlib.util
@@ -17,7 +17,7 @@ from ..model.state import State
 
 class Peer(NamedTuple):
     """Another engine. `prepare(model, states, tau, constrained)` returns a function that evaluates all states once, or
-    a text that says why there is none."""
+    a text that says why the engine cannot run the model."""
 
     name: str
     prepare: Callable[[Model, State, Any, bool], Callable[[], object] | str]
@@ -37,7 +37,7 @@ def installed() -> list[Peer]:
 
 
 def missing() -> list[str]:
-    """Return how to install the engines that are missing."""
+    """Return texts that say how to install the missing engines."""
     out = [] if has("pinocchio") else ["no Pinocchio here: pip install pin"]
     return out if has("mujoco.mjx") else [*out, "no MJX here: pip install mujoco-mjx"]
 
@@ -47,7 +47,8 @@ def _kinds(model: Model) -> list[str]:
 
 
 def pinocchio_model(model: Model):
-    """Return the tree in Pinocchio, with jaxdyn's names. Raise `ValueError` for a joint that it does not have."""
+    """Return the tree as a Pinocchio model with jaxdyn's names, and Pinocchio's joint number of each body. Raise
+    `ValueError` for an unsupported joint."""
     import pinocchio as pin
 
     unaligned = {"Revolute": pin.JointModelRevoluteUnaligned, "Prismatic": pin.JointModelPrismaticUnaligned}
@@ -79,8 +80,9 @@ def pinocchio_model(model: Model):
 
 
 def pinocchio_run(call: str, model: Model, states: State, tau, constrained: bool, steps: int = 3):
-    """Return a function that calls `aba` for one state after the other, or with constraints `call` (`lcaba` or
-    `constraintDynamics`) with so many proximal iterations. It leaves out joint springs and dampers."""
+    """Return a function that calls `aba` for one state after the other, or, with constraints, `call` (`lcaba` or
+    `constraintDynamics`) with `steps` proximal iterations. It leaves out joint springs and dampers. Return a text if
+    Pinocchio cannot run the model."""
     import pinocchio as pin
 
     try:
@@ -122,7 +124,7 @@ def pinocchio_run(call: str, model: Model, states: State, tau, constrained: bool
         else:
             pin.initConstraintDynamics(robot, data, constraints, datas)
         run(robot, data, q[0], v[0], u[0], constraints, datas, settings)
-    except Exception as error:  # noqa: BLE001 - whatever a foreign binding raises is told, not fatal
+    except Exception as error:  # noqa: BLE001 - any exception of a foreign binding is reported, not fatal
         return f"Pinocchio's {call}: {str(error).strip().splitlines()[0][:80]}"
 
     def loops():
@@ -174,7 +176,8 @@ def mjcf_of(model: Model, constrained: bool) -> str:
 
 
 def mjx_run(model: Model, states: State, tau, constrained: bool):
-    """Return a batched `mjx.forward` in float32, with MuJoCo's soft constraints and three iterations of its solver."""
+    """Return a batched `mjx.forward` in float32, with MuJoCo's soft constraints and three iterations of its solver, or
+    a text if MuJoCo cannot run the model."""
     import mujoco
     from mujoco import mjx
 

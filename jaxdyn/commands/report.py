@@ -26,14 +26,14 @@ from ..model.model import Model
 from ..model.state import State
 from ..simulate.step import step
 
-#: singular values below this share of the largest count as zero; up to the second they are doubtful
+#: singular values up to the first share of the largest count as zero; from there up to the second they are doubtful
 ZERO, DOUBTFUL = 1e-9, 1e-3
-#: a loop that stays open by less is closed as well as printed digits can tell, metres or radians
+#: loops that are open by less, in metres or radians, count as closed, given the digits that files print
 CLOSED = 1e-6
 #: relative difference of accelerations at which two solvers disagree
 AGREE = 1e-6
 STATES = 4
-#: pairs of shapes that are listed
+#: most pairs of shapes that are listed
 MOST = 40
 
 
@@ -102,7 +102,7 @@ def describe(model: Model) -> str:
 
 
 def _shapes(model: Model) -> list[str]:
-    """Return the shapes of a model and the pairs of them that collide, as parts of a text."""
+    """Return the shapes of a model and the pairs that collide, as lines of text."""
     found, names = model.collision, (*model.body_names, "world")
     out: list[str] = []
     if found.shapes:
@@ -123,7 +123,8 @@ def _shapes(model: Model) -> list[str]:
 
 
 def _pairs(model: Model) -> list[str]:
-    """Return the pairs of shapes that collide, with their numbers of contact points, and those whose kinds cannot."""
+    """Return the pairs of shapes that collide, with their numbers of contact points, and the pairs whose kinds of
+    shapes cannot collide, as lines of text."""
     found = model.collision
     friction = np.asarray(found.of_pairs().friction)
     told = lambda pair: ", ".join(found.names[k] for k in pair)  # noqa: E731
@@ -145,8 +146,8 @@ def _pairs(model: Model) -> list[str]:
 
 
 def clusters(model: Model) -> str:
-    """Return what `embed` makes of a model's loops, as text: the clusters of bodies and their independent joints, and
-    which of them ``loops="local"`` takes; or why it makes none."""
+    """Return the result of `embed` as text: the clusters of bodies, their independent joints, and whether
+    ``loops="local"`` selects them; or the reason why `embed` fails."""
     try:
         found = embed(model)
         local = {id(model.constraints[k]) for k in chosen_of(model, "local", set())}
@@ -230,7 +231,7 @@ def _bodies(found: _Findings, model: Model, M: np.ndarray) -> None:
 
 
 def _close(found: _Findings, model: Model, seed: int):
-    """Return a closed configuration, found from the neutral or a random one, or None."""
+    """Return a closed configuration, found from the neutral or a random one, None if loops do not close."""
     guesses = [model.neutral()]
     guesses += [model.random_state(jax.random.fold_in(jax.random.key(seed), k)).q for k in range(8)]
     said = ""
@@ -329,7 +330,7 @@ def _solvers(found: _Findings, model: Model, states: list[State]) -> None:
 
 
 def check(source: str, opened: Callable[[], tuple[Model, list[str]]], *, strict: bool = False, seed: int = 0) -> int:
-    """Check a model and print what was found. Return 1 for a problem (`strict`: or a warning), else 0."""
+    """Check a model and print the findings. Return 1 for a problem (with `strict`, also for a warning), else 0."""
     found = _Findings()
     found.say(f"checking {source}")
     try:
@@ -359,7 +360,7 @@ def check(source: str, opened: Callable[[], tuple[Model, list[str]]], *, strict:
 
 
 def _states(model: Model, q, seed: int):
-    """Return the closed configuration at rest, then states near it that keep loops closed."""
+    """Yield the closed configuration at rest, then states near it whose velocities keep loops closed."""
     yield State(q, jnp.zeros(model.nv))
     rng = np.random.default_rng(seed)
     for _ in range(STATES - 1):

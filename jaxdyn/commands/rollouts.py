@@ -30,14 +30,14 @@ INTEGRATORS = {
     "midpoint": ImplicitMidpoint,
     "gauss": Gauss,
 }
-#: most steps between two ticks of the progress bar
+#: most steps between two updates of the progress bar, unless samples are farther apart
 PIECE = 50
-#: steps of a rollout beyond which something is wrong with the numbers
+#: most steps of a rollout; more indicate a mistake in the options
 MOST_STEPS = 1e9
 
 
 def null_space(rows: np.ndarray) -> np.ndarray:
-    """Return orthonormal columns (nv, k) that span the velocities at which no row moves."""
+    """Return orthonormal columns (nv, k) that span the null space of a constraint Jacobian (m, nv)."""
     if not len(rows):
         return np.eye(rows.shape[1])
     _, s, vt = np.linalg.svd(rows)
@@ -45,12 +45,13 @@ def null_space(rows: np.ndarray) -> np.ndarray:
 
 
 def closed(model: Model) -> jax.Array:
-    """Return the assembled configuration. Raise `ValueError` if a loop stays open by more than a micrometre."""
+    """Return the assembled configuration. Raise `ValueError` if a loop stays open by more than a micrometre (single
+    precision: a millimetre)."""
     return assemble(model, model.neutral(), tol=1e-7 if model.gravity.dtype == jnp.float64 else 1e-5)
 
 
 class Steps(NamedTuple):
-    """Of a rollout: all steps, those between two samples, and those of a piece, which divides all."""
+    """Numbers of steps of a rollout: in all, between two samples, and in a compiled piece, which divides the total."""
 
     total: int
     every: int
@@ -58,8 +59,8 @@ class Steps(NamedTuple):
 
 
 def steps_of(seconds: float, dt: float, every: int, step: str = "--dt") -> Steps:
-    """Return the steps of a rollout. Raise `ValueError` where `dt` does not divide `seconds`, or `every` the steps.
-    `step` is what the user calls `dt`."""
+    """Return the steps of a rollout. Raise `ValueError` if `dt` does not divide `seconds`, or `every` the steps. `step`
+    is the name of `dt` in error messages."""
     count = seconds / dt
     if not 0.5 < count < MOST_STEPS:
         raise ValueError(f"--seconds {seconds:g} is {count:.4g} steps of {step} {dt:g}, not 1 to {MOST_STEPS:g}.")
@@ -95,7 +96,7 @@ def check_memory(model: Model, batch: int, steps: Steps, contacts: bool = False)
 
 
 def check_contacts(model: Model, law: str, integrator: str) -> None:
-    """Raise `ValueError` for what does not go with contacts."""
+    """Raise `ValueError` for an integrator, a model or a number of rows that contacts do not support."""
     if integrator != "euler":
         raise ValueError(f"--contacts goes with --integrator euler, not with {integrator}.")
     made = LAWS[law]()
@@ -113,9 +114,9 @@ def check_contacts(model: Model, law: str, integrator: str) -> None:
 
 
 class Rollouts(NamedTuple):
-    """`t` (samples,), `q` and `v` (batch, samples, ...); the worst opening of a loop; how many steps have failed; the
-    seconds that the work took; and of contact, `Touches` of all samples but the first, and how many steps did not meet
-    the law."""
+    """The results of a batch of rollouts: `t` (samples,), `q` and `v` (batch, samples, ...); `opening`, the worst
+    opening of a loop; `failed`, the number of failed steps; `spent`, the seconds of work; with contacts, `touches` of
+    all samples but the first, and `lost`, the number of steps that did not meet the contact law."""
 
     t: np.ndarray
     q: np.ndarray
@@ -175,7 +176,7 @@ def run(
 ) -> int:
     """Simulate and save. Return 1 if a solve failed or the motion is not finite, else 0.
 
-    **Raises** `ValueError`, before the work, for times that do not divide and for a batch that does not fit.
+    **Raises** `ValueError`, before the work, for times that do not divide and for a batch that does not fit the memory.
     """
     steps = steps_of(seconds, dt, every)
     check_memory(model, batch, steps, contacts is not None)
@@ -217,7 +218,7 @@ def run(
 
 
 def _draw(model: Model, found: Rollouts, pyplot):
-    """Return a figure of the first rollout's joints, of the speeds of all rollouts, and of the first one's contacts."""
+    """Return a figure of the first rollout's joints, the speeds of all rollouts, and the first rollout's contacts."""
     t, q, rows = found.t, found.q, 2 if found.touches is None else 3
     figure, axes = pyplot.subplots(rows, 1, sharex=True, figsize=(8, 3 * rows), layout="constrained")
     upper, lower = axes[:2]

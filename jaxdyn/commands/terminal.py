@@ -1,4 +1,4 @@
-"""What a command needs of where it runs: text that any terminal can show, and an end that leaves nothing half done."""
+"""`terminal` prepares the process for a command: text that any terminal can show, and an orderly end on SIGTERM."""
 
 import codecs
 import signal
@@ -8,16 +8,16 @@ import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-#: signs that have no decomposition into ASCII
+#: replacements of characters that have no decomposition into ASCII
 SIGNS = {"µ": "u", "μ": "u", "‖": "|", "τ": "tau", "−": "-", "–": "-", "—": "-", "…": "...", "’": "'"}
 
 
 class Terminated(KeyboardInterrupt):
-    """Raised in the main thread when the process is told to end."""
+    """Raised in the main thread when the process receives SIGTERM."""
 
 
 def plain(text: str) -> str:
-    """Return text in ASCII: the nearest letters, and a question mark for what has none."""
+    """Return text in ASCII: the nearest letters, and a question mark for characters without any."""
     found = "".join(SIGNS.get(c, c) for c in text)
     bare = "".join(c for c in unicodedata.normalize("NFKD", found) if not unicodedata.combining(c))
     return bare.encode("ascii", "replace").decode()
@@ -30,7 +30,7 @@ def _nearest(error: UnicodeError):
 
 @contextmanager
 def terminal() -> Iterator[None]:
-    """Within the block, text that the terminal cannot show is written in ASCII, and SIGTERM raises `Terminated`."""
+    """Within the block, write text that the terminal cannot show in ASCII, and raise `Terminated` on SIGTERM."""
     codecs.register_error("jaxdyn", _nearest)
     streams = [s for s in (sys.stdout, sys.stderr) if hasattr(s, "reconfigure")]
     before = [s.errors for s in streams]

@@ -1,4 +1,4 @@
-"""What `jaxdyn simulate --contacts` needs: a start above the ground, and what is told of contact."""
+"""Parts of `jaxdyn simulate --contacts`: a start above the ground, and the report on contacts."""
 
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
@@ -18,16 +18,17 @@ from ..model.model import Model
 from ..tree.topology import WORLD
 
 LAWS = {"auto": Auto, "newton": Newton, "admm": ADMM, "pgs": PGS}
-#: names of places that a picture has room for
+#: most places whose forces a picture shows
 NAMED = 8
-#: names of shapes that a message has room for
+#: most names of shapes in a message
 MANY = 40
 
 
 class Touches(NamedTuple):
-    """Of a piece of a rollout: `force` (samples, places, 3), N, the mean since the sample before, along the normal and
-    two tangents; `gap` (samples, places), m, at the start of the step that ends in the sample, infinite where no slot
-    was; `deepest`, the least gap of all steps; `off`, m/s, the most that was left of the law."""
+    """The contacts of a piece of a rollout, where a place is a point at which a pair of shapes may touch: `force`
+    (samples, places, 3), N, the mean since the previous sample, along the normal and two tangents; `gap` (samples,
+    places), m, at the start of the step that ends in the sample, infinite for places without a slot; `deepest`, the
+    least gap of all steps; `off`, m/s, the largest residual of the contact law."""
 
     force: Array
     gap: Array
@@ -36,7 +37,7 @@ class Touches(NamedTuple):
 
 
 def touches(found: Contacts, every: int, dt: float) -> Touches:
-    """Return what is kept of the contacts of some steps."""
+    """Return a summary of the contacts of some steps, with a sample every `every` steps."""
     steps, places = len(found.gaps), len(found.pairs)
     at = jnp.arange(steps)[:, None], found.which
     whole = jnp.zeros((steps, places, 3), found.gaps.dtype).at[at].set(found.impulses)
@@ -46,7 +47,7 @@ def touches(found: Contacts, every: int, dt: float) -> Touches:
 
 
 def touching(model: Model, patterns: Sequence[str]) -> Model:
-    """Return the model with those pairs of shapes alone of which one matches a pattern.
+    """Return the model with only the pairs of which one shape's name matches a pattern.
 
     **Raises** `ValueError` for a pattern that no pair matches.
     """
@@ -62,7 +63,8 @@ def touching(model: Model, patterns: Sequence[str]) -> Model:
 
 
 def lifted(model: Model, q: Array) -> tuple[Array, float]:
-    """Return q with floating bases lifted as far as something overlaps the world, and by how much."""
+    """Return q with floating bases lifted by the deepest overlap of a shape with the world, and the height in
+    metres."""
     topology = model.topology
     shapes = model.collision.shapes
     low = [WORLD in (shapes[i].body, shapes[j].body) for (i, j), count in bearing(model).items() for _ in range(count)]
@@ -83,7 +85,7 @@ def _gaps(model: Model, q: Array) -> Array:
 
 
 def told(model: Model, force: np.ndarray, deepest: float, off: float, lost: int, steps: int) -> list[str]:
-    """Return lines on the contacts of all rollouts; `lost` of the `steps` have not met the law."""
+    """Return lines of text about the contacts of all rollouts; `lost` of the `steps` did not meet the contact law."""
     pairs = names_of(model)
     load = force[..., 0].mean((0, 1))
     loads: dict[str, float] = {}
@@ -98,7 +100,8 @@ def told(model: Model, force: np.ndarray, deepest: float, off: float, lost: int,
 
 
 def draw(model: Model, axes, t: np.ndarray, force: np.ndarray) -> None:
-    """Draw the normal forces (samples, places, 3) of a rollout, which are means between the times (samples + 1,)."""
+    """Draw the normal components of the forces (samples, places, 3) of a rollout, which are means between the times
+    (samples + 1,)."""
     busy = np.argsort(-force[..., 0].mean(0), kind="stable")
     pairs = names_of(model)
     for k in sorted(busy[:NAMED]):

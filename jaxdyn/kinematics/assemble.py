@@ -1,7 +1,7 @@
 """`assemble` closes the loops of a configuration by a damped Newton method on the configuration manifold.
 
-The steps are Levenberg-Marquardt steps with the exact derivative of the residual. Where rows are redundant, a step has
-the least norm in v. Derivatives, along the closed configurations and with respect to the model, come from the implicit
+The steps are Levenberg-Marquardt steps with the exact derivative of the residual. If rows are redundant, a step has the
+least norm in v. Derivatives, along the closed configurations and with respect to the model, come from the implicit
 function theorem.
 """
 
@@ -32,7 +32,7 @@ TRIES, SPREAD = 8, (0.02, 1.0)
 
 
 def residual(model, constraints, q):
-    """Return the position errors (m, lanes)."""
+    """Return the position errors (m, lanes) of the constraints, with one lane per element of the batch."""
     return evaluate(constraints, tree_kinematics(model, q)).residual
 
 
@@ -47,7 +47,7 @@ def slope(model, constraints, q):
 
 
 def _weighted_inverse(J, damping):
-    """Return J⁺ as Jᵀ (J Jᵀ + damping)⁻¹: the pseudo-inverse if the damping is zero."""
+    """Return Jᵀ (J Jᵀ + damping)⁻¹, which is the pseudo-inverse if the damping is zero."""
     u, s, vt = jnp.linalg.svd(J, full_matrices=False)
     floor = (1e-7 if J.dtype == jnp.float64 else 1e-4) * s.max(initial=0.0)
     keep = s > floor
@@ -57,8 +57,7 @@ def _weighted_inverse(J, damping):
 
 @tables
 def _starts(nv: int) -> np.ndarray:
-    """Return moves (1 + TRIES, nv) from the guess to the starts. The first is zero, later ones are larger and
-    larger."""
+    """Return moves (1 + TRIES, nv) from the guess to the starts. The first is zero, later ones grow."""
     rng = np.random.default_rng(0)
     moves = rng.standard_normal((TRIES, nv)) * np.geomspace(*SPREAD, TRIES)[:, None]
     return np.concatenate([np.zeros((1, nv)), moves])
@@ -78,7 +77,7 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
         q, r, damping, k = s
         J = slope(model, constraints, q)
         dv = -_weighted_inverse(J, damping) @ r
-        # the linearisation is good for turns of up to half a radian
+        # the linearisation holds for turns of up to half a radian
         dv = dv / jnp.maximum(1, jnp.abs(dv).max(initial=0.0) / 0.5)
         trial = settling(model)(_moved(model, q, dv))
         after = error(trial)
@@ -123,7 +122,8 @@ def _tolerances(dtype, tol: float | None = None) -> tuple[float, float]:
 
 @programs
 def _search(structure, tol: float, enough: float):
-    """Return what searches for configurations of robots and constraints of one structure: XLA compiles it once."""
+    """Return the compiled search for closed configurations. It is compiled once for each structure of robot and
+    constraints."""
 
     def search(model, constraints, q):
         q = _closed(model, constraints, q, tol, enough)

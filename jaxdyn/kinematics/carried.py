@@ -1,6 +1,8 @@
-"""Wrenches that are carried up the tree: at every joint on the way, a wrench gives a number, its product with the
-motion subspace. So are the mass matrix and Jacobians computed: the rows of a constraint are wrenches, and J_rj is the
-product of row r with joint j.
+"""Products of wrenches with the motion subspaces of all joints between their body and the root.
+
+A wrench is carried up the tree, from each body to its parent. At every joint on the way its product with the motion
+subspace is one number per velocity. This computes the mass matrix and Jacobians: the rows of a constraint are wrenches,
+and J_rj is the product of row r with column j of a joint.
 """
 
 import dataclasses
@@ -22,7 +24,7 @@ from .rows import Rows
 
 
 def _carry(kind, root, par, q, pose, wrench):
-    """Return Sᵀ F of wrenches (count, 3, lanes) as numbers (nv count,), and the wrenches as seen from the parent."""
+    """Return Sᵀ F of wrenches (count, 3, lanes) as (nv count, lanes), and the wrenches transformed to the parent."""
     n, f = (jnp.swapaxes(x, 0, 1) for x in wrench)
     numbers = jnp.stack([product(s, n, f) for s in kind.columns(par, q)])
     moved = None if root else rows_to_parent(pose, wrench)
@@ -31,8 +33,8 @@ def _carry(kind, root, par, q, pose, wrench):
 
 @dataclasses.dataclass(frozen=True)
 class Boarding:
-    """Wrenches that are carried up together from `body`: `count` of them, in the cells of field ``"wrench"`` from
-    `start` on. `rows` are the rows of the matrix that they belong to."""
+    """A group of `count` wrenches that are carried up together from `body`. They are the cells of field ``"wrench"``
+    from `start` on. `rows` are their rows in the matrix."""
 
     body: int
     start: int
@@ -41,8 +43,8 @@ class Boarding:
 
 
 class Ride(NamedTuple):
-    """The table that carries wrenches up, and where its numbers go in the matrix. An entry of the matrix is a sum of
-    numbers: `places` holds, for the k-th term of every entry, the number's index. The index `size` stands for zero."""
+    """The table that carries wrenches up, and the places of its numbers in the matrix. Each entry of the matrix is a
+    sum of numbers: ``places[k]`` holds the index of the k-th term of every entry. The index `size` stands for zero."""
 
     table: Table
     size: int
@@ -83,7 +85,8 @@ def _ride(topology: Topology, boarding: tuple[Boarding, ...], height: int) -> Ri
 
 
 def ridden(motion: Kinematics, boarding: tuple[Boarding, ...], wrench, height: int) -> Array:
-    """Return the matrix (height, nv, lanes) of the products of wrenches with the joints above them."""
+    """Return the matrix (height, nv, lanes) of the products of wrenches with the motion subspaces of the joints above
+    them."""
     ride = _ride(motion.model.topology, boarding, height)
     numbers = swept(ride.table, motion.joints | {"wrench": wrench})["number"]
     numbers = jnp.concatenate([numbers, jnp.zeros((1, numbers.shape[-1]), numbers.dtype)])
@@ -101,5 +104,5 @@ def _of_rows(plan: Plan) -> tuple[Boarding, ...]:
 
 
 def tree_jacobian(motion: Kinematics, rows: Rows) -> Array:
-    """Return J (m, velocities of the tree, lanes) of constraints whose rows are evaluated."""
+    """Return J (m, velocities of the tree, lanes) of constraints with evaluated rows."""
     return ridden(motion, _of_rows(rows.plan), rows.K, rows.plan.rows)

@@ -1,4 +1,4 @@
-"""Which joints move together: the clusters of constraints, and the choice of their independent velocities."""
+"""Clusters of joints that constraints tie together, and the choice of their independent velocities."""
 
 from collections.abc import Sequence
 
@@ -8,16 +8,17 @@ from ..model.constraints import Constraint, Layout
 from ..model.transmission import OnJoints
 from ..tree.topology import WORLD, Topology
 
-#: what must be left of a dependent column of K, relative to the largest one, so that it can be told from the others,
-#: and how much is wanted while there is a choice
+#: the least share of a dependent column of K that must be linearly independent of the other dependent columns, and the
+#: share that is required as long as there is a choice
 ENOUGH, AMPLE = 1e-3, 1e-2
-#: shares that are as good as each other: of joints that are, the first ones of the tree stay independent
+#: shares count as equal if their ratio is at least this; among equal joints, the first ones of the tree stay
+#: independent
 ALIKE = 0.5
 
 
 def joints_of(topology: Topology, constraint: Constraint) -> frozenset[int]:
-    """Return the bodies whose joints a constraint needs: those that it names, or those on the way from its bodies to
-    what carries all of them, which is the world if it is not relative."""
+    """Return the bodies whose joints a constraint depends on: the joints that it names, or those on the paths from its
+    bodies to their common ancestors, or to the world if it is not relative."""
     if isinstance(constraint, OnJoints):
         return frozenset(topology.joint(j) for j in constraint.joints)
     layout: Layout = constraint.layout(topology)
@@ -28,8 +29,8 @@ def joints_of(topology: Topology, constraint: Constraint) -> frozenset[int]:
 
 
 def merged(needs: Sequence[frozenset[int]]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
-    """Return the clusters of constraints that need these bodies, as (bodies, constraints): those that share a joint,
-    overlapping, nested or parallel, are in one."""
+    """Return the clusters of constraints that depend on these bodies, as (bodies, constraints). Constraints that share
+    a joint, whether they overlap, are nested or parallel, are in one cluster."""
     parts: list[tuple[set[int], set[int]]] = []
     for k, bodies in enumerate(needs):
         here, constraints = set(bodies), {k}
@@ -47,8 +48,8 @@ def outputs(topology: Topology, bodies: Sequence[int]) -> tuple[int, ...]:
 
 
 def regularity(K: np.ndarray, tol: float) -> tuple[int, np.ndarray]:
-    """Return the rank that K (samples, rows, columns) has where it is regular, and how far from losing it each sample
-    is: the least singular value that counts, relative to the largest."""
+    """Return the largest rank of K (samples, rows, columns) over all samples, and for each sample the singular value of
+    that index relative to the largest one: near zero, the sample is near a singular pose."""
     values = np.linalg.svd(K, compute_uv=False)
     largest = values[:, :1].clip(1e-300)
     rank = int((values > tol * largest).sum(-1).max(initial=0))
@@ -56,13 +57,13 @@ def regularity(K: np.ndarray, tol: float) -> tuple[int, np.ndarray]:
 
 
 def dependent(K: np.ndarray, rank: int, order: Sequence[Sequence[int]], tol: float) -> tuple[list[int], float]:
-    """Return the columns of K (samples, rows, columns) that are solved for, and the share that is left of the worst of
-    them. What is smaller than `tol` is zero.
+    """Return the columns of K (samples, rows, columns) to solve for, and the smallest share among them. The share of a
+    column is the part that is orthogonal to the columns chosen before it, in the sample where that is least. Rows and
+    columns whose norm relative to the largest is at most `tol` count as zero.
 
-    Columns of the first group of `order` are taken before those of the next; within a group, the one of which most is
-    left by those before, in the sample where least is, and the last one of those of which about as much is left. One
-    that others nearly make up is only taken if no group has a better one. Units and gears shall not decide: rows and
-    columns count with their lengths divided out.
+    The groups of `order` are tried one after the other. Within a group, the column with the largest share is next, and
+    the last one of those with about the same share. A column that nearly depends on others is only chosen if no group
+    has a better one. Rows and columns are normalised, so that units and gear ratios do not affect the choice.
     """
     rows = np.linalg.norm(K, axis=2).max(0, initial=0.0)
     K = K / np.where(rows > tol * rows.max(initial=0.0), rows, np.inf)[:, None]
@@ -91,8 +92,8 @@ def dependent(K: np.ndarray, rank: int, order: Sequence[Sequence[int]], tol: flo
 
 
 def _exchanged(K: np.ndarray, found: list[int], order: Sequence[Sequence[int]]) -> list[int]:
-    """Return as many columns, of which some are exchanged for others of the same or an earlier group, as long as the
-    volume that they span, in the sample where it is least, grows much."""
+    """Return the columns with some exchanged for others of the same or an earlier group. An exchange must increase the
+    volume that the columns span, in the sample where it is least, by more than the factor 1 / `ALIKE`."""
     group = {j: g for g, members in enumerate(order) for j in members}
     volume = lambda at: np.linalg.svd(K[:, :, at], compute_uv=False).prod(-1).min()  # noqa: E731
     spanned = volume(found)

@@ -1,4 +1,7 @@
-"""`embed`: loops and gears as joints of their own; `expand` and `reduce`, between embedded and cut models."""
+"""`embed` turns loops and gears into joints; `expand` and `reduce` convert states between embedded and cut models.
+
+A cut model is a tree whose loops are closed by constraints.
+"""
 
 import dataclasses
 from collections.abc import Sequence
@@ -24,10 +27,10 @@ from .clusters import ENOUGH, dependent, joints_of, merged, outputs, regularity
 from .embedding import Embedded
 from .manifold import closed, moving
 
-#: configurations at which independent velocities are chosen: the closed one, and others around it
+#: number of configurations at which independent velocities are chosen: the closed one, and others around it
 SAMPLES = 8
-#: bodies of a cluster that pay: beyond 20 a loop costs more embedded than cut, and it compiles several times as long
-#: from 12 on (docs/benchmarks/embedding.md)
+#: most bodies of a "local" cluster: beyond 20 a loop costs more embedded than cut, and from 12 on it takes several
+#: times as long to compile (docs/benchmarks/embedding.md)
 LARGEST = 12
 
 
@@ -46,23 +49,23 @@ def unembedded(model: Model) -> Model:
 
 
 def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequence[str] | None = None) -> Model:
-    """Return the model with loops and gears embedded: the joints of each become one wider joint, whose velocities are
-    independent, and its constraints hold exactly without multipliers (constraint embedding).
+    """Return the model with loops and gears embedded (constraint embedding).
 
-    q stays that of the tree, (nq,) of all joints, so that the branch of a loop is part of the state; v, accelerations
-    and forces are those of the independent joints, (nv,). Constraints that are not embedded stay in
-    `model.constraints`.
+    The joints of each loop become one wider joint with independent velocities. Its constraints hold exactly, without
+    multipliers. q remains the configuration of the tree, (nq,) of all joints, so that the branch of a loop is part of
+    the state; v, accelerations and forces are those of the independent joints, (nv,). Constraints that are not embedded
+    stay in `model.constraints`.
 
     **Arguments:**
 
-    - `loops`: "all" constraints of the model; "local" ones, which tie few joints and not the world; or names of
-      constraints.
-    - `independent`: names of joints that shall be independent. Others are chosen: joints with actuators first, then
-      those that leave the constraints well conditioned around `neutral`, then those declared first.
+    - `loops`: "all" for all constraints of the model; "local" for those that tie few joints and do not tie them to the
+      world; or names of constraints.
+    - `independent`: names of joints to keep independent. The others are chosen: joints with actuators first, then those
+      that leave the constraints well conditioned around `neutral`, then those declared first.
 
-    **Raises** `ValueError` for unknown names, constraints that cannot be closed, leave no freedom or restrain nothing,
-    a choice that does not determine the other joints, constraints with a `target` of their own, and inside of `jit`,
-    `vmap` and `grad`.
+    **Raises** `ValueError` for unknown names, for constraints that cannot be closed, leave no freedom or restrain
+    nothing, for a choice that does not determine the other joints, for constraints with a nonzero `target`, and inside
+    of `jit`, `vmap` and `grad`.
     """
     check_model("embed", model)
     if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(model)):
@@ -107,8 +110,8 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
 
 
 def chosen_of(model: Model, loops, before: set) -> list[int]:
-    """Return the numbers of the constraints of a cut model that `loops` of `embed` means; those named in `before` are
-    embedded already."""
+    """Return the numbers of the constraints of a cut model that the argument `loops` of `embed` selects, and of those
+    named in `before`, which are embedded already."""
     topology, constraints = model.topology, model.constraints
     if loops == "all":
         return list(range(len(constraints)))
@@ -130,13 +133,13 @@ def chosen_of(model: Model, loops, before: set) -> list[int]:
 
 
 def _tied(model: Model, members) -> bool:
-    """Return whether one of the constraints holds to the world."""
+    """Return True if one of the constraints is attached to the world."""
     layouts = [model.constraints[k].layout(model.topology) for k in members]
     return any(any(b == WORLD for b, _ in x.attachments) for x in layouts)
 
 
 def _free_joints(topology: Topology, independent) -> frozenset[int] | None:
-    """Return the velocities that shall be independent."""
+    """Return the velocities of the joints named in `independent`. Raise `ValueError` for unknown names."""
     if independent is None:
         return None
     found = set()
@@ -150,7 +153,7 @@ def _free_joints(topology: Topology, independent) -> frozenset[int] | None:
 
 
 def _samples(model: Model, constraints) -> list[np.ndarray]:
-    """Return closed configurations, that nearest to `neutral` first; raise `ValueError` if there is none."""
+    """Return closed configurations, first the one nearest to `neutral`. Raise `ValueError` if there is none."""
     try:
         home = assemble(model, model.neutral(), constraints=constraints)
     except ValueError as error:
@@ -169,7 +172,7 @@ def _samples(model: Model, constraints) -> list[np.ndarray]:
 
 @programs
 def _sloping(structure):
-    """Return `slope` for robots and constraints of one structure: XLA compiles it once."""
+    """Return `slope`, compiled once for each structure of robot and constraints."""
     return jax.jit(lambda model, constraints, q: slope(model, constraints, q))
 
 
@@ -180,7 +183,7 @@ def _slopes(model: Model, constraints, samples) -> np.ndarray:
 
 
 class _Block(NamedTuple):
-    """Of a cluster: its velocities, K (samples, rows, velocities) of its constraints, and their `regularity`."""
+    """A cluster's velocities, the K (samples, rows, velocities) of its constraints, and their `regularity`."""
 
     velocities: list[int]
     K: np.ndarray
@@ -189,7 +192,7 @@ class _Block(NamedTuple):
 
 
 def _block(model: Model, constraints, bodies, members, slopes) -> _Block:
-    """Return what the slopes tell of a cluster."""
+    """Return the part of the slopes that belongs to a cluster, with its regularity."""
     topology = model.topology
     velocities = [v for b in bodies for v in range(topology.v_starts[b], topology.v_starts[b + 1])]
     starts = np.cumsum([0, *(c.layout(topology).rows for c in constraints)])
@@ -199,12 +202,13 @@ def _block(model: Model, constraints, bodies, members, slopes) -> _Block:
 
 
 def _least(model: Model) -> float:
-    """Return what counts as zero among the entries of K, relative to the largest one."""
+    """Return the size, relative to the largest entry, up to which entries of K count as zero."""
     return 1e-7 if model.gravity.dtype == jnp.float64 else 1e-4
 
 
 def _home(blocks) -> int:
-    """Return the sample nearest to `neutral` of those that are not near a singular pose of any cluster."""
+    """Return the number of the first sample, counted from `neutral`, that is not near a singular pose of any
+    cluster."""
     worst = np.min([block.regular for block in blocks], axis=0)
     return int(np.flatnonzero(worst >= 0.3 * worst.max())[0])
 
@@ -243,7 +247,7 @@ def _cluster(model: Model, constraints, bodies, members, block: _Block, free) ->
 
 
 def _symmetric(model: Model, body: int) -> bool:
-    """Return whether a body turns on an axis of symmetry and carries nothing, so that it may be a gyrostat."""
+    """Return True if a body turns about an axis of symmetry and carries no other body, so that it may be a gyrostat."""
     topology, bodies = model.topology, model.bodies
     parent = topology.parents[body]
     if type(topology.kinds[body]) is not RevoluteKind or body in topology.parents or parent == WORLD:
@@ -262,7 +266,7 @@ def _symmetric(model: Model, body: int) -> bool:
 
 
 def _close(model: Model, q: Array, far: bool) -> Array:
-    """Close the clusters' loops from q (nq,), which may be `far` from closed."""
+    """Return q (nq,) with the clusters' loops closed. `far` is True if they may be far from closed."""
     if not far:
         return laned(closed)(model, q)
     return searched(unembedded(model), model.embedded, q)[0]
@@ -273,7 +277,7 @@ def _spread(model, q, w):
 
 
 def velocities(model: Model, q: Array, w: Array) -> Float[Array, " n"]:
-    """Return the velocities of all joints of the tree that go with independent ones w (nv,) at q (nq,)."""
+    """Return the velocities (n,) of all joints of the tree for independent velocities w (nv,) at q (nq,)."""
     return laned(_spread)(model, q, w) if model.topology.clusters else w
 
 
@@ -282,13 +286,13 @@ def _gathered(model, q, tau):
 
 
 def independent_forces(model: Model, q: Array, tau: Array) -> Float[Array, " nv"]:
-    """Return forces (nv,) at the independent joints: those given, or what forces (n,) at all joints of the tree are
-    there, Gᵀ τ."""
+    """Return forces (nv,) at the independent joints. Forces (nv,) are returned as they are; forces (n,) at all joints
+    of the tree become Gᵀ τ."""
     return laned(_gathered)(model, q, tau) if tau.shape != (model.nv,) else tau
 
 
 def gains(model: Model, q: Array, each: Array, w: Array) -> Array:
-    """`gained`, of arrays that have the lanes last."""
+    """Return what `gained` returns, for arrays with lanes last."""
     if not model.topology.clusters:
         return each * w
     found = Embedded(model, q).ratios()
@@ -296,12 +300,12 @@ def gains(model: Model, q: Array, each: Array, w: Array) -> Array:
 
 
 def gained(model: Model, q: Array, each: Array, w: Array) -> Float[Array, " nv"]:
-    """Return the forces (nv,) of gains of all joints of the tree (n,) on motions w (nv,): Gᵀ K G w."""
+    """Return the forces (nv,) that gains K (n,) at all joints of the tree exert for motions w (nv,): Gᵀ K G w."""
     return laned(gains)(model, q, each, w) if model.topology.clusters else each * w
 
 
 def checked_forces(call: str, model: Model, tau) -> Array:
-    """Return generalised forces (nv,), or, with embedded loops, those at all joints of the tree (n,). Raise
+    """Return generalised forces as floats: (nv,), or, with embedded loops, also (n,) at all joints of the tree. Raise
     `ValueError` for other shapes."""
     n, tau = model.topology.nv, floats(f"`{call}`", "tau", tau)
     if model.topology.clusters and tau.shape == (n,):
@@ -315,7 +319,7 @@ def checked_forces(call: str, model: Model, tau) -> Array:
 
 
 def expand(embedded: Model, state: State) -> State:
-    """Return the state of the model with its loops cut: the same q, and the velocities v = G w of all joints.
+    """Return the state of the cut model: the same q, and the velocities v = G w of all joints.
 
     **Raises** `ValueError` for wrong shapes.
     """
@@ -326,8 +330,8 @@ def expand(embedded: Model, state: State) -> State:
 
 
 def reduce(embedded: Model, state: State) -> State:
-    """Return the state of the embedded model that goes with one of the model with its loops cut: the same q, and the
-    velocities of the independent joints. Loops that are open, or opening, are not closed: see `assemble`.
+    """Return the state of the embedded model for a state of the cut model: the same q, and the velocities of the
+    independent joints. Loops that are open, or opening, are not closed: see `assemble`.
 
     **Raises** `ValueError` for wrong shapes.
     """

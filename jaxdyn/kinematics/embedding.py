@@ -1,8 +1,9 @@
-"""Kinematics of models with embedded constraints: what the bodies of clusters do when only independent velocities are
-given. Models without clusters are trees, and `kinematics` is that of `forward.py`.
+"""Kinematics of models with embedded constraints: motions of all bodies from independent velocities alone.
 
-K and k of a cluster's constraints are taken relative to the bodies that carry the cluster, as if these were at rest:
-constraints in a cluster see nothing else, and single precision loses nothing to the distance from the world.
+A cluster is a group of joints that embedded constraints tie together. Models without clusters are trees, for which
+`kinematics` is `tree_kinematics`. Constraints say K v = 0 and K q̈ + k = 0. K and k of a cluster are computed relative
+to the bodies that carry the cluster, as if these were at rest: the constraints depend on nothing else, and single
+precision loses no digits to the distance from the world's origin.
 """
 
 import dataclasses
@@ -32,9 +33,10 @@ from .transmissions import Function, Transmissions
 
 @dataclasses.dataclass(frozen=True)
 class Frame:
-    """The static part of the embedded constraints' rows. `apart` is the tree cut where clusters begin; `bodies` are the
-    places of constraints with frames among the embedded ones, and `still` the (place among these, body) pairs that are
-    at rest; `joints` are those on joints alone; `cells` tells where clusters have their rows."""
+    """The static part of the embedded constraints' rows. `apart` is the tree cut where clusters begin. `bodies` are the
+    indices of the embedded constraints between frames, and `still` the (place in `bodies`, body) pairs in which the
+    body counts as at rest. `joints` are the indices of the constraints on joints alone. `cells` are the places of the
+    clusters' rows."""
 
     apart: Topology
     bodies: tuple[int, ...]
@@ -45,7 +47,8 @@ class Frame:
 
 @tables
 def frame_of(topology: Topology, constraints: tuple[tuple[bool, tuple[int, ...], int], ...]) -> Frame:
-    """The frame for embedded constraints: whether each is on joints alone, its bodies, and its number of rows."""
+    """Return the frame for embedded constraints. Each is given as (True if it is on joints alone, its bodies, its
+    number of rows)."""
     members, parents = topology.cluster_of, topology.apart
     on_bodies = tuple(c for c, (alone, *_) in enumerate(constraints) if not alone)
     owner = {c: k for k, cluster in enumerate(topology.clusters) for c in cluster.constraints}
@@ -60,7 +63,7 @@ def frame_of(topology: Topology, constraints: tuple[tuple[bool, tuple[int, ...],
 
 
 def frame(model: Model) -> Frame:
-    """The frame of a model's embedded constraints."""
+    """Return the frame of a model's embedded constraints."""
     topology = model.topology
     layouts = [c.layout(topology) for c in model.embedded]
     told = zip(model.embedded, layouts, strict=True)
@@ -68,7 +71,8 @@ def frame(model: Model) -> Frame:
 
 
 class Embedded:
-    """The rows of the embedded constraints at q (nq, lanes). What K, k and the residual share is found once."""
+    """The rows of the embedded constraints at q (nq, lanes). Intermediate results that K, k and the residual share are
+    computed once."""
 
     def __init__(self, model: Model, q: Array):
         self.model, self.q, self.topology, self.frame = model, q, model.topology, frame(model)
@@ -77,22 +81,22 @@ class Embedded:
 
     @cached_property
     def motion(self) -> Kinematics:
-        """Where bodies are, as constraints with frames see it."""
+        """The poses of bodies relative to the bodies that carry their clusters, for constraints between frames."""
         return tree_kinematics(self.local, self.q)
 
     @cached_property
     def rows(self) -> Rows:
-        """The rows of constraints with frames, at rest."""
+        """The rows of constraints between frames, at rest."""
         return evaluate(self.on_bodies, self.motion, self.frame.still)
 
     @cached_property
     def placed(self) -> Any:
-        """The poses of bodies in their parents, if rows need them."""
+        """The poses of bodies in their parents if the rows needed them, otherwise None."""
         return self.motion.pose if self.on_bodies else None
 
     @cached_property
     def transmissions(self) -> tuple[list[int], Transmissions]:
-        """The places of transmissions among the constraints, and what they are at q."""
+        """The indices of transmissions among the embedded constraints, and their values at q."""
         places = [c for c, x in enumerate(self.model.embedded) if isinstance(x, Transmission)]
         functions = []
         for x in (self.model.embedded[c] for c in places):
@@ -102,7 +106,7 @@ class Embedded:
         return places, Transmissions(self.topology, tuple(functions), self.q)
 
     def joints(self, c: int):
-        """Slope and residual of a constraint on joints alone."""
+        """Return the slope and the residual of constraint `c`, which is on joints alone."""
         constraint: Any = self.model.embedded[c]
         if isinstance(constraint, Transmission):
             places, every = self.transmissions
@@ -112,11 +116,12 @@ class Embedded:
         return slope, residual
 
     def along(self, constraint: Any, x: Array, starts) -> Array:
-        """What stands at the joints of a constraint, (joints, lanes), where numbers of bodies `starts` are."""
+        """Return the entries of x at the joints of a constraint, (joints, lanes). `starts` are the bodies' first
+        indices in x."""
         return jnp.stack([x[starts[self.topology.joint(j)]] for j in constraint.joints])
 
     def joint_biases(self, v: Array) -> dict[int, Array]:
-        """k of all constraints on joints alone, by place."""
+        """Return k of all constraints on joints alone, by index."""
         places, every = self.transmissions
         found = dict(zip(places, every.biases(v), strict=True)) if places else {}
         for c in set(self.frame.joints) - set(places):
@@ -126,28 +131,29 @@ class Embedded:
         return found
 
     def columns(self, constraint: Constraint) -> np.ndarray:
-        """The velocities of the tree that a constraint on joints alone couples."""
+        """Return the velocities of the tree that a constraint on joints alone couples."""
         return np.asarray([self.topology.v_starts[self.topology.joint(j)] for j in constraint.joints])  # type: ignore
 
     def by_constraint(self, of_rows, of_joints) -> list[Array]:
-        """Parts of all constraints: those of rows on frames that `of_rows` gives, (rows, ...) in their order, and what
-        `of_joints` gives for the place of each constraint on joints alone."""
+        """Return an array for each constraint: its part of ``of_rows()``, (rows, ...), which holds the rows of all
+        constraints between frames, or ``of_joints(c)`` for a constraint on joints alone with index c."""
         parts = dict(zip(self.frame.bodies, self.apart(of_rows()), strict=True)) if self.on_bodies else {}
         parts |= {c: of_joints(c) for c in self.frame.joints}
         return [parts[c] for c in range(len(self.model.embedded))]
 
     def apart(self, rows: Array) -> list[Array]:
-        """Rows on frames by constraint."""
+        """Split the rows of constraints between frames by constraint."""
         starts = np.cumsum([0, *(c.layout(self.topology).rows for c in self.on_bodies)])
         return [rows[a:b] for a, b in itertools.pairwise(starts)]
 
     def by_cluster(self, parts: list[Array]) -> Array:
-        """Parts of constraints in the order of clusters."""
+        """Join arrays of the constraints in the order of clusters."""
         return joined([parts[c] for cluster in self.topology.clusters for c in cluster.constraints])
 
     def K(self, turns: Mapping[int, Array] | None = None) -> Array:
-        """The rows' coefficients by cluster, dependent velocities first, row by row: see `Cells`. With `turns` they are
-        those of coordinates in whose rates the velocities of some bodies' joints are given, a column each."""
+        """Return the rows' coefficients by cluster, dependent velocities first, row by row: see `Cells`. `turns`
+        replaces the velocities of some bodies' joints by other rates. It holds, per rate, a column with the joint's
+        velocities for a unit rate."""
 
         def of_rows():
             J = tree_jacobian(self.motion, self.rows)
@@ -171,7 +177,7 @@ class Embedded:
         return self.by_cluster(parts)
 
     def k(self, v: Array) -> Array:
-        """What K q̈ lacks at velocities v of the tree: d/dt(K) v, by cluster."""
+        """Return k = d/dt(K) v at velocities v of the tree, by cluster, so that K q̈ + k = 0."""
 
         def of_rows():
             motion = tree_kinematics(self.local, self.q, v, biased=True, placed=self.placed)
@@ -185,21 +191,21 @@ class Embedded:
         return self.by_cluster(self.by_constraint(of_rows, self.joint_biases(v).__getitem__))
 
     def residual(self) -> Array:
-        """How far the loops are open, by cluster."""
+        """Return the position errors of the loops, by cluster."""
         return self.by_cluster(self.by_constraint(lambda: self.rows.residual, lambda c: self.joints(c)[1]))
 
     def ratios(self, turns: Mapping[int, Array] | None = None) -> Ratios:
-        """The ratios of velocities, or of the coordinates that `turns` tell of: see `K`."""
+        """Return the ratios of velocities, or, with `turns`, of the rates that replace them: see `K`."""
         return ratios.solved(self.frame.cells, self.K(turns))
 
     def bias(self, found: Ratios, v: Array) -> Array | None:
-        """g (velocities of the tree, lanes); None where all clusters are geared."""
+        """Return g (velocities of the tree, lanes), or None if the ratios of all clusters are constant."""
         if all(c.constant for c in self.topology.clusters):
             return None
         return ratios.moved(self.frame.cells, self.topology, found, self.k(v))
 
     def back(self, found: Ratios) -> Array:
-        """The motion of dependent joints (velocities of the tree, lanes) that closes loops to first order."""
+        """Return the motion of dependent joints (velocities of the tree, lanes) that closes loops to first order."""
         return ratios.moved(self.frame.cells, self.topology, found, self.residual())
 
 
@@ -212,7 +218,7 @@ def kinematics(
     biased: bool = False,
     falling: bool = False,
 ) -> Kinematics:
-    """As `tree_kinematics`, where v and a are independent velocities and their rates, (nv, lanes)."""
+    """Return what `tree_kinematics` returns, for independent velocities v and their rates a, (nv, lanes)."""
     if not model.topology.clusters:
         return tree_kinematics(model, q, v, a, biased=biased, falling=falling)
     topology, loops = model.topology, Embedded(model, q)
@@ -227,32 +233,33 @@ def kinematics(
 
 
 def spread(motion: Kinematics, w: Array) -> Array:
-    """Velocities of the tree, or their rates, that go with independent ones w (nv, lanes)."""
+    """Return G w: the velocities of the tree for independent velocities w (nv, lanes)."""
     return w if motion.ratios is None else ratios.spread(motion.model.topology, motion.ratios.G, w)
 
 
 def gathered(motion: Kinematics, tau: Array) -> Array:
-    """What forces along velocities of the tree (.., lanes) are along the independent ones."""
+    """Return Gᵀ τ: the forces along independent velocities for forces along velocities of the tree (.., lanes)."""
     return tau if motion.ratios is None else ratios.gathered(motion.model.topology, motion.ratios.G, tau)
 
 
 def body_rates(motion: Kinematics, x: Array):
-    """The accelerations (angular, linear) of all bodies, (nb, 3, lanes), for rates x (nv, lanes) of the velocities of a
-    robot at rest."""
+    """Return the accelerations (angular, linear) of all bodies, (nb, 3, lanes), for rates x (nv, lanes) of the
+    independent velocities of a robot at rest."""
     return accelerations(motion, spread(motion, x))
 
 
 def both_sides(motion: Kinematics, M: Array) -> Array:
-    """Gᵀ M G of a symmetric matrix (velocities of the tree, the same, lanes)."""
+    """Return Gᵀ M G of a symmetric matrix M (n, n, lanes), with n the number of velocities of the tree."""
     return M if motion.ratios is None else gathered(motion, jnp.swapaxes(gathered(motion, M), 0, 1))
 
 
 def jacobian_at(motion: Kinematics, rows) -> Array:
-    """Return J (m, nv, lanes) of constraints whose rows are evaluated."""
+    """Return J (m, nv, lanes) of constraints with evaluated rows."""
     J = tree_jacobian(motion, rows)
     return J if motion.ratios is None else jnp.swapaxes(gathered(motion, jnp.swapaxes(J, 0, 1)), 0, 1)
 
 
 def reflected(motion: Kinematics, weights: Array, x: Array) -> Array:
-    """Forces (nv, lanes) of inertias, or gains, of joints: Gᵀ W G x with `weights` W along velocities of the tree."""
+    """Return the forces (nv, lanes) of joint inertias or gains: Gᵀ W G x with `weights` W along velocities of the
+    tree."""
     return gathered(motion, weights * spread(motion, x))

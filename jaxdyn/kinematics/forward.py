@@ -31,12 +31,15 @@ from ..tree.topology import Topology
 
 
 class Kinematics(NamedTuple):
-    """The result of the sweep, in arrays (nb, ..., lanes): `inertia` (mass, first moment, the six numbers of the second
-    moment about the origin), `pose` (E, r) in the parent, `world` (R, p), `gravity` (None where accelerations have it),
-    `velocity` and `acceleration` (angular, linear) or None; `prepared` is what is constant of the poses, by field. With
-    clusters, `ratios` are those of their velocities, `rates` the velocities of the tree, `bias` g (velocities of the
-    tree, lanes) and `gap` how far loops are open; see `embedding.py`. `spin` are axes and inertias of gyrostats, whose
-    motions are relative to their carriers, and which have no poses."""
+    """The result of the sweep, in arrays (nb, ..., lanes).
+
+    **Fields:** `inertia` (mass, first moment, six numbers of the inertia about the body's origin); `pose` (E, r) in the
+    parent; `world` (R, p); `gravity` (None if accelerations include it); `velocity` and `acceleration` (angular,
+    linear) or None; `prepared`, the constant parts of the poses, by field. With clusters (see `embedding.py`): `ratios`
+    of their velocities, `rates`, the velocities of the tree, `bias` g (velocities of the tree, lanes), and `gap`, the
+    position errors of loops. `spin` are axes and inertias of gyrostats: their motions are relative to the bodies that
+    carry them, and they have no poses.
+    """
 
     model: Model
     q: Array
@@ -55,12 +58,13 @@ class Kinematics(NamedTuple):
 
     @property
     def joints(self) -> dict[str, Any]:
-        """The fields of joints that recursions read; see `place_of`."""
+        """The fields of joints that recursions read, see `place_of`."""
         return {"joint": self.model.joints.parameters, "q": self.q, "pose": self.pose}
 
     @property
     def driven(self) -> dict[str, Any]:
-        """The same, and the maps of clusters."""
+        """The fields of `joints`, with the ratios of clusters and the axes and inertias of gyrostats if there are
+        any."""
         maps = {} if self.ratios is None else {"G": self.ratios.G}
         return self.joints | maps | ({} if self.spin is None else {"spin": self.spin})
 
@@ -74,13 +78,14 @@ def _constants(kind, body, par):
 def _own(body):
     """Return the inertia of a body about its origin."""
     mass, center, rotational, *_ = body
-    # of both halves, so that derivatives are symmetric
+    # the mean of both triangles, so that derivatives are symmetric
     second = sy.with_transpose(rotational) / 2 - mass * sy.skew_skew(center, center)
     return mass, mass * center, second
 
 
 def _gyrostat(body, par):
-    """Return the inertia of a gyrostat as one of its carrier, and its axis there and inertia about it."""
+    """Return the inertia of a gyrostat about its carrier's origin, and its axis in the carrier with the inertia about
+    it."""
     inertia = _own(body)
     *_, R0, p0 = body
     spin = mv(R0, par.axis), dot(par.axis, sy.times(inertia[2], par.axis))
@@ -102,8 +107,8 @@ def _filled(pair, like):
 
 
 def _move(kind, biased, prepared, pose, par, q, v, a, g, world, velocity, acceleration):
-    """Return pose, pose in the world, gravity, velocity and acceleration of a body, given those of its parent (None:
-    the world), and its pose in the parent if that is known."""
+    """Return pose, pose in the world, gravity, velocity and acceleration of a body. They follow from those of its
+    parent (None: the world), and from its pose in the parent if that is known."""
     E, r = kind.place(prepared, q) if pose is None else pose
     R, p = (E, r) if world is None else (mm(world[0], E), world[1] + mv(world[0], r))
     columns = kind.columns(par, q)
@@ -140,8 +145,8 @@ def _constants_table(topology: Topology) -> Table:
 
 
 def prepared_of(topology: Topology, body: int) -> str:
-    """Return the name of the field for what joints of the body's kind prepare. The structure of these values depends on
-    the kind."""
+    """Return the name of the field that holds the results of `Kind.prepare` for the kind of the body's joint. Each kind
+    has a field, because the structure of these values depends on the kind."""
     return f"prepared {topology.kinds.index(topology.kinds[body])}"
 
 
@@ -194,12 +199,12 @@ def tree_kinematics(
     placed: Any = None,
     falling: bool = False,
 ) -> Kinematics:
-    """Return the poses at q (nq, lanes), the velocities if those of the tree v (nv, lanes) are given, and the
-    accelerations if a (nv, lanes) is.
+    """Return the poses at q (nq, lanes), the velocities if velocities of the tree v (nv, lanes) are given, and the
+    accelerations if a (nv, lanes) is given.
 
-    If v is given, accelerations include the velocity products. With `biased` they are returned without a, too. `placed`
-    are the poses of bodies in their parents, if they are known. With `falling` accelerations are a − g, as if the world
-    rose, and there is no gravity.
+    If v is given, accelerations include the velocity products. With `biased`, accelerations are returned without a,
+    too. `placed` are the poses of bodies in their parents, if they are known. With `falling`, accelerations are a − g,
+    as if the world accelerated upwards, and there is no gravity.
     """
     topology, bodies = model.topology, model.bodies
     placement = bodies.placement
@@ -217,7 +222,7 @@ def tree_kinematics(
 
 
 def _accelerate(kind, par, q, pose, x, above):
-    """Return the acceleration of a body of a robot at rest, given that of its parent and the joint's acceleration x."""
+    """Return the acceleration of a body of a robot at rest, from that of its parent and the joint's acceleration x."""
     moved = (None, None) if above is None else from_parent(pose, above)
     return _filled(plus(moved, motion(kind.columns(par, q), x)), pose[1])
 

@@ -57,7 +57,7 @@ def frame_pose(model: Model, q: ArrayLike, frame: str) -> Transform:
 
 
 def _to_frame(placement: Transform, motion):
-    """Return a body's twist (6,) as seen in a frame that is fixed in the body."""
+    """Return a body's twist (6,) in the axes and at the origin of a frame that is fixed in the body."""
     linear, angular = motion[:3], motion[3:]
     r = placement.rotation.T
     return jnp.concatenate([r @ (linear + jnp.cross(angular, placement.translation)), r @ angular])
@@ -69,8 +69,8 @@ def frame_velocity(model: Model, state: State, frame: str) -> Float[Array, "6"]:
 
 
 def frame_acceleration(model: Model, state: State, acceleration: ArrayLike, frame: str) -> Float[Array, "6"]:
-    """Return the classical acceleration (6,) of a body or frame in its own axes, under a joint acceleration (nv,): that
-    of its origin (m/s²), then the angular one (rad/s²)."""
+    """Return the classical acceleration (6,) of a body or frame in its own axes for a joint acceleration (nv,): that of
+    its origin (m/s²), then the angular one (rad/s²)."""
     call = "frame_acceleration"
     check_model(call, model)
     acceleration = check_vector(call, "acceleration", acceleration, (model.nv,))
@@ -115,7 +115,8 @@ def jacobian(
 def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameConstraint:
     """Return the constraint with `placement_b` changed so that it holds exactly at q (nq,).
 
-    ``jd.anchored(model, q, jd.constraints.Point("foot"))`` holds the foot's origin at its present place in the world.
+    ``jd.anchored(model, q, jd.constraints.Point("foot"))`` holds the foot's origin at its current position in the
+    world.
     """
     check_model("anchored", model)
     check_instance(

@@ -1,4 +1,8 @@
-"""The configuration manifold: motion along it, differences on it, and derivatives of functions of q."""
+"""The configuration manifold: motion along it, differences on it, and derivatives of functions of q.
+
+`integrated`, `differenced`, `normalized`, `advanced`, `closed` and `settled` take batches, with one lane per element on
+the last axis. `moving`, `settling` and `separated` return functions of single states.
+"""
 
 from collections.abc import Callable
 from typing import Any
@@ -36,8 +40,8 @@ def _normalize(kind, q):
 
 @tables
 def _table(topology: Topology, fn, reads: tuple[str, ...], out: str) -> Table:
-    """Return the table of ``fn(kind, *values)`` of every joint. Field ``"dv"`` has a cell for each velocity, other
-    fields have one for each coordinate."""
+    """Return the table that calls ``fn(kind, *values)`` for every joint. Field ``"dv"`` has a cell for each velocity,
+    other fields have one for each coordinate."""
     of = lambda name, b: (v_of if name == "dv" else q_of)(topology, b, name)  # noqa: E731
 
     def row(b):
@@ -74,13 +78,14 @@ def advanced(model: Model, q, dv):
 
 
 def _closings(topology: Topology) -> int:
-    """Newton steps that close loops: two leave rounding where joints turn by a twentieth of a radian and derivatives of
-    the first three orders, three where they turn by a third. Gears are linear: one step closes them."""
+    """Return the number of Newton steps that close loops. Two suffice up to rounding errors, for values and derivatives
+    of the first three orders, if joints turn by a twentieth of a radian; three suffice if they turn by a third. Gears
+    are linear: one step closes them."""
     return 1 if all(c.constant for c in topology.clusters) else 3
 
 
 def _turn(kind, q, dv):
-    """Return the velocity of a joint at q ⊕ dv, a column (nv,) for each component of dv that grows at unit rate."""
+    """Return the velocities (nv,) of a joint at q ⊕ dv, one column for each component of dv that grows at unit rate."""
     at = kind.integrate(q, dv)
     seen = lambda d: kind.difference(at, kind.integrate(q, d))  # noqa: E731
     unit = lambda k: jnp.zeros_like(dv).at[k].set(1)  # noqa: E731
@@ -89,7 +94,8 @@ def _turn(kind, q, dv):
 
 @tables
 def _turning(topology: Topology) -> tuple[Table, dict[int, int]]:
-    """The table of `_turn` of the joints of clusters that do not just add velocities, and where each has its cells."""
+    """Return the table that calls `_turn` for the joints of clusters whose `integrate` is not an addition, and the
+    first cell of each."""
     curved = [b for b in sorted(topology.cluster_of) if type(topology.kinds[b]).integrate is not Kind.integrate]
     starts, rows, size = {}, [], 0
     for b in curved:
@@ -101,9 +107,9 @@ def _turning(topology: Topology) -> tuple[Table, dict[int, int]]:
 
 
 def _turns(topology: Topology, q, dv) -> dict[int, Array]:
-    """Return by joint of clusters, if it does not just add velocities, how it turns at q ⊕ dv for changes of dv:
-    (nv, nv, lanes), columns first. Loops that are closed in these coordinates leave the independent ones as they are,
-    also where only part of a ball joint depends on others."""
+    """Return, for the joints of clusters whose `integrate` is not an addition, the joint's velocities at q ⊕ dv per
+    rate of dv: (nv, nv, lanes), columns first. If loops are closed in terms of dv, independent components do not
+    change, even if only some components of a ball joint are dependent."""
     table, starts = _turning(topology)
     if not starts:
         return {}
@@ -121,27 +127,27 @@ def closed(model: Model, q):
 
 
 def settled(model: Model, q):
-    """Return q with all quaternions scaled to unit length, and the loops of clusters closed."""
+    """Return q with all quaternions scaled to unit length and the loops of clusters closed."""
     q = normalized(model.topology, q)
     return closed(model, q) if model.topology.clusters else q
 
 
 def moving(model: Model):
-    """Return `advanced` of single states. Trees need no numbers of the model."""
+    """Return `advanced` for single states. For trees it does not read the model's arrays."""
     if not model.topology.clusters:
         return laned(integrated, model.topology)
     return lambda q, dv: laned(advanced)(model, q, dv)
 
 
 def settling(model: Model):
-    """Return `settled` of single states."""
+    """Return `settled` for single states."""
     if not model.topology.clusters:
         return laned(normalized, model.topology)
     return lambda q: laned(settled)(model, q)
 
 
 def separated(model: Model):
-    """Return the inverse of `moving`: the independent velocity between two configurations."""
+    """Return the inverse of `moving`: a function that returns the independent velocity between two configurations."""
     if not model.topology.clusters:
         return laned(differenced, model.topology)
     return lambda q0, q1: laned(differenced, model.topology)(q0, q1)[jnp.asarray(model.topology.independent)]
@@ -151,8 +157,7 @@ def integrate(model: Model, q: ArrayLike, v: ArrayLike, dt: ArrayLike = 1.0) -> 
     """Return the configuration (nq,) after moving from q (nq,) at the constant velocity v (nv,) for a time dt ().
 
     Free joints move along the exponential of SE(3), spherical joints along that of SO(3); all others add ``dt * v``.
-    Embedded loops stay closed, on the branch on which they are.
-    Raises `ValueError` for wrong shapes.
+    Embedded loops stay closed, on their current branch. Raises `ValueError` for wrong shapes.
     """
     check_model("integrate", model)
     q = check_vector("integrate", "q", q, (model.nq,))

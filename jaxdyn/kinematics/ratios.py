@@ -1,9 +1,9 @@
-"""The map of a cluster's velocities: v = G w and q̈ = G ẇ + g of all velocities v of the tree from independent ones w.
+"""The map from independent velocities w to all velocities v of the tree: v = G w and q̈ = G ẇ + g.
 
-Constraints that are embedded say K v = 0 and K q̈ + k = 0. With the columns of K split into dependent and independent
-ones, G_d = −K_d⁺ K_i and g_d = −K_d⁺ k (constraint_embedding, Eq. 4, and Kumar et al. 2022, its reference 11). Rows may
-be redundant, as those of a hinge in a planar loop: K_d⁺ is made of K_d = Q R, columns orthogonalised one after the
-other, and never of the normal equations.
+Embedded constraints say K v = 0 and K q̈ + k = 0. With the columns of K split into dependent and independent ones,
+G_d = −K_d⁺ K_i and g_d = −K_d⁺ k (constraint_embedding, Eq. 4, and Kumar et al. 2022, its reference 11). Rows may be
+redundant, such as those of a hinge in a planar loop. K_d⁺ is therefore computed from K_d = Q R, whose columns are
+orthogonalised one after the other, and never from the normal equations.
 """
 
 from typing import NamedTuple
@@ -19,8 +19,9 @@ from ..tree.topology import Cluster, Topology
 
 
 class Ratios(NamedTuple):
-    """What `solved` makes of K (see `Cells`): orthogonal columns Q and R of K_d = Q R by cluster, G, and what is left
-    of each dependent column, relative to its square (lanes,) each: zero where K_d is singular."""
+    """The result of `solved` by cluster, with cells as in `Cells`: orthogonal columns Q and the entries of R above its
+    unit diagonal, with K_d = Q R; G; and `left`, for each dependent column, the squared norm of its part orthogonal to
+    the columns before it, relative to that of the column, (lanes,) each: zero if K_d is singular."""
 
     Q: Array
     R: Array
@@ -29,7 +30,7 @@ class Ratios(NamedTuple):
 
 
 def _solve(rows, n, K):
-    """Q, R, G and what is left of the columns of K (rows, n + independent), dependent columns first."""
+    """Return Q, R, G and `left`, see `Ratios`, for K (rows, n + independent), dependent columns first."""
     K = K.reshape(rows, -1, K.shape[-1])
     columns = [K[:, j] for j in range(K.shape[1])]
     Q, R, left = [], [], []
@@ -53,12 +54,12 @@ def _solve(rows, n, K):
 
 
 def _place(width: int, j: int, i: int) -> int:
-    """Where R_ji stands among the numbers above the diagonal, row by row."""
+    """Return the index of R_ji among the entries above the diagonal, row by row."""
     return sum(width - 1 - m for m in range(j)) + i - j - 1
 
 
 def _substituted(R, n, width, x) -> list:
-    """−R⁻¹ x of a list x (n,)."""
+    """Return −R⁻¹ x of a list x (n,)."""
     x = list(x)
     for j in reversed(range(n - 1)):
         x[j] = x[j] - summed(R[_place(width, j, i)] * x[i] for i in range(j + 1, n))
@@ -66,7 +67,7 @@ def _substituted(R, n, width, x) -> list:
 
 
 def _apply(rows, n, width, Q, R, k):
-    """−K_d⁺ k."""
+    """Return −K_d⁺ k."""
     x = []
     for q in Q.reshape(n, rows, -1):
         x.append((q * k).sum(0) / (q * q).sum(0))
@@ -75,13 +76,14 @@ def _apply(rows, n, width, Q, R, k):
 
 
 class Cells(NamedTuple):
-    """Where clusters have their numbers: by cluster, the number of rows, of dependent velocities, and of all."""
+    """The layout of the clusters' numbers in cells. `sizes` holds, by cluster, the number of rows, of dependent
+    velocities, and of all velocities."""
 
     sizes: tuple[tuple[int, int, int], ...]
 
     def ref(self, name: str, k: int) -> Ref | None:
-        """The cells of a cluster: of K (rows, all), row by row; of Q (rows, dependent), column by column; of R
-        above the diagonal; of G (dependent, independent); of ``"k"``, a row each; of ``"left"``, one a dependent
+        """Return the cells of cluster `k` for an array: K (rows, all), row by row; Q (rows, dependent), column by
+        column; R above the diagonal; G (dependent, independent); ``"k"``, one per row; ``"left"``, one per dependent
         velocity."""
         count = {
             "K": lambda m, d, n: m * n,
@@ -112,7 +114,7 @@ def _solving(cells: Cells) -> Table:
 
 
 def solved(cells: Cells, K: Array) -> Ratios:
-    """The ratios of rows K (cells, lanes), in which dependent velocities come first."""
+    """Return the ratios of rows K (cells, lanes), in which dependent velocities come first."""
     found = swept(_solving(cells), {"K": K})
     none = jnp.zeros((0, K.shape[-1]), K.dtype)
     return Ratios(*(found.get(name, none) for name in Ratios._fields))
@@ -132,12 +134,12 @@ def _each(name: str, places) -> tuple[Ref, ...]:
 
 
 def moved(cells: Cells, topology: Topology, ratios: Ratios, k: Array) -> Array:
-    """−K_d⁺ k at the dependent velocities, zero at all others: (velocities of the tree, lanes)."""
+    """Return −K_d⁺ k at the dependent velocities, zero at all others: (velocities of the tree, lanes)."""
     return swept(_applied(cells, topology), {"Q": ratios.Q, "R": ratios.R, "k": k})["g"]
 
 
 def _balance(rows, n, width, Q, R, tau):
-    """The λ of least norm with K_dᵀ λ = τ."""
+    """Return the λ of least norm with K_dᵀ λ = τ."""
     Q = Q.reshape(n, rows, -1)
     z: list = []
     for j in range(n):
@@ -156,18 +158,18 @@ def _balancing(cells: Cells, topology: Topology) -> Table:
 
 
 def balanced(cells: Cells, topology: Topology, ratios: Ratios, tau: Array) -> Array:
-    """The multipliers of least norm of all rows, by cluster, that balance forces τ (velocities of the tree, lanes) at
-    the dependent velocities."""
+    """Return the multipliers of least norm of all rows, by cluster, that balance forces τ (velocities of the tree,
+    lanes) at the dependent velocities."""
     return swept(_balancing(cells, topology), {"Q": ratios.Q, "R": ratios.R, "tau": tau})["k"]
 
 
 def _combine(n, G, w):
-    """G w of a cluster."""
+    """Return the dependent part of G w of a cluster."""
     return tuple(summed(G[j * len(w) + i] * x for i, x in enumerate(w)) for j in range(n))
 
 
 def _pull(n, G, tau):
-    """Gᵀ τ of a cluster, without what is at the independent velocities."""
+    """Return Gᵀ τ of a cluster, for forces τ at the dependent velocities alone."""
     i = G.shape[0] // n
     return tuple(summed(G[j * i + c] * x for j, x in enumerate(tau)) for c in range(i))
 
@@ -198,12 +200,12 @@ def _gathering(topology: Topology) -> Table:
 
 
 def spread(topology: Topology, G: Array, w: Array) -> Array:
-    """G w: velocities of the tree (.., lanes) from independent ones."""
+    """Return G w: velocities of the tree (.., lanes) from independent ones."""
     v = jnp.zeros((topology.nv, *w.shape[1:]), w.dtype).at[jnp.asarray(topology.independent)].set(w)
     return swept(_spreading(topology), {"G": G, "w": w, "v": v})["v"]
 
 
 def gathered(topology: Topology, G: Array, tau: Array) -> Array:
-    """Gᵀ τ: forces along independent velocities from those along velocities of the tree (.., lanes)."""
+    """Return Gᵀ τ: forces along independent velocities from those along velocities of the tree (.., lanes)."""
     w = jnp.take(tau, jnp.asarray(topology.independent), axis=0)
     return swept(_gathering(topology), {"G": G, "tau": tau, "w": w})["w"]

@@ -21,7 +21,7 @@ from .forward import Kinematics
 
 
 def plan_of(topology: Topology, constraints: Sequence[Constraint]) -> Plan:
-    """Return the plan of constraints. Equal constraints get the same object."""
+    """Return the plan of constraints. Constraints with equal layouts share one object."""
     return _plan(tuple(c.layout(topology) for c in constraints))
 
 
@@ -51,7 +51,7 @@ class Rows(eqx.Module):
         return swept(_times(self.plan), {"K": self.K, "motion": motion})["image"]
 
     def forces(self, x: Array, others=None):
-        """Return Jᵀ x as (moment, force) of all bodies, (nb, 3, lanes) each, added to `others` if they are given."""
+        """Return Jᵀ x as (moment, force) of all bodies, (nb, 3, lanes) each, plus `others` if they are given."""
         given = {"K": self.K, "x": x} | ({} if others is None else {"force": others})
         return swept(_forces(self.topology.nb, self.plan), given)["force"]
 
@@ -152,8 +152,8 @@ def _evaluation(
 def evaluate(
     constraints: Sequence[Constraint], motion: Kinematics, still: frozenset[tuple[int, int]] = frozenset()
 ) -> Rows:
-    """Return the rows of all constraints at the given motion of the bodies. If `motion` has no velocity, the biases are
-    those at rest. `still` are pairs of a constraint and a body that it sees at rest at the origin."""
+    """Return the rows of all constraints for the given motion of the bodies. If `motion` has no velocity, the biases
+    are those at rest. `still` lists (constraint, body) pairs for which the body counts as at rest at the origin."""
     model = motion.model
     topology = model.topology
     plan = plan_of(topology, constraints)
@@ -171,8 +171,8 @@ def evaluate(
 
 
 def stacked(signatures: Sequence[Any], items: Sequence[Any]) -> tuple[tuple[tuple[str, int], ...], dict[str, Any]]:
-    """Return trees, such as constraints, stacked as the cells of fields, one field for each signature: the field and
-    the cell of each, and the fields."""
+    """Stack trees, such as constraints, as the cells of fields, one field for each signature. Return the field and the
+    cell of each tree, and the fields."""
     groups: dict[Any, list[int]] = {}
     for k, signature in enumerate(signatures):
         groups.setdefault(signature, []).append(k)

@@ -1,8 +1,8 @@
-"""Steps in time in axes that do not turn.
+"""Time steps of free joints in axes that do not turn.
 
-The velocity of a free joint is given in the body's axes. A step v + dt q̈ in these would let bodies that turn and
-travel gain speed, (1 + ω² dt²)^½ a step. In the axes of the step's start a body without forces keeps its velocity:
-w = v + dt (q̈ + ω × l) there, the origin moves by dt w, and the axes turn w back with them.
+The velocity of a free joint is given in the body's axes. A step v + dt q̈ in these axes would make bodies that turn and
+travel gain speed, by a factor (1 + ω² dt²)^½ per step. In the axes at the start of the step a body without forces keeps
+its velocity: there, w = v + dt (q̈ + ω × l), the origin moves by dt w, and w is then transformed to the turned axes.
 """
 
 import jax.numpy as jnp
@@ -20,24 +20,24 @@ from .manifold import advanced, normalized
 
 
 def _turning(v):
-    """The rate at which v changes in axes that do not turn, beyond its own."""
+    """Return ω × l, the rate of v in axes that do not turn minus its rate in the body's axes."""
     return jnp.concatenate([cross(v[3:], v[:3]), jnp.zeros_like(v[3:])])
 
 
 def _straight(w):
-    """The tangent vector that leads where w leads in axes that do not turn: the exponential of SE(3) bends the way of
-    the origin. What this leaves is of fourth order in the angle."""
+    """Return the tangent vector whose exponential moves the origin by w in axes that do not turn, although the
+    exponential of SE(3) bends its path. The error is of fourth order in the angle."""
     l, r = w[:3], w[3:]
     return jnp.concatenate([l - 0.5 * cross(r, l) + cross(r, cross(r, l)) / 12, r])
 
 
 def _turned(v, w):
-    """v as seen from the axes that have turned by the tangent vector w."""
+    """Return v in axes that have turned by the tangent vector w."""
     return jnp.concatenate([rotate(quaternion_conjugate(quaternion_exp(w[3:])), v[:3]), v[3:]])
 
 
 def _places(topology: Topology) -> list[slice]:
-    """Where velocities are whose axes turn: those of free joints, which depend on no others."""
+    """Return the slices of v whose axes turn: those of free joints outside of clusters."""
     free = [b for b, k in enumerate(topology.kinds) if isinstance(k, FreeKind) and b not in topology.cluster_of]
     starts = [topology.places[topology.v_starts[b]] for b in free]
     return [slice(k, k + FreeKind.nv) for k in starts]
@@ -51,7 +51,7 @@ def _table(topology: Topology, fn, reads: tuple[str, ...]) -> Table:
 
 
 def _swept(topology: Topology, fn, otherwise: Array, **given: Array) -> Array:
-    """What a function of such joints gives, `otherwise` at all others: (nv, lanes)."""
+    """Return the result of `fn` at free joints and `otherwise` at all others: (nv, lanes)."""
     for at in _places(topology):
         otherwise = otherwise.at[at].set(0)
     if not _places(topology):
@@ -60,7 +60,7 @@ def _swept(topology: Topology, fn, otherwise: Array, **given: Array) -> Array:
 
 
 def apparent(topology: Topology, v: Array) -> Array:
-    """Return what accelerations lack in axes that do not turn, ω × l of free joints (nv, lanes)."""
+    """Return the acceleration to add in axes that do not turn: ω × l of free joints, zero of others (nv, lanes)."""
     return _swept(topology, _turning, jnp.zeros_like(v), v=v)
 
 
@@ -72,11 +72,11 @@ def moved(model: Model, q: Array, w: Array, dt: Array) -> tuple[Array, Array]:
 
 
 def _unturned(v, w):
-    """v as it was in axes that have turned by the tangent vector w since."""
+    """Return v, given in axes that have turned by the tangent vector w, in the axes before that turn."""
     return jnp.concatenate([rotate(quaternion_exp(w[3:]), v[:3]), v[3:]])
 
 
 def acceleration_over(topology: Topology, v: Array, after: Array, dt: Array) -> Array:
-    """Return the accelerations q̈ with which a step of dt leads from velocities v to `after`: see `moved`."""
+    """Return the accelerations q̈ for which a step of dt changes velocities v to `after`: see `moved`."""
     straight = _swept(topology, _unturned, after, v=after, w=dt * after)
     return (straight - v) / dt - apparent(topology, v)

@@ -1,12 +1,12 @@
-"""Embedded transmissions φ(q) = 0 at a configuration.
+"""Values and derivatives of embedded transmissions φ(q) = 0 at a configuration.
 
-They are steps of one table, so that a function that several of them share, those of both legs for instance, is compiled
-once.
+They are steps of one table, so that a function that several transmissions share, for instance those of both legs, is
+compiled once.
 
 | symbol | name here | |
 | --- | --- | --- |
-| K, φ | ``"K"``, ``"gap"`` | slopes ∂φ/∂q, and what is open |
-| ∂²φ/∂q² | ``"curve"`` | of pairs a ≤ b of joints; it shares what it is made of with K |
+| K, φ | ``"K"``, ``"gap"`` | slopes ∂φ/∂q, and the position error |
+| ∂²φ/∂q² | ``"curve"`` | of pairs a ≤ b of joints; it shares intermediate results with K |
 | k | ``"k"`` | d/dt(K) v = Σ_ab ∂²φ/∂q_a∂q_b v_a v_b |
 """
 
@@ -26,7 +26,7 @@ from ..tree.topology import Topology
 
 
 class Function(NamedTuple):
-    """φ with so many `rows` of the coordinates and the velocities, by their places, of joints."""
+    """A function φ with its number of rows, and the indices of its joints' coordinates and velocities."""
 
     fn: Callable
     rows: int
@@ -39,8 +39,8 @@ def _pairs(n: int) -> list[tuple[int, int]]:
 
 
 def _derived(fn, q):
-    """K, the curvature of all pairs and φ, by row, of coordinates (1, lanes) each."""
-    single = lambda x: fn(x).astype(x.dtype)  # noqa: E731 - numbers of `fn` may be of double precision
+    """Return K, the second derivatives of all pairs, and φ, by row, for coordinates (1, lanes) each."""
+    single = lambda x: fn(x).astype(x.dtype)  # noqa: E731 - constants in `fn` may be in double precision
 
     def parts(x):
         first, second = zip(*_pairs(len(q)), strict=True)
@@ -51,14 +51,14 @@ def _derived(fn, q):
 
 
 def _turned(rows, curve, v):
-    """k by row."""
+    """Return k by row."""
     curve = curve.reshape(rows, -1, curve.shape[-1])
     rates = [v[a][0] * v[b][0] * (1 if a == b else 2) for a, b in _pairs(len(v))]
     return jnp.stack([summed(x[k] * rate for k, rate in enumerate(rates)) for x in curve])
 
 
 class _Places:
-    """Where functions have their numbers."""
+    """The cells of each function's numbers: `of`, by function and field name, and `size`, the cells of each field."""
 
     def __init__(self, functions: tuple[Function, ...]):
         self.size = dict.fromkeys(("K", "curve", "k", "gap"), 0)
@@ -102,15 +102,15 @@ class Transmissions:
         self.found: dict[str, Any] = swept(_deriving(topology, functions), {"q": q})
 
     def slopes(self) -> list[Array]:
-        """K of each, (rows, joints, lanes)."""
+        """Return K of each, (rows, joints, lanes)."""
         parts = zip(_apart(self.functions, "K", self.found["K"]), self.functions, strict=True)
         return [x.reshape(f.rows, len(f.q), -1) for x, f in parts]
 
     def gaps(self) -> list[Array]:
-        """φ of each, (rows, lanes)."""
+        """Return φ of each, (rows, lanes)."""
         return _apart(self.functions, "gap", self.found["gap"])
 
     def biases(self, v: Array) -> list[Array]:
-        """k of each at velocities v of the tree, (rows, lanes)."""
+        """Return k of each at velocities v of the tree, (rows, lanes)."""
         found = swept(_turning(self.topology, self.functions), {"curve": self.found["curve"], "v": v})
         return _apart(self.functions, "k", found["k"])

@@ -1,1 +1,1 @@
-"""Loaders of robot files. Each one returns a `ModelSpec`."""
+"""Loaders of robot files. Each returns a `ModelSpec`."""

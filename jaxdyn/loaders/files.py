@@ -1,4 +1,4 @@
-"""Reads the bytes of model files, and nothing that is not a regular file."""
+"""Functions that read model files and refuse anything that is not a regular file."""
 
 import os
 import stat
@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def is_there(path: Path) -> bool:
-    """Return whether something is at a path; False for a text that is no path."""
+    """Return True if the path exists. A text that cannot be a path gives False."""
     try:
         return path.exists()
     except (OSError, ValueError):  # too long, a null byte, a surrogate
@@ -14,8 +14,8 @@ def is_there(path: Path) -> bool:
 
 
 def check_regular(path: Path, told_by: str = "") -> None:
-    """Raise `ValueError` for what is no regular file: a pipe or a device could hang, or have no end. `told_by` names
-    the file that names this one."""
+    """Raise `ValueError` unless the path is a regular file: reading a pipe or a device could hang or never end. Raise
+    `FileNotFoundError` if it does not exist. `told_by` names the file that refers to this one."""
     call = f"`load`: {told_by}: " if told_by else "`load`: "
     try:
         mode = os.stat(path).st_mode
@@ -31,7 +31,8 @@ def check_regular(path: Path, told_by: str = "") -> None:
 
 
 def read_bytes(path: Path) -> bytes:
-    """Return what is in a file. Raise `FileNotFoundError`, or `ValueError` if it is no regular file or not readable."""
+    """Return the bytes of a file. Raise `FileNotFoundError`, or `ValueError` if it is no regular file or not
+    readable."""
     check_regular(path)
     try:
         return path.read_bytes()

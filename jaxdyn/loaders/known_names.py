@@ -1,18 +1,18 @@
-"""The names of elements and attributes that URDF, URDF+ and SDF files hold, as tables. `names.py` compares with them.
+"""Tables of the names of elements and attributes in URDF, URDF+ and SDF files. `names.py` compares files with them.
 
-A key is an element's tag, after its parent's and a slash where the tag has several meanings. What has no key is an
-element with text alone.
+A key is an element's tag, preceded by its parent's tag and a slash if the tag has several meanings. An element without
+a key holds text only.
 """
 
 from typing import NamedTuple
 
 
 class Names(NamedTuple):
-    """The names in an element, each list in one text.
+    """The known names in an element, each list as one text.
 
-    `inner` are elements that are looked into, `attributes` those of the element itself, `idle` elements without
-    effect on the motion, which may hold anything. `acts` are elements that do have an effect that is not modelled,
-    with the words by which they have none. `text` is True where the element's text is read.
+    `inner` are child elements that are read and checked in turn, `attributes` the attributes of the element itself,
+    `idle` child elements without effect on the motion, whose contents are not checked. `acts` are child elements whose
+    effect is not modelled, with the values for which they have none. `text` is True if the element's text is read.
     """
 
     inner: str = ""

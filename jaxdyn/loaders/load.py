@@ -1,4 +1,4 @@
-"""`load` reads a model from a file or text. The root element decides which format it is."""
+"""`load` and `load_spec` read a model from a file or text. The root element of the XML determines the format."""
 
 import os
 import warnings
@@ -28,30 +28,30 @@ def load(
     self_collisions: bool = False,
     collision: Wanted | None = None,
 ) -> Model:
-    """Return a model from URDF, URDF+, SDF or MJCF, from a `robot.yaml` beside a URDF, or of a shipped robot.
+    """Return a model from URDF, URDF+, SDF or MJCF, from a `robot.yaml` next to a URDF, or of a shipped robot.
 
     **Arguments:**
 
-    - `source`: a path, or the XML itself (a text that holds ``<``), or the name of a robot that jaxdyn ships,
+    - `source`: a path, or the XML itself (a text that contains ``<``), or the name of a robot that jaxdyn ships,
       ``"four_bar"`` or ``"strider"``, if there is no file of that name. A folder stands for the `robot.yaml` in it. A
-      URDF given by its own path is read without the YAML beside it.
-    - `floating`: whether the base floats, on a `Free` joint named ``root_joint``. By default a URDF is fixed
+      URDF given by its own path is read without the YAML next to it.
+    - `floating`: True if the base floats, on a `Free` joint named ``root_joint``. By default a URDF is fixed
       unless it has a floating joint (whose name is kept), an SDF model floats unless it is static or a joint
-      ties it to the world, and the joints of an MJCF model decide.
+      ties it to the world, and an MJCF model floats if it has a free joint.
     - `name`: the model's name (default: the file's).
     - `compiler`: the compiler of the robot's programs, see `Model.with_compiler`.
-    - `ground`: True adds the plane z = 0, the shape ``"ground"``, which all shapes collide with; a number is its
-      coefficient of friction, 1 by default.
-    - `self_collisions`: whether bodies of one tree collide with each other.
-    - `collision`: which shapes of the file are read: "all", those without mesh files ("primitives"), or "none". By
-      default all if there is a `ground` or `self_collisions`, else primitives.
+    - `ground`: True adds the plane z = 0 as the shape ``"ground"``, with which all shapes collide; a number does so
+      with this coefficient of friction (default: 1).
+    - `self_collisions`: True if bodies of one tree collide with each other.
+    - `collision`: the shapes of the file to read: "all", "primitives" (those without mesh files), or "none". By default
+      "all" if there is a `ground` or `self_collisions`, else "primitives".
 
-    Links on fixed joints become frames of their names. Loops, gears and mimics become the model's `constraints`, motors
-    its `actuation`. For anything else in the file that would act on the motion, `load` raises an error or gives a
-    `ModelWarning`.
+    Links on fixed joints become frames of the same name. Loops, gears and mimic joints become the model's
+    `constraints`, motors its `actuation`. For anything else in the file that would affect the motion, `load` raises an
+    error or gives a `ModelWarning`.
 
-    **Raises** `FileNotFoundError`, or `ValueError` naming the file, the line and the element that is wrong;
-    `ImportError` for MJCF without the extra ``jaxdyn[mjcf]``.
+    **Raises** `FileNotFoundError`, or `ValueError` naming the file, the line and the element at fault; `ImportError`
+    for MJCF without the extra ``jaxdyn[mjcf]``.
 
     ```python
     model = jd.load("cassie.sdf")
@@ -75,7 +75,8 @@ def load_spec(
     self_collisions: bool = False,
     collision: Wanted | None = None,
 ) -> ModelSpec:
-    """Return the `ModelSpec` from which `load` builds the model, to change it first. Arguments as in `load`."""
+    """Return the `ModelSpec` from which `load` builds the model, so that it can be changed first. Arguments as in
+    `load`."""
     if not isinstance(self_collisions, bool):
         raise TypeError(f"`load`: `self_collisions` is {brief(self_collisions)}, neither True nor False.")
     known = get_args(Wanted)
@@ -92,7 +93,7 @@ def load_spec(
 
 
 def _ground(spec: ModelSpec, ground: bool | float) -> None:
-    """Add the ground."""
+    """Add the ground. Raise `ValueError` if a shape has its name; warn if the file has a plane."""
     if "ground" in spec.shapes:
         raise ValueError("`load`: `ground`: the file has a shape 'ground' already; leave `ground` out, or rename it.")
     planes = [c.name for c in spec.shapes.values() if c.shape.kind == "plane"]
@@ -130,7 +131,7 @@ def _spec(source: str | os.PathLike, floating: bool | None, name: str | None, co
 
 
 def _built(spec: ModelSpec, floating: bool | None, name: str | None) -> ModelSpec:
-    """Return a shipped robot that Python builds. All of these have floating bases."""
+    """Return a shipped robot that is built in Python. All of these have floating bases."""
     if floating is False:
         raise ValueError(f"`load`: `floating` is False, but the base of the shipped robot {spec.name!r} floats.")
     spec.name = name or spec.name
@@ -140,7 +141,7 @@ def _built(spec: ModelSpec, floating: bool | None, name: str | None) -> ModelSpe
 def load_document(
     document: Document, floating: bool | None, name: str | None, collision: Wanted = "primitives"
 ) -> ModelSpec:
-    """Return the `ModelSpec` of an XML document, whose root element decides the format."""
+    """Return the `ModelSpec` of an XML document, whose root element determines the format."""
     root = document.root
     if root.tag not in FORMATS:
         fail(root, "it is the root of no robot format; known are <robot> (URDF), <sdf> and <mujoco>.")

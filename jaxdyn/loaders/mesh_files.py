@@ -1,4 +1,4 @@
-"""Reads the triangles of mesh files, by trimesh (the extra ``jaxdyn[meshes]``)."""
+"""`triangles` reads mesh files with trimesh (the extra ``jaxdyn[meshes]``)."""
 
 import io
 from pathlib import Path
@@ -9,14 +9,14 @@ import numpy as np
 from .files import read_bytes
 from .xml import cut
 
-#: endings of files that are read
+#: extensions of the files that are read
 FORMATS = ("stl", "obj", "dae", "ply", "off", "glb", "gltf")
 
 
 def triangles(path: Path) -> tuple[np.ndarray, np.ndarray]:
     """Return the vertices (n, 3), in metres, and the faces (m, 3) of a mesh file.
 
-    **Raises** `ValueError` for files that cannot be read, in words of trimesh's where it says why, and `ImportError`
+    **Raises** `ValueError` for files that cannot be read, with trimesh's message if it has one, and `ImportError`
     without trimesh.
     """
     try:
@@ -31,14 +31,14 @@ def triangles(path: Path) -> tuple[np.ndarray, np.ndarray]:
     data = io.BytesIO(read_bytes(path))
     options: dict[str, Any] = {"skip_materials": True} if form == "obj" else {}
     try:
-        # from bytes, so that no material or texture is looked for
+        # from bytes, so that trimesh looks for no materials or textures
         scene = trimesh.load_scene(data, file_type=form, process=False, **options)
         mesh = scene.to_mesh()
         unit = trimesh.units.unit_conversion(scene.units, "meters") if form == "dae" and scene.units else 1.0
         vertices, faces = np.asarray(mesh.vertices, float) * unit, np.asarray(mesh.faces)
     except ImportError as error:
         raise ImportError(f"{error}; `pip install 'jaxdyn[meshes]'`") from None
-    except Exception as error:  # whatever a broken file makes of a reader
+    except Exception as error:  # a broken file may raise any exception in a reader
         told = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"it cannot be read: {cut(told, 200)}") from None
     if not len(vertices):

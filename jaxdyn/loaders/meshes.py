@@ -1,4 +1,5 @@
-"""Gives one warning per file for missing meshes. No inertia comes from them in URDF and SDF."""
+"""Search for mesh files, with one warning per model file for all that are missing. In URDF and SDF no inertia depends
+on them."""
 
 import warnings
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from .xml import Document
 
 
 def references(document: Document) -> Iterator[tuple[str, int]]:
-    """Return the meshes that a URDF or SDF names, with their lines."""
+    """Yield the names of the meshes in a URDF or SDF, with their lines."""
     for mesh in document.root.iter("mesh"):
         name = mesh.get("filename") or mesh.findtext("uri")
         if name and name.strip():
@@ -18,8 +19,8 @@ def references(document: Document) -> Iterator[tuple[str, int]]:
 
 
 def found(name: str, folder: Path) -> Path | None:
-    """Return the file of a mesh, None if it is missing: a path, ``file://``, or ``package://`` and ``model://`` in a
-    folder above."""
+    """Return the file of a mesh, None if it is missing. The name is a path, a ``file://`` URL, or a ``package://`` or
+    ``model://`` URL, which is searched for in `folder` and all folders above it."""
     scheme, rest = name.split("://", 1) if "://" in name else ("", name)
     try:
         if scheme in ("package", "model"):
@@ -38,13 +39,14 @@ def found(name: str, folder: Path) -> Path | None:
 
 
 def exists(name: str, folder: Path) -> bool:
-    """Return whether a mesh exists; one of another scheme is taken to."""
+    """Return True if a mesh exists. Meshes with an unknown URL scheme are assumed to exist."""
     scheme = name.split("://", 1)[0] if "://" in name else ""
     return scheme not in ("", "package", "model", "file") or found(name, folder) is not None
 
 
 def warn_of_missing(document: Document) -> None:
-    """Give one `ModelWarning` with the number of missing meshes. Skip texts, which have no folder."""
+    """Give one `ModelWarning` with the number of missing meshes. Documents from a text have no folder and are
+    skipped."""
     if document.folder is None:
         return
     folder = document.folder.resolve()

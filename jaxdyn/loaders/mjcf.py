@@ -1,18 +1,18 @@
-"""Loads MJCF, which MuJoCo's own compiler reads (the extra ``jaxdyn[mjcf]``).
+"""The loader of MJCF. MuJoCo's own compiler reads the file (the extra ``jaxdyn[mjcf]``).
 
 | in the file | in the model |
 | --- | --- |
-| `<body>` | a body, its frame at the last joint's anchor; ``<body>_origin`` is MuJoCo's where that differs |
+| `<body>` | a body, its frame at the last joint's anchor; a frame ``<body>_origin`` if MuJoCo's differs |
 | several joints in a body | a chain of massless bodies ``<body>_<joint>`` before it |
-| `<joint>`, `<freejoint>` | a joint of its name, with all that acts in it; its q is MuJoCo's qpos |
+| `<joint>`, `<freejoint>` | a joint of the same name, with its passive forces; its q is MuJoCo's qpos |
 | `<equality>` connect, weld | a `Point`, a `Weld` |
 | `<equality>` joint, tendon (fixed), of first degree | a `Coupling` |
 | `<actuator>` | an actuator whose command is the actuator's force; its `forcerange` bounds the joint's `effort` |
 | `<site>` | a frame |
 | `<geom>` that collides, `<pair>`, `<exclude>` | shapes and pairs, see `jaxdyn.loaders.mjcf_shapes` |
 
-A free joint without a name is ``root_joint``. Equalities hold exactly here, and softly in MuJoCo. Sensors are not
-read. For anything else that acts on the motion there is an error or a warning.
+A free joint without a name becomes ``root_joint``. Equalities hold exactly here, and softly in MuJoCo. Sensors are not
+read. Anything else that affects the motion gives an error or a warning.
 """
 
 from pathlib import Path
@@ -40,7 +40,7 @@ def load(
 ) -> ModelSpec:
     """Return the `ModelSpec` of an MJCF file.
 
-    **Raises** `ImportError` without MuJoCo, `ValueError` with MuJoCo's words for what its compiler refuses.
+    **Raises** `ImportError` without MuJoCo, and `ValueError` with MuJoCo's message for files that its compiler refuses.
     """
     with Notes() as notes:
         m, lost = compiled(document, notes)
@@ -73,8 +73,8 @@ def load(
 
 
 def compiled(document: Document, notes: Notes) -> tuple[Any, list[str]]:
-    """Return the `MjModel` of a document, without missing meshes and textures from which no inertia comes; and the
-    names of shapes that were left out for that."""
+    """Return the `MjModel` of a document, and the names of shapes that were left out because their files are missing.
+    Missing textures, and missing meshes on which no inertia depends, are left out."""
     try:
         import mujoco
     except ImportError:
@@ -102,8 +102,8 @@ def compiled(document: Document, notes: Notes) -> tuple[Any, list[str]]:
 
 
 def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> list[str]:
-    """Delete the assets whose files are missing, and the shapes that use them. Return the names of those that would
-    collide."""
+    """Delete the assets whose files are missing, and the shapes that use them. Return the names of those shapes that
+    would collide."""
     folder, lost = document.folder or Path(), []
 
     def gone(asset: Any, directory: str) -> bool:
@@ -118,7 +118,7 @@ def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> list[str]
         if geom.meshname in meshes or geom.hfieldname in fields:
             body = geom.parent
             if geom.meshname and not body.explicitinertial and body.name != "world":
-                continue  # the mesh gives the body its inertia: let the compiler name the file
+                continue  # the body's inertia comes from the mesh: let the compiler report the file
             if geom.contype or geom.conaffinity:
                 lost.append(geom.name or body.name)
             delete(geom)
@@ -139,7 +139,7 @@ def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> list[str]
 
 
 def _base(document: Document, m: Any, tree: Tree, floating: bool | None) -> int | None:
-    """Return the body that `floating=True` sets free, None if nothing changes."""
+    """Return the body to which `floating=True` gives a free joint, None if nothing changes."""
     tops = [b for b in range(1, m.nbody) if m.body_parentid[b] == 0]
     if not floating or any(m.jnt_type[j] == FREE for b in tops for j in tree.joints(b)):
         return None
@@ -226,7 +226,7 @@ def _joint(m: Any, tree: Tree, j: int, notes: Notes, root: Any) -> Joint:
 
 
 def _name_frames(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: Tree) -> None:
-    """Add frames for the sites, and for bodies whose frame in MuJoCo is elsewhere."""
+    """Add frames for the sites, and for bodies whose frame in MuJoCo differs."""
     taken = {*spec.bodies, "world"}
 
     def add(name: str, body: int, pose: Pose, suffix: str) -> None:

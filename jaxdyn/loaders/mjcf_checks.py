@@ -1,5 +1,5 @@
-"""What is checked in an MJCF file before MuJoCo reads it: MuJoCo would wait for a pipe without end, takes NaN for a
-number, and then writes a log into the working directory."""
+"""Checks of an MJCF file before MuJoCo reads it. MuJoCo would wait forever for a pipe; it accepts NaN as a number, and
+then writes a log into the working directory."""
 
 import math
 from pathlib import Path
@@ -13,17 +13,17 @@ from .xml import Document, Element, brief, cut, fail
 FOLDERS = ("assetdir", "meshdir", "texturedir")
 
 
-#: copies of a body, and cells of a field of heights, that a file may ask for
+#: most copies of a body, and most cells of a height field, that a file may ask for
 COPIES, CELLS = 20_000, 10_000_000
-#: attributes that hold names, or what no engine reads
+#: attributes that hold names, or data that no engine reads
 WORDS = ("name", "class", "childclass", "model", "user")
-#: attributes that say where something is; others, such as ranges, may be endless
+#: attributes that place something; others, such as ranges, may be infinite
 PLACES = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler", "fromto", "axis", "ref")
 
 
 def check(document: Document) -> None:
-    """Raise `ValueError` if the file, or one that it includes, holds NaN or places without end, or names something that
-    is no file."""
+    """Raise `ValueError` if the file, or one that it includes, holds NaN or infinite positions, asks for too many
+    copies, or refers to something that is no regular file."""
     folder = document.folder or Path()
     waiting, seen = [document.root], set()
     while waiting:
@@ -56,7 +56,7 @@ def _check_numbers(root: Element) -> None:
 
 
 def _check_counts(root: Element) -> None:
-    """Raise `ValueError` for a file of some lines that asks for more bodies or numbers than memory holds."""
+    """Raise `ValueError` for a file that asks for more bodies or numbers than memory may hold."""
     for element in root.iter("replicate", "composite", "flexcomp", "hfield"):
         keys, most = (("nrow", "ncol"), CELLS) if element.tag == "hfield" else (("count",), COPIES)
         asked = 1.0
@@ -71,7 +71,7 @@ def _number(word: str) -> float:
     try:
         return float(word)
     except ValueError:
-        return 1.0  # MuJoCo tells what is wrong with it
+        return 1.0  # MuJoCo reports the error
 
 
 def _checked(element: Element, path: Path) -> None:
@@ -82,7 +82,7 @@ def _checked(element: Element, path: Path) -> None:
 
 
 def _root(path: Path) -> list[Element]:
-    """Return the root element of an included file, none where it is no XML: MuJoCo tells what is wrong with it."""
+    """Return a list with the root element of an included file, empty if it is no XML: MuJoCo reports the error."""
     parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=True)
     try:
         root = etree.fromstring(path.read_bytes(), parser, base_url=str(path))

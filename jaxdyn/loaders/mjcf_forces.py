@@ -1,4 +1,4 @@
-"""Reads the actuators of a compiled MuJoCo model, and notes its forces that jaxdyn does not have."""
+"""Actuators of a compiled MuJoCo model, and notes on its forces that jaxdyn does not model."""
 
 from collections import Counter
 from typing import Any
@@ -42,7 +42,7 @@ def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tre
 
 
 def _disabled(m: Any, k: int) -> str | None:
-    """Return what disables an actuator, None if nothing does."""
+    """Return the option that disables an actuator, None if it is enabled."""
     if is_off(m, "ACTUATION"):
         return "<flag actuation>"
     group = int(m.actuator_group[k])
@@ -50,8 +50,8 @@ def _disabled(m: Any, k: int) -> str | None:
 
 
 def keep_force_ranges(notes: Notes, document: Document, m: Any, tree: Tree) -> None:
-    """Set the efforts of joints: what their `actuatorfrcrange`, and the `forcerange` of the one actuator that drives
-    them, allow. Note the ranges that say more, or that no single joint has."""
+    """Set the efforts of joints: the largest force that their `actuatorfrcrange`, and the `forcerange` of the one
+    actuator that drives them, allow. Note the ranges that are not symmetric, or that do not apply to a single joint."""
     pulls = {k: _pulls(m, tree, k) for k in range(tree.actuators) if not _disabled(m, k)}
     drivers = Counter(joint for pull in pulls.values() for joint in pull)
     for k, pull in pulls.items():
@@ -82,7 +82,7 @@ def _pulls(m: Any, tree: Tree, k: int) -> dict[str, np.ndarray]:
             return {name: gear[:1]}
         if form == 1 and kind == JOINT:
             return {name: gear[:3]}
-        # MuJoCo pushes a free joint along the world's axes, which turn in the body's
+        # MuJoCo applies the force on a free joint in the world's axes, which turn relative to the body
         return {name: gear} if form == 0 and kind == JOINT and not gear[:3].any() else {}
     if kind == TENDON:
         start, out = int(m.tendon_adr[target]), {}
@@ -98,7 +98,8 @@ def _pulls(m: Any, tree: Tree, k: int) -> dict[str, np.ndarray]:
 
 
 def _thrust(m: Any, tree: Tree, site: int, gear: np.ndarray) -> dict[str, np.ndarray]:
-    """Return the wrench of a site on a free body, in the body's axes (a propeller)."""
+    """Return, by joint, the wrench that a site exerts on its free body, in the body's axes (a propeller); empty if the
+    body is not free."""
     body, pose = int(m.site_bodyid[site]), tree.site(site)
     while body and not tree.joints(body):
         pose = Pose(from_quaternion(m.body_quat[body]), np.array(m.body_pos[body])) @ pose
@@ -110,7 +111,7 @@ def _thrust(m: Any, tree: Tree, site: int, gear: np.ndarray) -> dict[str, np.nda
 
 
 def note_forces(notes: Notes, document: Document, m: Any, tree: Tree) -> None:
-    """Note the forces of MuJoCo that jaxdyn leaves out."""
+    """Note the forces of MuJoCo that jaxdyn does not model."""
     root = document.root
     for t in range(m.ntendon):
         pulls = ("stiffness", "damping", "frictionloss", "limited", "armature")

@@ -1,4 +1,4 @@
-"""Turns the equalities of a compiled MuJoCo model into constraints."""
+"""Conversion of the equalities of a compiled MuJoCo model to constraints."""
 
 from typing import Any
 
@@ -45,7 +45,7 @@ def _pair(spec: ModelSpec, root: Any, m: Any, tree: Tree, k: int, name: str) -> 
         if int(m.eq_type[k]) == CONNECT:
             places = [Pose(np.eye(3), data[:3]), Pose(np.eye(3), data[3:6])]
         else:
-            # MuJoCo keeps the anchor in body 2, and body 2's frame as body 1 sees it
+            # MuJoCo stores the anchor in body 2, and the pose of body 2's frame in body 1
             places = [Pose(from_quaternion(data[6:10]), data[3:6]), Pose(np.eye(3), data[:3])]
     a, b = ((tree.offsets[i] @ p).transform() for i, p in zip(bodies, places, strict=True))
     build = Point if int(m.eq_type[k]) == CONNECT else Weld
@@ -72,7 +72,8 @@ def _coefficients(root: Any, m: Any, tree: Tree, tendon: int, name: str) -> dict
 
 
 def _linear(root: Any, m: Any, k: int, name: str, sides: list[dict[str, float]]) -> tuple[dict[str, float], float]:
-    """Return the coefficients, by joint, and the constant of ``x1 = c0 + c1 x2``, x counted from the file's pose."""
+    """Return the coefficients, by joint, and the constant of ``x1 = c0 + c1 x2``, where x is zero in the file's
+    pose."""
     c = np.array(m.eq_data[k][:5])
     if len(sides) == 2 and np.any(c[2:]):
         fail(root, f"the equality {name!r} is a polynomial of degree above one, which has no constraint here.")

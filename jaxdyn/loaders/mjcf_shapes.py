@@ -1,7 +1,7 @@
-"""The shapes of MJCF: geoms that collide, pairs and excludes, as MuJoCo's compiler sees them.
+"""Conversion of MJCF's geoms that collide, pairs and excludes, as MuJoCo compiles them, to shapes.
 
-A geom's frame is MuJoCo's, in which a mesh is centred. Geoms without `contype` and `conaffinity`, and in no `<pair>`,
-collide with nothing and are no shapes.
+A geom's frame is MuJoCo's, in which a mesh is centred. Geoms without `contype` and `conaffinity` that are in no
+`<pair>` collide with nothing and are left out.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ from .shapes import Shapes, Wanted
 from .xml import Document, Notes
 
 PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)
-#: contacts of so many dimensions have friction along the surface, and about its normal
+#: numbers of contact dimensions from which on there is sliding, torsional and rolling friction
 SLIDES, TWISTS, ROLLS = 3, 4, 6
 
 
@@ -81,7 +81,7 @@ def _shape(m: Any, g: int) -> Shape:
 
 
 def _surface(m: Any, g: int) -> dict[str, Any]:
-    """Return the friction of a geom, in as many dimensions as it has, and its masks."""
+    """Return the friction of a geom, according to its contact dimensions, its masks and its priority."""
     slide, twist, _ = (float(x) for x in m.geom_friction[g])
     dimensions = int(m.geom_condim[g])
     return {
@@ -94,7 +94,7 @@ def _surface(m: Any, g: int) -> dict[str, Any]:
 
 
 def _note(notes: Notes, root: Any, m: Any, g: int, name: str) -> None:
-    """Note what a geom has and a shape has not."""
+    """Note the properties of a geom that shapes do not have."""
     if m.geom_margin[g] or m.geom_gap[g]:
         notes.add(root, "margins and gaps of geoms, which are not kept: {}.", repr(name))
     if int(m.geom_condim[g]) >= ROLLS and m.geom_friction[g][2]:
@@ -102,7 +102,7 @@ def _note(notes: Notes, root: Any, m: Any, g: int, name: str) -> None:
 
 
 def _add_pairs(spec: ModelSpec, notes: Notes, root: Any, m: Any, names: dict[int, str], moves: dict[str, str]) -> None:
-    """Add every `<pair>` with its friction."""
+    """Add every `<pair>` of shapes with its friction."""
     for k in range(m.npair):
         ends = [int(m.pair_geom1[k]), int(m.pair_geom2[k])]
         if not all(g in names for g in ends):

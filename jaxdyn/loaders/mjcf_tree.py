@@ -1,4 +1,4 @@
-"""Gives the names and frames of a compiled MuJoCo model in jaxdyn's terms."""
+"""`Tree`: the names and frames of a compiled MuJoCo model, translated to jaxdyn's."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,7 +9,7 @@ from .pose import Pose, from_quaternion
 
 
 def is_off(m: Any, *flags: str) -> bool:
-    """Return whether <flag> disables one of these; a flag that this MuJoCo does not have yet is not disabled."""
+    """Return True if <flag> disables one of these. A flag that the installed MuJoCo does not know disables nothing."""
     import mujoco
 
     bits = (getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}", None) for flag in flags)
@@ -18,8 +18,11 @@ def is_off(m: Any, *flags: str) -> bool:
 
 @dataclass
 class Tree:
-    """`bodies` and `joint_names` by MuJoCo's index; `offsets`, MuJoCo's body frames in jaxdyn's; `armature` and
-    `damping` (nv,) that actuators add to joints."""
+    """A compiled MuJoCo model `m` with names and frames for jaxdyn.
+
+    **Fields:** `bodies` and `joint_names` by MuJoCo's index; `offsets`, MuJoCo's body frames in jaxdyn's; `armature`
+    and `damping` (nv,) that actuators add to joints.
+    """
 
     m: Any
     bodies: list[str]
@@ -27,11 +30,11 @@ class Tree:
     offsets: list[Pose]
     armature: np.ndarray
     damping: np.ndarray
-    #: the largest force of actuators on each velocity
+    #: largest force of actuators, per velocity
     effort: np.ndarray
-    #: the joints' indices by their names
+    #: indices of joints by name
     index: dict[str, int]
-    #: names of bodies
+    #: names of bodies in the file and of those that were named here
     taken: set[str]
 
     @staticmethod
@@ -80,11 +83,11 @@ class Tree:
         return int(getattr(self.m, "nactuator", self.m.nu))
 
     def motor(self, what: str, k: int) -> float:
-        """Return an actuator's own armature or damping, which MuJoCo has since version 4."""
+        """Return an actuator's own armature or damping, which MuJoCo has had since version 4."""
         return float(getattr(self.m, f"actuator_{what}", np.zeros(self.actuators))[k])
 
     def turns_joint(self, k: int) -> bool:
-        """Return whether an actuator acts on a hinge or slide."""
+        """Return True if an actuator acts on a hinge or slide."""
         return int(self.m.actuator_trntype[k]) in (0, 1) and int(self.m.jnt_type[self.m.actuator_trnid[k][0]]) in (2, 3)
 
     def joints(self, body: int) -> list[int]:

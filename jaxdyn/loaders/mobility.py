@@ -1,9 +1,9 @@
-"""Decides whether the axis of a hinge that closes a loop nearly locks the loop.
+"""`hinge_nearly_locks` decides if the axis of a hinge that closes a loop nearly locks the loop.
 
-Cassie's achilles rods have a ball joint at one end and a revolute joint at the other, and work in a loop that is
-almost planar. The hinge adds two rows of orientation. One stops the spin of the rod; the other nearly follows from the
-remaining rows. If the axis leans a little, this second row, taken exactly, removes a freedom of the mechanism, which
-simulators with soft joints hardly notice. The loader closes such a rod by a `Point` instead.
+Cassie's achilles rods have a ball joint at one end and a revolute joint at the other, in a loop that is almost planar.
+The hinge adds two rows of orientation. One stops the spin of the rod; the other nearly follows from the remaining rows.
+If the axis is slightly tilted, this second row, imposed exactly, removes a degree of freedom of the mechanism, which
+simulators with soft joints hardly notice. The loader closes such a rod with a `Point` instead.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,12 +12,14 @@ import numpy as np
 
 from .sdf_parts import Part
 
-#: an axis leans, and is neither plane nor truly spatial, where a singular value lies between these parts of the largest
+#: an axis is slightly tilted, neither planar nor truly spatial, if a singular value lies between these shares of the
+#: largest one
 PLANE, SPATIAL = 1e-9, 5e-2
 
 
 def columns(part: Part, at: np.ndarray) -> np.ndarray:
-    """Return the unit velocities (linear, angular) that a joint gives to a point of the world, one (6,) per freedom."""
+    """Return the unit velocities (linear, angular) that a joint gives to the point `at` of the world, one (6,) per
+    degree of freedom."""
     if part.kind == "fixed":
         return np.zeros((0, 6))
     turns = np.eye(3) if part.kind == "ball" else np.array([part.pose.R @ a.direction / a.length for a in part.axes])
@@ -34,9 +36,9 @@ def columns(part: Part, at: np.ndarray) -> np.ndarray:
 
 
 def hinge_nearly_locks(cut: Part, loop: Sequence[Part], touching: Mapping[str, Sequence[Part]]) -> bool:
-    """Return whether `cut` ends a rod and its axis nearly locks the loop that it closes over the joints `loop`.
+    """Return True if `cut` ends a rod and its axis nearly locks the loop that it closes over the joints `loop`.
 
-    `touching` are the joints of every link.
+    `touching` lists the joints of every link.
     """
     ends = [[p for p in touching[link] if p is not cut] for link in (cut.parent, cut.child)]
     size = max([float(np.linalg.norm(p.pose.p - cut.pose.p)) for p in loop], default=0.0)

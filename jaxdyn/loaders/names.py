@@ -1,4 +1,5 @@
-"""Notes the elements and attributes of a file that its format does not have: a misspelt name must not be dropped."""
+"""`note_names` notes the elements and attributes of a file that its format does not have, so that no misspelt name is
+ignored silently."""
 
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
@@ -15,7 +16,7 @@ LEAF = Names(text=True)
 
 
 def note_names(notes: Notes, root: Element, form: str) -> None:
-    """Note what a file of the format "URDF" or "SDF" holds and the format has not, with the nearest name it has."""
+    """Note the names in a file that its format ("URDF" or "SDF") does not have, with the nearest name that it has."""
     table, text = TABLES[form], UNKNOWN.format(form)
     waiting = [root]
     while waiting:
@@ -37,7 +38,7 @@ def _names(table: Mapping[str, Names], element: Element) -> Names:
 
 
 def _odd(element: Element, names: Names, table: Mapping[str, Names], hint: bool) -> Iterator[str]:
-    """Yield what an element holds that is not in its table; `hint` adds the name that may be meant."""
+    """Yield a text for each part of an element that is not in its table. `hint` adds the name that may be meant."""
     attributes, elements = names.attributes.split(), [*names.inner.split(), *names.idle.split(), *names.acts]
     for name in element.attrib:
         if name not in attributes and not name.startswith("{"):
@@ -51,7 +52,7 @@ def _odd(element: Element, names: Names, table: Mapping[str, Names], hint: bool)
 
 
 def _meant(child: Element, elements: list[str], table: Mapping[str, Names]) -> str:
-    """Return a hint on what an unknown element may be: misspelt, or in a wrong place."""
+    """Return a hint about an unknown element: the place where it belongs, or the name that may be meant."""
     places = _places(table is SDF)
     if child.tag in places:
         return f" (it belongs into <{'> or <'.join(places[child.tag][:3])}>)"
@@ -61,7 +62,7 @@ def _meant(child: Element, elements: list[str], table: Mapping[str, Names]) -> s
 
 @lru_cache(maxsize=2)
 def _places(sdf: bool) -> dict[str, list[str]]:
-    """Return, by element, the elements that hold it."""
+    """Return, for each element, the elements that may contain it."""
     out: dict[str, list[str]] = {}
     for key, names in (SDF if sdf else URDF).items():
         for child in (*names.inner.split(), *names.acts):
@@ -76,7 +77,8 @@ def _shown(element: Element) -> str:
 
 
 def _is_idle(element: Element, words: str) -> bool:
-    """Return whether an element says that it has no effect: all words in it are among `words`, or equal to one."""
+    """Return True if the contents of an element state that it has no effect: all words in it are among `words`, or
+    equal to one of them as a number."""
     found = [
         w for e in element.iter(etree.Element) for w in (*(e.text or "").split(), *" ".join(e.attrib.values()).split())
     ]

@@ -1,4 +1,4 @@
-"""Reads the `<origin>` and the `<axis>` of URDF and URDF+."""
+"""Readers of `<origin>` and `<axis>` in URDF and URDF+."""
 
 import numpy as np
 

@@ -34,7 +34,7 @@ class Mass(NamedTuple):
     rotational: np.ndarray = np.zeros((3, 3))
 
     def seen_from(self, pose: Pose) -> "Mass":
-        """Return the mass properties in a frame A, where `pose` is the body's frame in A."""
+        """Return the mass properties in a frame A, where `pose` is the pose of the body's frame in A."""
         rotational = pose.R @ self.rotational @ pose.R.T
         return Mass(self.mass, pose.p + pose.R @ self.center, (rotational + rotational.T) / 2)
 
@@ -52,7 +52,7 @@ def from_rpy(rpy) -> np.ndarray:
 
 
 def from_quaternion(wxyz) -> np.ndarray:
-    """Return the rotation of a quaternion (w, x, y, z) of any length but zero."""
+    """Return the rotation of a quaternion (w, x, y, z) of any nonzero length."""
     w, x, y, z = np.asarray(wxyz, float) / np.linalg.norm(wxyz)
     return np.array(
         [
@@ -71,7 +71,7 @@ def about(axis, angle: float) -> np.ndarray:
 
 
 def rotation_to(normal) -> np.ndarray:
-    """Return a rotation that turns z into the direction of a vector. Raise `ValueError` if that is zero."""
+    """Return a rotation that turns z into the direction of a vector. Raise `ValueError` for a zero vector."""
     length = float(np.linalg.norm(normal))
     if not length > 0:
         raise ValueError("the normal is zero")

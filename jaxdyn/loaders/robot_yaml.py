@@ -1,15 +1,17 @@
-"""Loads a `robot.yaml` beside a URDF, which says which frames close loops (Gepetto's example-parallel-robots).
+"""The loader of a `robot.yaml` next to a URDF, which lists the frames that close loops (Gepetto's
+example-parallel-robots).
 
 | key | meaning |
 | --- | --- |
-| `closed_loop` | pairs of frames that coincide: names of links, or of joints for the links they move |
+| `closed_loop` | pairs of frames that coincide: names of links, or of joints for the links that they move |
 | `type` | `3d` (a `Point`) or `6d` (a `Weld`, the default) for each pair; the constraint is named ``<a>/<b>`` |
 | `name_mot` | the joints with motors; without it every joint with one velocity has one |
-| `joint_name`, `joint_type` | joints that are of another type: `SPHERICAL`, `FIXED`, or `UJOINT_XY` and its kin |
+| `joint_name`, `joint_type` | joints to change, and their types: `SPHERICAL`, `FIXED`, `UJOINT_XY` or other axes |
 | `urdf` | the URDF's file name (default: `robot.urdf`, or the only URDF of the folder) |
 
-A joint that becomes `UJOINT_XY` is a `Universal` about the joint frame's x, then y. What changes its type keeps damping
-and friction; the limits, effort and spring of the one axis it had are left out, the spring with a warning.
+`UJOINT_XY` stands for a `Universal` joint about the joint frame's x, then y. A joint that becomes spherical or
+universal keeps its damping and friction. The limits, effort and spring of its former axis are dropped, the spring with
+a warning.
 """
 
 import re
@@ -30,19 +32,20 @@ from .skeleton import Connection
 from .xml import brief, cut, nearest, read, warn
 
 KEYS = ("closed_loop", "type", "name_mot", "joint_name", "joint_type", "urdf")
-#: how YAML writes nothing
+#: the texts that stand for an empty value in YAML
 EMPTY = ("", "~", "null")
 AXES = dict(zip("XYZ", np.eye(3), strict=True))
 
 
-#: lists in lists in a mapping, and some to spare
+#: largest nesting depth that is read; lists of lists in a mapping need 3
 DEEPEST = 8
 TOO_DEEP = "it nests too deeply"
 _BASE: Any = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
 
 
 class _Loader(_BASE):
-    """Reads lists, mappings and words alone, so that ``1`` and ``no`` are names as they stand, and no key twice."""
+    """Reads lists, mappings and strings only, so that ``1`` and ``no`` remain names. Raises an error for a repeated
+    key."""
 
     def construct_mapping(self, node, deep=False):
         seen: set[str] = set()
@@ -57,7 +60,8 @@ class _Loader(_BASE):
 
 
 def plain(data: bytes) -> bytes:
-    """Return a YAML file. Raise for aliases, which can grow without bound, for tags, and for deep nesting."""
+    """Return the bytes of a YAML file unchanged. Raise for aliases, which can expand without bound, for tags, and for
+    deep nesting."""
     depth = 0
     for event in yaml.parse(data, _BASE):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
@@ -74,7 +78,8 @@ def plain(data: bytes) -> bytes:
 
 
 def contents(path: Path) -> dict[str, Any]:
-    """Return the mapping in a YAML file. Raise `ValueError` with file and line."""
+    """Return the mapping in a YAML file. Raise `ValueError` naming file and line for YAML that cannot be read, and for
+    unknown keys."""
 
     def bad(text: str, line: int | None = None) -> NoReturn:
         raise ValueError(f"`load`: {path.name}{'' if line is None else f', line {line + 1}'}: {cut(text)}") from None
@@ -82,7 +87,7 @@ def contents(path: Path) -> dict[str, Any]:
     try:
         data = yaml.load(plain(read_bytes(path)), _Loader)
     except yaml.MarkedYAMLError as error:
-        # libyaml has a limit of its own, which newer ones meet before the first event
+        # libyaml has its own limit, which newer versions check before the first event
         problem = TOO_DEEP if "nesting depth" in str(error.problem) else error.problem
         bad(f"the YAML cannot be read: {problem}.", error.problem_mark.line if error.problem_mark else None)
     except (yaml.YAMLError, UnicodeError) as error:
@@ -98,7 +103,8 @@ def contents(path: Path) -> dict[str, Any]:
 
 
 def strings(path: Path, data: dict, key: str) -> list[str]:
-    """Return a list of names, empty if the key is absent."""
+    """Return the list of names under a key, empty if the key is absent. Raise `ValueError` for anything else, and for a
+    motor or joint that is named twice."""
     value = data.get(key) or []
     value = [] if value in EMPTY else value
     if not isinstance(value, list) or not all(isinstance(x, str) for x in value):
@@ -112,7 +118,7 @@ def strings(path: Path, data: dict, key: str) -> list[str]:
 
 
 def retyped(path: Path, connection: Connection, kind: str) -> None:
-    """Give the joint the type that the YAML says. A spring that it loses by that is told."""
+    """Change the joint to the type that the YAML states. Warn if it loses a spring."""
     old = connection.joint
     if kind.upper() == "FIXED":
         connection.joint = Fixed(old.name)
@@ -131,7 +137,7 @@ def retyped(path: Path, connection: Connection, kind: str) -> None:
 
 
 def urdf_beside(path: Path, data: dict) -> Path:
-    """Return the path of the URDF that the YAML belongs to."""
+    """Return the path of the URDF to which the YAML belongs."""
     if "urdf" in data:
         if not isinstance(data["urdf"], str):
             raise ValueError(f"`load`: {path.name}: `urdf` is not a file name.")
@@ -148,9 +154,9 @@ def urdf_beside(path: Path, data: dict) -> Path:
 def load(
     path: Path, floating: bool | None = None, name: str | None = None, collision: Wanted = "primitives"
 ) -> ModelSpec:
-    """Return the `ModelSpec` of a `robot.yaml` and the URDF beside it.
+    """Return the `ModelSpec` of a `robot.yaml` and the URDF next to it.
 
-    **Raises** `ValueError` naming the key and the frame, joint or type that is wrong.
+    **Raises** `ValueError` naming the key and the frame, joint or type at fault.
     """
     data = contents(path)
     document = read(urdf_beside(path, data))
@@ -178,7 +184,7 @@ def load(
 
 
 def close(path: Path, data: dict, spec: ModelSpec, moved: dict[str, str]) -> None:
-    """Add a constraint for every pair of `closed_loop`; `moved` is the child link of every joint."""
+    """Add a constraint for every pair in `closed_loop`. `moved` maps joints to their child links."""
     pairs, kinds = data.get("closed_loop") or [], strings(path, data, "type")
     pairs = [] if pairs in EMPTY else pairs
     if not isinstance(pairs, list) or not all(

@@ -1,25 +1,26 @@
-"""Loads SDF: a spanning tree of links and joints, and constraints for the joints that the tree cuts.
+"""The loader of SDF. It builds a spanning tree of links and joints, and constraints for the joints that the tree cuts.
 
 | in the file | in the model |
 | --- | --- |
-| `<link>` | a body, its frame the joint's; ``<link>_origin`` is the link's own frame where that differs |
-| `<joint>` kept in the tree | a joint of its name, with `<limit>`, damping, friction and spring |
-| `<joint>` cut | a constraint of its name: ball `Point`, revolute `Hinge`, prismatic `Slider`, fixed `Weld` |
-| `<collision>` | a shape of its name, see `jaxdyn.loaders.sdf_shapes` |
-| `<joint type="gearbox">`, `<mimic>` | a `Coupling` of the joint's name, ``<joint>_mimic`` |
+| `<link>` | a body in the joint's frame; a frame ``<link>_origin`` for the link's own frame if that differs |
+| `<joint>` kept in the tree | a joint of the same name, with `<limit>`, damping, friction and spring |
+| `<joint>` cut | a constraint of the same name: ball `Point`, revolute `Hinge`, prismatic `Slider`, fixed `Weld` |
+| `<collision>` | a shape of the same name, see `jaxdyn.loaders.sdf_shapes` |
+| `<joint type="gearbox">`, `<mimic>` | a `Coupling` named as the joint, or ``<joint>_mimic`` |
 | no joint to the world, not static | a `Free` joint named ``root_joint``; its q is the link's pose in the world |
 
 If a cut revolute joint ends a rod with a ball joint at its other end, and its axis would nearly lock the loop, it
 becomes a `Point`, with a warning (`jaxdyn.loaders.mobility`).
 
-In a loop, the tree keeps joints in this order: fixed ones; those without a matching constraint (universal, screw);
-those that the file says are driven (an effort limit above zero, or a plugin that names them); those with a spring;
-then those that come first in the file. A joint that the tree enters from its child's side keeps its name and the sign
-of its coordinate (a ball's q is always that of the body in what it hangs on; a cardan's angles change places). At
-q = 0 all links stand as in the file, so loops are closed there.
+In a loop, the tree prefers to keep joints in this order: fixed ones; those without a matching constraint (universal,
+screw); those that the file declares as driven (an effort limit above zero, or a plugin that names them); those with a
+spring; then those that come first in the file. A joint that the tree enters from its child's side keeps its name and
+the sign of its coordinate (a ball joint's q is always the orientation of the body in its parent in the tree; the angles
+of a universal joint are exchanged). At q = 0 all links are placed as in the file, so that loops are closed there.
 
-SDF says little about motors. Joints with an effort limit above zero get actuators. If the file has no such limit, all
-joints of the tree with one velocity, no spring and no mimic get one.
+SDF says little about motors. Driven joints of the tree with one velocity get actuators. If no joint is driven, all
+joints of the tree with one velocity get one, except those with a spring or an effort limit of zero and those that
+follow others.
 """
 
 from typing import NamedTuple
@@ -87,7 +88,7 @@ def load(
 def _stand(
     spec: ModelSpec, notes: Notes, robot: Robot, root: str, floating: bool | None, k: int, frames: dict[str, Pose]
 ) -> None:
-    """Add the link on which a connected part stands, free or fixed to the world."""
+    """Add the root link of a connected part, free or fixed to the world."""
     link = robot.links[root]
     free = not link.static if floating is None else floating
     joint = Free("root_joint" if k == 0 else f"{root}_root_joint") if free else Fixed()
@@ -109,7 +110,7 @@ def _grow(spec: ModelSpec, notes: Notes, robot: Robot, part: Part, reverse: bool
 
 
 def _name_frames(spec: ModelSpec, robot: Robot, frames: dict[str, Pose]) -> None:
-    """Add frames for links whose own frame is not the joint's, and for every `<frame>`."""
+    """Add frames for links whose own frame differs from the joint's, and for every `<frame>`."""
     for name, link in robot.links.items():
         own = frames[name].inverse() @ link.pose
         if not own.is_identity():
@@ -119,15 +120,15 @@ def _name_frames(spec: ModelSpec, robot: Robot, frames: dict[str, Pose]) -> None
 
 
 class Graph(NamedTuple):
-    """What joints that the tree cuts ask of the others: the ways in the tree, the joints of every link, and the link
-    that moves each link."""
+    """The graph of the mechanism, for cut joints: `routes`, the paths in the tree; `touching`, the joints of every
+    link; `rigid`, the link that moves each link."""
 
     routes: Routes[Part]
     touching: dict[str, list[Part]]
     rigid: dict[str, str]
 
     def nearly_locks(self, part: Part) -> bool:
-        """Return whether the axis of a hinge nearly locks the loop that it closes."""
+        """Return True if the axis of a hinge nearly locks the loop that it closes."""
         one, other = self.routes.between(part.parent, part.child)
         return hinge_nearly_locks(part, [*one, *other], self.touching)
 
@@ -140,7 +141,7 @@ def _cut(
     driven: set[str],
     graph: Graph,
 ) -> None:
-    """Add the constraint in the place of a joint that the tree cuts."""
+    """Add the constraint that replaces a joint that the tree cuts."""
     if part.kind not in CUTS:
         fail(part.element, f"the joint closes a loop and a {part.kind} joint has no constraint; cut another one.")
     build = CUTS[part.kind]
@@ -164,7 +165,7 @@ def _cut(
 
 
 def _couple(spec: ModelSpec, robot: Robot, tree: list[tuple[Part, bool]]) -> set[str]:
-    """Add gearboxes and mimics as `Coupling`s. Return the joints that follow others."""
+    """Add gearboxes and mimic joints as `Coupling`s. Return the joints that follow others."""
     follow: set[str] = set()
     by_name = {p.name: p for p, _ in tree}
     between: dict[frozenset[str], Part] = {}

@@ -1,4 +1,5 @@
-"""Resolves the frames of an SDF model, in which every link, joint, frame and nested model is placed by another."""
+"""Resolution of the frames of an SDF model, in which each link, joint, frame and nested model is placed relative to
+another."""
 
 from dataclasses import dataclass, field
 from typing import cast
@@ -29,20 +30,21 @@ def pose_of(element: Element | None) -> Pose:
 
 @dataclass
 class Frame:
-    """A named frame: its pose relative to the frame `base`, and the frame it is attached to (None for a link)."""
+    """A named frame: its `pose` relative to the frame `base`, and the frame `attached` to which it is attached (None
+    for a link or joint)."""
 
     element: Element
     pose: Pose
     base: str
     attached: str | None = None
-    #: the pose in the world and the flat name of the link, once they are known
+    #: the pose in the world, and the flat name of the link to which it is attached, once they are known
     placed: Pose | None = None
     hung: str = ""
 
 
 @dataclass
 class Scope:
-    """The frames of one `<model>`, by name. `prefix` comes before its names in the flat robot."""
+    """The frames of one `<model>`, by name. Its names have `prefix` in front in the flat robot."""
 
     element: Element
     pose: Pose
@@ -53,7 +55,7 @@ class Scope:
     first: str = ""
 
     def add(self, element: Element, base: str, attached: str | None = None) -> str:
-        """Add a frame for an element with a `<pose>`."""
+        """Add a frame for an element with a `<pose>`, and return its name."""
         name = attribute(element, "name")
         if "::" in name or name in ("world", "__model__"):
             fail(element, f"the name {brief(name)} is reserved.")
@@ -67,7 +69,7 @@ class Scope:
         return name
 
     def find(self, element: Element, name: str) -> tuple["Scope", str]:
-        """Return the scope and the plain name for a name, perhaps ``inner::name``, that is used here."""
+        """Return the scope and the plain name for a name that is used here and may have the form ``inner::name``."""
         scope, parts = self, name.split("::")
         for part in parts[:-1]:
             if part not in scope.inner:
@@ -80,9 +82,10 @@ class Scope:
         return scope, parts[-1]
 
     def place(self, element: Element, name: str) -> Pose:
-        """Return the pose of a frame in the world. Raise `ValueError` for unknown names, and for frames in a circle."""
+        """Return the pose of a frame in the world. Raise `ValueError` for unknown names, and for circular
+        references."""
         scope, plain = self.find(element, name)
-        trail: dict[tuple[str, str], Frame] = {}  # from the frame to the first one that is placed
+        trail: dict[tuple[str, str], Frame] = {}  # from the frame to the first one whose pose is known
         while plain != "__model__" and scope.frames[plain].placed is None:
             here, frame = (scope.prefix, plain), scope.frames[plain]
             if here in trail:

@@ -1,4 +1,4 @@
-"""Reads the links, joints and frames of an SDF file, flat and in world coordinates."""
+"""`flatten` reads the links, joints and frames of an SDF file as one flat robot in world coordinates."""
 
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -12,12 +12,12 @@ from .xml import Document, Element, Notes, attribute, brief, fail, needed, numbe
 
 TYPES = ("revolute", "continuous", "prismatic", "ball", "fixed", "universal", "revolute2", "screw", "gearbox")
 TWO_AXES = ("universal", "revolute2", "gearbox")
-#: SDF writes a missing limit as a number of this size
+#: numbers of this size stand for a missing limit in SDF
 ENDLESS = 1e15
 
 
 class Axis(NamedTuple):
-    """An `<axis>`: direction (3,) in the joint frame, limits, damping, friction and spring."""
+    """An `<axis>`: direction (3,) in the joint frame, limits, effort, damping, friction and spring."""
 
     direction: np.ndarray
     limits: tuple[float, float] = (-np.inf, np.inf)
@@ -55,7 +55,7 @@ class Part:
     pose: Pose
     axes: list[Axis]
     pitch: float = 0.0
-    #: stated limit of the actuator's force; -1 where the file states none
+    #: limit of the actuator's force in the file; -1 if there is none
     effort: float = -1.0
     mimic: tuple[Element, str, float, float] | None = None
     ratio: float = 1.0
@@ -70,7 +70,8 @@ class Part:
         return self.kind in ("revolute", "continuous", "prismatic", "screw")
 
     def joint(self, reverse: bool) -> Joint:
-        """Return the joint of the tree. Entered from its child, it moves the other way about the same axis."""
+        """Return the joint of the tree. If the tree enters it from its child (`reverse`), its axes are negated and
+        their order is reversed."""
         if self.kind == "fixed":
             return Fixed(self.name)
         if self.kind == "ball":
@@ -90,7 +91,7 @@ class Part:
 
 @dataclass
 class Robot:
-    """Everything in a file, flat. `plugged` are the joints that plugins name."""
+    """The contents of a file, flat. `plugged` are the joints that plugins name."""
 
     name: str
     gravity: np.ndarray
@@ -134,7 +135,7 @@ def flatten(document: Document, notes: Notes) -> Robot:
 
 
 def gravity_of(world: Element | None, version: tuple[int, ...]) -> np.ndarray:
-    """Return the gravity of a world, which stands in its `<physics>` before version 1.6."""
+    """Return the gravity of a world. Before version 1.6 it is in the world's `<physics>`."""
     if world is None:
         return np.array([0, 0, -9.81])
     found = only(world, "gravity")
@@ -146,7 +147,8 @@ def gravity_of(world: Element | None, version: tuple[int, ...]) -> np.ndarray:
 
 
 def drop_gravity(robot: Robot, notes: Notes) -> None:
-    """Take gravity away where all links say so. Note those that say so alone: here gravity pulls all bodies."""
+    """Set gravity to zero if it is off for all links. Note links for which alone it is off: here gravity acts on all
+    bodies."""
     heavy = {name: body for name, body in robot.links.items() if body.mass.mass and not body.static}
     floats = {n: b for n, b in heavy.items() if (e := only(b.element, "gravity")) is not None and not pulls(e)}
     if heavy and len(floats) == len(heavy):
@@ -158,7 +160,7 @@ def drop_gravity(robot: Robot, notes: Notes) -> None:
 
 
 def pulls(element: Element) -> bool:
-    """Return what the `<gravity>` of a link says."""
+    """Return the value of a link's `<gravity>`, True if it is empty."""
     return truth(element, element.text, "gravity", default=True)
 
 
@@ -212,7 +214,7 @@ def fill(robot: Robot, notes: Notes, scope: Scope, version: tuple[int, ...], sta
 
 
 def note_unread(notes: Notes, part: Part) -> None:
-    """Note what a joint's axes hold and its type does not take."""
+    """Note the properties of a joint's axes that its type cannot have."""
     element = part.element
     if part.kind == "ball" and part.axes:
         a = part.axes[0]

@@ -1,4 +1,4 @@
-"""The shapes of SDF: `<collision>` of links, with friction and restitution of its `<surface>`."""
+"""Reader of the shapes of SDF: the `<collision>` of links, with friction and restitution from its `<surface>`."""
 
 from typing import Any
 
@@ -21,7 +21,7 @@ def add_shapes(
     frames: dict[str, Pose],
     wanted: Wanted,
 ) -> None:
-    """Add the `<collision>` of all links, whose bodies' frames in the world are `frames`."""
+    """Add the `<collision>` of all links. `frames` are the frames of their bodies in the world."""
     if wanted == "none":
         return
     told = [c.get("name", "").strip() for link in links.values() for c in link.element.findall("collision")]
@@ -51,13 +51,14 @@ def _place(collision: Element, link: Body) -> Pose:
 
 
 def _tilt(collision: Element) -> Pose:
-    """Return the pose of a shape in its `<collision>`: a plane has its `<normal>` there."""
+    """Return the pose of a shape in its `<collision>`: the rotation to the `<normal>` of a plane, otherwise the
+    identity."""
     normal = geometry_of(collision).find("normal")
     return Pose() if normal is None else Pose(rotation_to(numbers(normal, normal.text, 3, "normal")))
 
 
 def shape_of(collision: Element, shapes: Shapes) -> Shape:
-    """Return the shape of a `<collision>`; errors name its line."""
+    """Return the shape of a `<collision>`. Errors name its line."""
     e = geometry_of(collision)
     three = lambda tag: np.ones(3) if only(e, tag) is None else numbers(only(e, tag), only(e, tag).text, 3, tag)  # noqa: E731
     if e.tag == "box":
@@ -89,7 +90,7 @@ def surface_of(collision: Element) -> dict[str, Any]:
         out["restitution"] = float(numbers(bounce, bounce.text, 1, bounce.tag)[0])
     twist = collision.find("surface/friction/torsional")
     if twist is not None and twist.find("patch_radius") is not None:
-        # the torque of a patch of radius a under a load N is 3 pi / 16 a mu N
+        # a contact patch of radius a under a load N resists a torque of 3 pi / 16 a mu N
         radius, mu = (text_number(twist, tag, x) for tag, x in (("patch_radius", 0.0), ("coefficient", 1.0)))
         out["torsion"] = 3 * np.pi / 16 * radius * mu
     return out

@@ -1,5 +1,7 @@
-"""Collects the shapes of a file for a `ModelSpec`. A shape that cannot be read is left out and told: files whose shapes
-are broken, or whose meshes are absent, load as far as their dynamics go."""
+"""`Shapes` collects the shapes of a file for a `ModelSpec`.
+
+A shape that cannot be read is left out and noted, so that broken shapes or missing meshes do not prevent the use of a
+robot's dynamics."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -17,14 +19,14 @@ from .pose import Pose
 from .skeleton import rigid
 from .xml import Document, Element, Notes, brief, cut, fail, needed
 
-#: which shapes are read
+#: choices of the shapes to read
 Wanted = Literal["all", "primitives", "none"]
 LOST = "shapes that cannot be read, and that collide with nothing: {}."
 ODD = "meshes of which a convex hull is taken: {}."
 
 
 def geometry_of(collision: Element, unread: tuple[str, ...] = ()) -> Element:
-    """Return the element of the one shape in a `<collision>`, beside elements that say nothing of it."""
+    """Return the element of the one shape in a `<collision>`. Elements with a tag in `unread` are ignored."""
     inner = [e for e in needed(collision, "geometry") if isinstance(e.tag, str) and e.tag not in unread]
     if len(inner) != 1:
         fail(collision, f"its <geometry> holds {len(inner)} shapes, not one.")
@@ -32,18 +34,19 @@ def geometry_of(collision: Element, unread: tuple[str, ...] = ()) -> Element:
 
 
 def is_mesh(collision: Element) -> bool:
-    """Return whether the shape of a `<collision>` is a mesh."""
+    """Return True if the shape of a `<collision>` is a mesh."""
     geometry = collision.find("geometry")
     return geometry is not None and geometry.find("mesh") is not None
 
 
 def unknown_shape(element: Element) -> NoReturn:
-    """Raise `ValueError` for a shape that no format of links has."""
+    """Raise `ValueError` for an element that is none of the shapes that are read."""
     fail(element, "it is no shape that is read: box, sphere, cylinder, capsule, ellipsoid, plane, mesh.")
 
 
 class Shapes:
-    """Adds shapes to a `ModelSpec`. Of `wanted`, "primitives" are those that need no mesh."""
+    """Adds shapes to a `ModelSpec`. If `wanted` is not "all", meshes are left out. `names` are the names of all shapes
+    in the file."""
 
     def __init__(self, spec: ModelSpec, notes: Notes, document: Document, wanted: Wanted, names: Iterable[str] = ()):
         self.spec, self.notes, self.wanted = spec, notes, wanted
@@ -62,7 +65,8 @@ class Shapes:
         surface: Callable[[], dict[str, Any]] = dict,
         mesh: bool = False,
     ) -> str | None:
-        """Add a shape, and return its name; None if it is left out. The functions may raise `ValueError`."""
+        """Add a shape and return its name, None if it is left out. `pose`, `shape` and `surface` may raise
+        `ValueError`, which leaves the shape out."""
         called = self._called(name, body)
         if mesh and self.wanted != "all":
             self.spec.left_out.append(called)
@@ -91,14 +95,15 @@ class Shapes:
         return f"{name!r} ({line}{why})"
 
     def _called(self, name: str | None, body: str) -> str:
-        """Return the name of a shape: its own if it has one that no other has, or else with its body's."""
+        """Return a free name for a shape: its own name, with the body's in front if others have it too, or else the
+        body's."""
         name = (name or "").strip()
         if name and self._names[name] > 1 or name in self.spec.shapes:
             name = f"{body}_{name}"
         return self.spec.free_name(name or body)
 
     def mesh(self, name: str, scale: np.ndarray) -> Mesh:
-        """Return the hull of a mesh file, in metres."""
+        """Return the hull of a mesh file, in metres. Raise `ValueError` if the file is missing or cannot be read."""
         path = self._file(name)
         key = path, tuple(scale)
         if key not in self._meshes:

@@ -1,4 +1,4 @@
-"""Turns the links and joints that a file declares into bodies of a `ModelSpec`."""
+"""Conversion of the links and joints that a file declares to bodies of a `ModelSpec`."""
 
 import heapq
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from ..tree.topology import unknown
 from .pose import Mass, Pose
 from .xml import Element, Notes, arrows, fail, located, warn
 
-#: moments (kg m²) this small with a wrong sign are the rounding of a file's writer
+#: invalid inertias whose entries (kg m²) are below this are rounding errors of the program that wrote the file
 DUST = 1e-15
 HERE, NOTHING = Pose(), Mass()
 
@@ -52,7 +52,7 @@ def collect(records) -> dict:
 
 
 def root_of(robot: Element, links: dict[str, Link], joints: dict[str, Connection]) -> str:
-    """Return the root link. Raise `ValueError` for unknown links, two parents, rings, and several roots."""
+    """Return the root link. Raise `ValueError` for unknown links, links with two parents, cycles, and several roots."""
     if not links:
         fail(robot, "there is no <link> in it.")
     above: dict[str, Connection] = {}
@@ -81,8 +81,8 @@ def root_of(robot: Element, links: dict[str, Link], joints: dict[str, Connection
 
 
 def ring_in(after: Mapping[str, str]) -> list[str]:
-    """Return the names of a ring in which each leads to the next, the first one again at the end; empty if there is
-    none."""
+    """Return the names of a cycle in which each leads to the next, with the first one repeated at the end. Return an
+    empty list if there is none."""
     done: set[str] = set()
     for name in after:
         trail: dict[str, None] = {}
@@ -99,8 +99,8 @@ def ring_in(after: Mapping[str, str]) -> list[str]:
 def parent_first(root: str, joints: dict[str, Connection]) -> list[Connection]:
     """Return the joints in an order in which parents come before children, close to that of the file.
 
-    Of the joints whose parent link is placed, the one that comes first in the file is next. Fixed joints, which have no
-    coordinate, go before all others.
+    Of the joints whose parent link is already in the tree, the one that comes first in the file is next. Fixed joints,
+    which have no coordinate, come before all others.
     """
     below: dict[str, list[tuple[bool, int, Connection]]] = {}
     for k, joint in enumerate(joints.values()):
@@ -127,9 +127,9 @@ def hang(
     pose: Pose = HERE,
     mass: Mass = NOTHING,
 ) -> None:
-    """Add a body. Errors name the line of the <link> or of its joint (`via`).
+    """Add a body to `spec`. Errors name the line of the <link> or of its joint (`via`).
 
-    In real files there are rotational inertias that violate the triangle inequality, or that have a negative principal
+    Real files contain rotational inertias that violate the triangle inequality, or that have a negative principal
     moment because of their products of inertia. Other engines accept them, and so does jaxdyn, with a warning. A
     negative mass, or a negative moment on the diagonal, is an error.
     """
@@ -148,7 +148,7 @@ def hang(
 
 
 def rigid(spec: ModelSpec) -> dict[str, str]:
-    """Return, by body, the body that moves it: bodies on fixed joints move with what they hang on."""
+    """Return, by body, the body that moves it. Bodies on fixed joints move with the body that moves their parent."""
     host = {"world": "world"}
     for name, body in spec.bodies.items():
         host[name] = host[body.parent] if isinstance(body.joint, Fixed) else name
@@ -166,7 +166,7 @@ def grow(
     """Add the tree of a URDF to `spec`. Return the joints in the order of the model.
 
     If `floating` is True and the file has no floating joint at the root, the root link gets a `Free` joint named
-    ``root_joint``. If it is False, the root link is fixed to the world, even if the file has a floating joint there.
+    ``root_joint``. If it is False, floating joints at the root become fixed.
     """
     root = root_of(robot, links, joints)
     chain = parent_first(root, joints)

@@ -1,4 +1,4 @@
-"""Chooses the joints of a mechanism with loops that make its tree; the others become constraints."""
+"""`spanning_tree` chooses the joints of a mechanism with loops that form its tree; the others become constraints."""
 
 import heapq
 from collections.abc import Callable, Iterable, Sequence
@@ -8,8 +8,8 @@ Edge = TypeVar("Edge")
 
 
 class Spanning(NamedTuple, Generic[Edge]):
-    """`tree` holds (edge, whether it is entered from its child), parents first; `cut` the rest; `roots` the links on
-    which each connected part stands (the world is none of them)."""
+    """A spanning tree. `tree` holds (edge, True if it is entered from its child), parents first; `cut` the other edges;
+    `roots` the root link of each connected part whose root is not the world."""
 
     tree: list[tuple[Edge, bool]]
     cut: list[Edge]
@@ -21,9 +21,9 @@ def spanning_tree(
 ) -> Spanning[Edge]:
     """Return a spanning tree that keeps edges of low rank, and of equal rank those that come first.
 
-    `ends` gives parent and child, of which the parent may be ``"world"``. The root of each
-    connected part is the world if one of its edges starts there, else its first link that is no edge's child, else its
-    first link. Edges of the tree come parents first, otherwise in the order of `edges`.
+    `ends` returns the parent and the child of an edge; the parent may be ``"world"``. The root of each connected part
+    is the world if one of its edges starts there, else its first link that is no edge's child, else its first link.
+    Edges of the tree come parents first, otherwise in the order of `edges`.
     """
     links = list(links)
     leader = {name: name for name in ("world", *links)}
@@ -66,7 +66,8 @@ def spanning_tree(
 
 
 class Routes(Generic[Edge]):
-    """The ways in a tree from its links up: made from (link, the link above, the edge between them)."""
+    """The paths in a tree from its links to the root, built from tuples (link, the link above, the edge between
+    them)."""
 
     def __init__(self, steps: Iterable[tuple[str, str, Edge]]):
         self.above = {link: (upper, edge) for link, upper, edge in steps}
@@ -80,7 +81,8 @@ class Routes(Generic[Edge]):
                 self.depth[passed] = self.depth.get(self.above[passed][0], 0) + 1
 
     def between(self, a: str, b: str) -> tuple[list[Edge], list[Edge]]:
-        """Return the edges from each of two links up to their nearest common link, in time of their number."""
+        """Return the edges from each of two links up to their nearest common link. The time is linear in their
+        number."""
         ends, found = [a, b], ([], [])
         while ends[0] != ends[1]:
             k = int(self.depth.get(ends[1], 0) > self.depth.get(ends[0], 0))

@@ -1,9 +1,9 @@
-"""Reads the actuators of a URDF from `<transmission>` and `<ros2_control>`, or makes them if it has neither.
+"""Reader of the actuators of a URDF, from `<transmission>` and `<ros2_control>`.
 
-An actuator has the name that the file gives it. Its gear is the `mechanicalReduction`, so its command is the force at
-the motor. If a transmission mixes several motors and joints (differentials, hands with one motor for many joints),
-every joint gets an actuator of its own name that drives it directly, with a warning. If the file says nothing about
-actuation, every joint with one velocity that does not mimic another gets such an actuator.
+An actuator has the name that the file gives it. Its gear is the `mechanicalReduction`, so that its command is the force
+at the motor. If a transmission mixes several motors and joints (differentials, hands with one motor for many joints),
+every joint gets an actuator of its own name that drives it directly, with a warning. If the file has neither element,
+every joint with one velocity that does not mimic another gets such an actuator.
 """
 
 from collections import Counter
@@ -33,7 +33,7 @@ def add_actuators(
     motors = Counter(m.get("name") for e in stated for m in e.findall("actuator"))
     for element in stated:
         _transmission(spec, notes, element, joints, passive, motors)
-    # no search through all actuators for every joint
+    # collected once, because a search through all actuators for every joint would be slow
     driven = {joint for gears in spec.actuators.values() for joint in gears}
     controls = [j for e in robot.findall("ros2_control") for j in e.findall("joint")]
     for element in controls:
@@ -57,7 +57,7 @@ def _drive(
     label: str | None = None,
     gear: float = 1.0,
 ) -> None:
-    """Add an actuator to a joint, or note why there can be none."""
+    """Add an actuator to a joint, or note why this is impossible."""
     nothing = "what drives nothing: {}."
     if name not in joints:
         notes.add(element, nothing, f"there is no joint {brief(name)}")
@@ -97,7 +97,7 @@ def _transmission(
         for joint in driven:
             _drive(spec, notes, element, attribute(joint, "name"), joints, passive)
         return
-    # the reduction stands in the actuator, in the transmission itself in old files, and may stand in the joint too
+    # the reduction is in the actuator, or in old files in the transmission itself, and possibly also in the joint
     stages = [reduction(motor), reduction(driven[0])]
     gear = 1.0
     for stage in stages if stages[0] is not None else [reduction(element), stages[1]]:

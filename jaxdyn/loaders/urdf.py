@@ -1,16 +1,16 @@
-"""Loads URDF: links, joints, mimics and actuators.
+"""The loader of URDF: links, joints, mimic joints, actuators and shapes.
 
 | in the file | in the model |
 | --- | --- |
 | `<link>` on a moving joint | a body of the link's name, its frame the joint's |
-| `<link>` on a fixed joint | merged into the body it hangs on; its name stays as a frame |
+| `<link>` on a fixed joint | merged into its parent body; its name remains as a frame |
 | `<mimic>` | a `Coupling` named ``<joint>_mimic`` |
 | `<transmission>` | an actuator (see `jaxdyn.loaders.transmissions`) |
 | `<limit>`, `<dynamics>` | the joint's `limits`, `effort`, `damping`, `friction` |
 | `<gazebo reference>` with `springStiffness` | the joint's `stiffness` and `rest` |
-| `<collision>` | a shape of its name, see `jaxdyn.loaders.urdf_shapes` |
+| `<collision>` | a shape of the same name, see `jaxdyn.loaders.urdf_shapes` |
 
-There is one warning for all missing meshes.
+All missing meshes together give one warning.
 """
 
 from collections.abc import Callable
@@ -64,7 +64,7 @@ def joint_of(element: Element, name: str, notes: Notes) -> Joint:
         if kind in ("revolute", "prismatic"):
             notes.add(element, "revolute and prismatic joints without a <limit>, taken as unlimited: {}.", repr(name))
     else:
-        # URDF's default for both ends is 0, which nobody means: a joint with neither end is unlimited
+        # URDF's default for both ends is 0, which no file intends: a joint with neither end is unlimited
         ends = [limit.get(k) for k in ("lower", "upper")]
         if kind != "continuous" and ends != [None, None]:
             options["limits"] = tuple(number(limit, end, 0.0, endless=True) for end in ("lower", "upper"))
@@ -94,7 +94,8 @@ def joints_of(robot: Element, notes: Notes) -> dict[str, Connection]:
 
 
 def add_springs(robot: Element, joints: dict[str, Connection], notes: Notes) -> None:
-    """Add the springs that Gazebo's extensions give to joints. Note the loops and gears in them, which are left out."""
+    """Add the springs of joints from Gazebo's extensions. Note the loops and mimic joints in them, which are left
+    out."""
     for block in robot.findall("gazebo"):
         for inner in block.iter("joint", "mimicJoint"):
             if inner.tag == "joint" and inner.find("parent") is None:
@@ -114,7 +115,7 @@ def add_springs(robot: Element, joints: dict[str, Connection], notes: Notes) -> 
 
 
 def mimics_of(joints: dict[str, Connection]) -> dict[str, tuple[Element, str]]:
-    """Return the joints that mimic another, with `<mimic>` and the other's name. Raise `ValueError` for a ring."""
+    """Return the joints that mimic another, with `<mimic>` and the other's name. Raise `ValueError` for a cycle."""
     found = {}
     for joint in joints.values():
         element = only(joint.element, "mimic")
@@ -129,7 +130,7 @@ def mimics_of(joints: dict[str, Connection]) -> dict[str, tuple[Element, str]]:
 def add_mimics(spec: ModelSpec, joints: dict[str, Connection], notes: Notes) -> set[str]:
     """Add a `Coupling` for every `<mimic>`. Return the names of the joints that must not have actuators.
 
-    If the other joint does not exist, or the joint is fixed, there is a warning and no coupling.
+    If the other joint does not exist, or if the joint itself is fixed, note it and add no coupling.
     """
     follow = mimics_of(joints)
     for name, (element, other) in follow.items():
@@ -162,7 +163,8 @@ def load(
     drive: bool = True,
     collision: Wanted = "primitives",
 ) -> ModelSpec:
-    """Return the `ModelSpec` of a URDF. `retype` may change joints first; without `drive` there are no actuators."""
+    """Return the `ModelSpec` of a URDF. `retype` may change joints before the tree is built; if `drive` is False, add
+    no actuators."""
     robot = document.root
     spec = ModelSpec(name or robot.get("name") or document.origin.removesuffix(".urdf"))
     with Notes() as notes:

@@ -1,4 +1,4 @@
-"""Loads URDF+, the extension of URDF by closed loops (Chignoli, Slotine, Wensing and Kim, 2024).
+"""Reader of the elements that URDF+ adds to URDF for closed loops (Chignoli, Slotine, Wensing and Kim, 2024).
 
 | in the file | in the model |
 | --- | --- |
@@ -6,11 +6,12 @@
 | `<loop type="prismatic">`, `fixed` | a `Slider`, a `Weld` |
 | `<loop type="planar">` | three `PointOnPlane`, named ``<loop>_0`` to ``<loop>_2`` |
 | `<loop type="spherical">`, `cylindrical` | a `Point`, a `Cylinder` (not in the paper) |
-| `<coupling>` with a `<ratio>` | a `Coupling` of its name |
-| `independent="false"` on a joint | no actuator; without any loop or coupling through the joint it is a warning |
+| `<coupling>` with a `<ratio>` | a `Coupling` of the same name |
+| `independent="false"` on a joint | no actuator; a warning if no loop or coupling goes through the joint |
 
-A coupling means that the ratio times the sum of the joints on the predecessor's path from the links' nearest common
-ancestor equals the sum on the successor's path: a rotor that is the successor turns `ratio` times as fast.
+A coupling means that the ratio times the sum of the joint coordinates on the path from the links' nearest common
+ancestor to the predecessor equals the sum on the path to the successor: a rotor that is the successor turns `ratio`
+times as fast.
 """
 
 import numpy as np
@@ -38,7 +39,7 @@ CLOSURES = {
 
 
 def is_plus(robot: Element) -> bool:
-    """Return whether the file uses anything that URDF does not have."""
+    """Return True if the file uses elements or attributes of URDF+ that URDF does not have."""
     return any(e.tag in ("loop", "coupling") or (e.tag == "joint" and e.get("independent") is not None) for e in robot)
 
 
@@ -56,7 +57,8 @@ def ends_of(element: Element, links: dict[str, Link]) -> tuple[str, str]:
 
 
 def add_loop(spec: ModelSpec, element: Element, pair: tuple[str, str]) -> None:
-    """Add the constraint of a `<loop>`. Frame a is the predecessor's."""
+    """Add the constraint of a `<loop>`. Frame a is the predecessor's, except for "planar", where it is the
+    successor's."""
     name, kind = attribute(element, "name"), attribute(element, "type")
     if kind not in CLOSURES:
         fail(element, f"the type {kind!r} is none of {', '.join(CLOSURES)}.")

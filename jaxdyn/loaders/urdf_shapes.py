@@ -1,4 +1,4 @@
-"""The shapes of URDF: `<collision>` of links, and the surfaces that Gazebo and Bullet give to links."""
+"""Reader of the shapes of URDF: the `<collision>` of links, and surface properties from Gazebo and Bullet."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from .pose import Pose, rotation_to
 from .shapes import Shapes, Wanted, geometry_of, is_mesh, unknown_shape
 from .xml import Document, Element, Notes, attribute, number, numbers, only, vector
 
-#: Bullet's elements of <contact>, in jaxdyn's terms
+#: jaxdyn's names of Bullet's elements in <contact>
 BULLET = {
     "lateral_friction": "friction",
     "spinning_friction": "torsion",
@@ -47,13 +47,14 @@ def add_shapes(spec: ModelSpec, notes: Notes, document: Document, wanted: Wanted
 
 
 def _tilt(collision: Element) -> Pose:
-    """Return the pose of a shape in the frame of its `<origin>`: a plane has its `normal` there."""
+    """Return the pose of a shape in the frame of its `<origin>`: the rotation to the `normal` of a plane, otherwise the
+    identity."""
     e = geometry_of(collision, ("verbose",))
     return Pose(rotation_to(vector(e, "normal", (0, 0, 1)))) if e.tag == "plane" else Pose()
 
 
 def shape_of(collision: Element, shapes: Shapes) -> Shape:
-    """Return the shape of a `<collision>`; errors name its line."""
+    """Return the shape of a `<collision>`. Errors name its line."""
     e = geometry_of(collision, ("verbose",))
     if e.tag == "box":
         return Box(numbers(e, attribute(e, "size"), 3, "size"))
@@ -73,7 +74,8 @@ def shape_of(collision: Element, shapes: Shapes) -> Shape:
 
 
 def surface_of(link: Element, blocks: list[Element]) -> dict[str, Any]:
-    """Return the friction and the like of a link: of `<contact>` in it, else `<mu1>` of `<gazebo>`."""
+    """Return the surface properties of a link from its `<contact>`. Without friction there, use `<mu1>` in
+    `<gazebo>`."""
     out: dict[str, Any] = {}
     for block in blocks:
         mu = only(block, "mu1")

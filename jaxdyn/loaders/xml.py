@@ -1,4 +1,4 @@
-"""Reads XML safely, and makes errors that name the file, the line and the element."""
+"""Functions that read XML safely, with errors that name the file, the line and the element."""
 
 import difflib
 import math
@@ -15,12 +15,12 @@ from ..model.values import ModelWarning
 from ..spatial.numbers import LARGEST
 from .files import read_bytes
 
-#: what an lxml element is for the rest of this folder
+#: type of an lxml element, which has no public name
 Element = Any
 
 _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 _REQUIRED: Any = object()
-#: bytes of a file above which elements may not nest deeply
+#: size in bytes above which the elements of a file may not nest deeply
 LARGE = 50_000_000
 
 
@@ -34,24 +34,24 @@ class Document(NamedTuple):
 
     @property
     def folder(self) -> Path | None:
-        """Return the folder of a file."""
+        """Return the folder of the file, None for a text."""
         return None if self.path is None else self.path.parent
 
 
 def brief(text: Any, length: int = 60) -> str:
-    """Return a value as an error message shows it, cut if it is long."""
+    """Return a value's text for an error message, shortened if it is long."""
     shown = repr(text)
     return shown if len(shown) <= length else shown[: length - 3] + "..."
 
 
 def cut(message: str, length: int = 500) -> str:
-    """Return a message without its middle if it is long: names in files can have any length."""
+    """Return a message without its middle part if it is long: names in files can have any length."""
     half = length // 2
     return message if len(message) <= length else f"{message[:half]} ... {message[-half:]}"
 
 
 def arrows(names: Sequence[str], most: int = 8) -> str:
-    """Return names as a message shows a ring or chain of them, cut if it is long."""
+    """Return the text of a cycle or chain of names for a message, shortened if it is long."""
     shown = [name[:60] for name in names]
     if len(names) > most:
         shown[most // 2 : -(most // 2)] = [f"... ({len(names) - most} more)"]
@@ -70,20 +70,20 @@ def where(element: Element) -> str:
 
 
 def fail(element: Element, message: str) -> NoReturn:
-    """Raise a `ValueError` that says what is wrong with an element, and where it is."""
+    """Raise a `ValueError` with a message about an element, and the element's place."""
     raise ValueError(f"`load`: {where(element)}: {cut(message)}")
 
 
 def warn(element: Element, message: str) -> None:
-    """Give a `ModelWarning` about an element that is odd but accepted."""
+    """Give a `ModelWarning` about an element that is accepted although something is wrong with it."""
     warnings.warn(f"`load`: {where(element)}: {cut(message, 2000)}", ModelWarning, stacklevel=2)
 
 
 class Notes:
-    """Collects what is odd in a file, and gives one `ModelWarning` per kind at the end of a ``with`` without errors.
+    """Collects notes on a file, and gives one `ModelWarning` per kind at the end of a ``with`` block without errors.
 
-    ``add(element, "the joints {} ...", item)`` collects items under one text. The warning names them, and the place
-    of the first one.
+    ``add(element, "the joints {} ...", item)`` collects items under one text. The warning lists the first `most` of
+    them, and names the place of the first one.
     """
 
     def __init__(self, most: int = 12):
@@ -91,7 +91,7 @@ class Notes:
         self.kinds: dict[str, tuple[Element, list[str]]] = {}
 
     def has_room(self, text: str) -> bool:
-        """Return whether the warning of a text will show one more item."""
+        """Return True if the warning of a text will show one more item."""
         return text not in self.kinds or len(self.kinds[text][1]) < self.most
 
     def add(self, element: Element, text: str, item: str) -> None:
@@ -117,12 +117,13 @@ def located(element: Element, call: Callable, *args, **options):
 def parse(data: bytes | str, path: Path | None = None) -> Document:
     """Return the tree of an XML file or text.
 
-    Entities, external files and huge trees are switched off, and a document that declares entities is an error, so
-    none is ever expanded. Tags lose their namespaces. Elements of xacro are an error: run xacro first.
+    Entities, external files and huge trees are disabled, and a document that declares entities is an error, so that
+    none is ever expanded. Only MJCF without a DOCTYPE may nest deeply. Namespaces are removed from tags. Elements of
+    xacro are an error: run xacro first.
 
     **Raises** `ValueError` with file and line.
     """
-    # a name that is not UTF-8 holds surrogates, which no message can show
+    # a file name that is not UTF-8 contains surrogates, which messages cannot show
     origin = "text" if path is None else path.name.encode("utf-8", "backslashreplace").decode()
     if isinstance(data, str):
         data = _DECLARATION.sub(lambda m: "\n" * m.group().count("\n"), data).encode(errors="surrogatepass")
@@ -133,7 +134,7 @@ def parse(data: bytes | str, path: Path | None = None) -> Document:
         if "amplification" in told:
             told = "it declares entities that grow without bound"
         raise ValueError(f"`load`: {origin}, line {error.lineno}: the XML cannot be read: {cut(told)}.") from None
-    except LookupError as error:  # an encoding that nobody knows
+    except LookupError as error:  # an unknown encoding
         raise ValueError(f"`load`: {origin}: the XML cannot be read: {cut(str(error))}.") from None
     doctype = root.getroottree().docinfo.internalDTD
     if doctype is not None:
@@ -154,7 +155,8 @@ def parse(data: bytes | str, path: Path | None = None) -> Document:
 
 
 def _plain(data: bytes) -> bytes:
-    """Return a file in UTF-8 without its declaration, which may name another encoding; as it is if it is not UTF-8."""
+    """Return a file in UTF-8 without its declaration, which may name another encoding. Replace bytes that are not
+    UTF-8."""
     return _DECLARATION.sub("", data.decode("utf-8-sig", "replace")).encode()
 
 
@@ -176,7 +178,7 @@ def _tree(data: bytes, url: str) -> Element:
     try:
         return read(data, deep=False)
     except etree.XMLSyntaxError as error:
-        # chains of bodies nest in MJCF; without a DOCTYPE (in UTF-8) there are no entities that could grow
+        # chains of bodies nest deeply in MJCF; without a DOCTYPE (in UTF-8) there are no entities to expand
         if "depth" not in (error.msg or "") or len(data) > LARGE or b"<!DOCTYPE" in data:
             raise
         root = read(_plain(data), deep=True)
@@ -218,7 +220,7 @@ def attribute(element: Element, name: str, what: str = "") -> str:
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
-    """Return the known name that is most like another one, in capitals or not; None if none is."""
+    """Return the known name that is most similar to `name`, ignoring case; None if no name is similar."""
     plain: dict[str, str] = {}
     for k in known:
         plain.setdefault(k.lower(), k)
@@ -227,8 +229,8 @@ def nearest(name: str, known: Iterable[str]) -> str | None:
 
 
 def numbers(element: Element, text: str | None, count: int | None, what: str, endless: bool = False) -> np.ndarray:
-    """Return `count` numbers from text. Raise `ValueError` for any other count, for words and NaN, and for numbers
-    that are infinite in float32, unless they may be `endless`."""
+    """Return `count` numbers from text. Raise `ValueError` for any other count, for words and NaN, and, unless
+    `endless`, for numbers that are infinite in float32."""
     parts = (text or "").split()
     if count is not None and len(parts) != count:
         fail(element, f"`{what}` takes {count} number{'s' * (count > 1)}, not {brief(text)}.")
@@ -247,7 +249,7 @@ def numbers(element: Element, text: str | None, count: int | None, what: str, en
 
 
 def vector(element: Element, name: str, default, count: int = 3) -> np.ndarray:
-    """Return an attribute of `count` numbers."""
+    """Return an attribute of `count` numbers, `default` if it is absent."""
     text = element.get(name)
     return np.array(default, float) if text is None else numbers(element, text, count, name)
 
@@ -267,7 +269,7 @@ def text_number(element: Element, tag: str, default: float, endless: bool = Fals
 
 
 def truth(element: Element, text: str | None, what: str, default: bool = False) -> bool:
-    """Return True or False for a yes or no. Raise `ValueError` for other words."""
+    """Return the truth value of a text: true, 1, false or 0; `default` for None. Raise `ValueError` for other words."""
     if text is None:
         return default
     word = text.strip().lower()

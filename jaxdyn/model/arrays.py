@@ -1,4 +1,4 @@
-"""Turns the bodies and actuators that a `ModelSpec` describes into the arrays of a `Model`."""
+"""Conversion of the bodies and actuators that a `ModelSpec` describes to the arrays of a `Model`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -13,14 +13,14 @@ from .described import Body
 from .joints import Joint
 from .model import Bodies, Joints
 
-#: numbers above which a matrix is filled where it stays, because a copy would double the memory
+#: number of entries above which JAX fills a matrix on the device, because a copy from NumPy would double the memory
 MANY = 10_000_000
 
 
 def floats_of(x) -> jax.Array:
     """Return numbers as an array of the default precision."""
     dtype = jnp.result_type(float)
-    return jnp.asarray(np.asarray(x, dtype), dtype)  # without a type JAX compiles a copy for each shape
+    return jnp.asarray(np.asarray(x, dtype), dtype)  # without a dtype JAX compiles a copy for each shape
 
 
 def transforms(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> Transform:
@@ -31,7 +31,8 @@ def transforms(pairs: Iterable[tuple[np.ndarray, np.ndarray]]) -> Transform:
 
 
 def check_sizes(call: str, what: str, names: Sequence[str], values: Sequence) -> None:
-    """Raise `ValueError` naming the body or frame one of whose numbers became infinite in float32 by merging."""
+    """Raise `ValueError` if merging bodies led to a number beyond the range of float32. The error names the body or
+    frame."""
     rows = np.array(values, float)
     if in_range(rows) is not None:
         for name, row in zip(names, rows, strict=True):
@@ -39,7 +40,7 @@ def check_sizes(call: str, what: str, names: Sequence[str], values: Sequence) ->
 
 
 def bodies_of(call: str, rows: Sequence[Body]) -> Bodies:
-    """Return the mass properties and placements of moving bodies."""
+    """Return the mass properties and joint placements of moving bodies."""
     names = [b.name for b in rows]
     check_sizes(call, "placement of body", names, [b.translation for b in rows])
     check_sizes(call, "mass of body", names, [b.mass for b in rows])
@@ -54,7 +55,8 @@ def bodies_of(call: str, rows: Sequence[Body]) -> Bodies:
 
 
 def joints_of(call: str, joints: Sequence[Joint]) -> Joints:
-    """Return the parameters of joints. Raise `ValueError` where two classes mean different shapes by one name."""
+    """Return the parameters of joints. Raise `ValueError` if two joints have a parameter of the same name with
+    different shapes."""
 
     def rows(what, shape=(3,)):
         return floats_of(np.array([getattr(j, what) for j in joints], float).reshape(-1, *shape))
@@ -85,7 +87,7 @@ def joints_of(call: str, joints: Sequence[Joint]) -> Joints:
 
 
 def actuation_of(call: str, topology: Topology, actuators: Mapping[str, Mapping[str, np.ndarray]]) -> jax.Array:
-    """Return the generalised forces (nv, nu) of the actuators, which are given by their gears at joints."""
+    """Return the generalised forces (nv, nu) per command of actuators, which are given by their gears at joints."""
     rows, columns, values = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
     for k, (name, gears) in enumerate(actuators.items()):
         for joint, gear in gears.items():

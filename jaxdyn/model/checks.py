@@ -1,4 +1,4 @@
-"""Checks of the arguments of public functions, by their shapes and dtypes, before anything is traced."""
+"""Checks of the arguments of public functions. They look at types, shapes and dtypes, before anything is traced."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -29,7 +29,7 @@ def check_model(call: str, model: Any) -> Model:
 
 
 def _check_precision(call: str, model: Model) -> None:
-    """Raise `ValueError` for a model in double precision where JAX does not compute in it any more."""
+    """Raise `ValueError` for a model in double precision if `jax_enable_x64` has been switched off since."""
     late = not isinstance(model.gravity, jax.core.Tracer) and model.gravity.dtype == np.float64
     if late and jnp.result_type(float) != np.float64:
         raise ValueError(
@@ -55,7 +55,7 @@ def check_state(call: str, model: Model, state: Any) -> State:
 
 
 def check_frame(call: str, model: Model, frame: Any) -> tuple[int, int | None]:
-    """Return the body and the number of a frame, see `Topology.locate`. Raise for unknown names."""
+    """Return the body and the number of a frame, see `Topology.locate`. Raise `ValueError` for unknown names."""
     check_instance(f"`{call}`", "frame", frame, str)
     try:
         return model.topology.locate(frame)
@@ -64,7 +64,8 @@ def check_frame(call: str, model: Model, frame: Any) -> tuple[int, int | None]:
 
 
 def check_constraints(call: str, model: Model, constraints: Any) -> tuple[Constraint, ...]:
-    """Return the constraints as a tuple; None stands for those of the model. Raise for unknown bodies and joints."""
+    """Return the constraints as a tuple; None stands for those of the model. Raise `TypeError` unless they are a
+    sequence of constraints, and `ValueError` for unknown bodies and joints."""
     if constraints is None:
         return model.constraints
     if hasattr(constraints, "layout"):

@@ -1,4 +1,5 @@
-"""`Collision`: the shapes of a model as arrays, with a static `Scene` of what they are and which of them collide."""
+"""`Collision`: the shapes of a model as arrays, with a static `Scene` that lists the shapes and the pairs that
+collide."""
 
 import dataclasses
 from collections.abc import Iterable, Sequence
@@ -15,8 +16,8 @@ from ..tree.topology import WORLD, unknown
 
 
 class ShapeInfo(NamedTuple):
-    """A shape: its `name`, its `kind`, the moving `body` it belongs to (its number, or `WORLD`), where its `data` are
-    among the vertices or grids (-1: it has none), and the `priority` of its friction."""
+    """A shape: its `name` and `kind`, the number of the moving `body` it is fixed in (or `WORLD`), the index `data` of
+    its array in `Collision.vertices` or `Collision.grids` (-1: none), and the `priority` of its friction."""
 
     name: str
     kind: str
@@ -27,12 +28,12 @@ class ShapeInfo(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Scene:
-    """What there is to collide, static and hashable.
+    """The static, hashable part of a `Collision`.
 
-    `pairs` are numbers of shapes, the later one or the world's last. `own` are the pairs with a friction of their own;
-    `off` is how many pairs within a tree are left out for not asking for them; `left_out` are shapes of the file that
-    were not read. `twisting` are the shapes that resist twists, `limited` and `rubbing` the bodies whose joints have
-    limits, and dry friction.
+    `pairs` are pairs of indices of shapes, in ascending order, but with a shape of the world last. `own` are the pairs
+    with a friction coefficient of their own. `off` counts the pairs within one tree that were dropped because
+    self-collisions are off. `left_out` are the shapes of the file that were not read. `twisting` are the shapes with
+    torsional friction, `limited` the bodies whose joints have limits, `rubbing` those whose joints have dry friction.
     """
 
     shapes: tuple[ShapeInfo, ...] = ()
@@ -45,7 +46,7 @@ class Scene:
     rubbing: tuple[int, ...] = ()
 
     def __getstate__(self):
-        # a hash of strings is another one in the next process
+        # the cached hash is left out: hashes of strings differ between processes
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def __hash__(self) -> int:
@@ -57,7 +58,7 @@ class Scene:
 
 
 class PairValues(NamedTuple):
-    """What holds between two shapes, (np,) each, in the order of the pairs: see `Collision.of_pairs`."""
+    """Contact parameters of all pairs of shapes, (np,) each, in the order of the pairs: see `Collision.of_pairs`."""
 
     friction: Float[Array, " np"]
     torsion: Float[Array, " np"]
@@ -67,13 +68,13 @@ class PairValues(NamedTuple):
 
 
 class Collision(eqx.Module):
-    """The shapes of a robot and its world, and the pairs of them that collide. None instead of arrays without shapes.
+    """The shapes of a robot and its world, and the pairs that collide. Without shapes, all arrays are None.
 
-    **Fields:** `size` (ns, 3), see `jaxdyn.model.shapes`; `placement`, the shapes' frames in their moving bodies, or in
+    **Fields:** `size` (ns, 3), see `jaxdyn.model.shapes`; `placement`, the shapes' frames in their moving bodies or in
     the world; `friction`, coefficients; `torsion`, m: the torque of friction is at most this times the normal force;
-    `restitution`, from 0 to 1; `stiffness` N/m and `damping` N s/m, infinite where a shape is rigid; all (ns,);
-    `pair_friction`, of the pairs with a coefficient of their own; `vertices` (n, 3) of each mesh, `grids` (rows,
-    columns) of each field of heights; `scene`, what is static.
+    `restitution`, from 0 to 1; `stiffness` N/m and `damping` N s/m, infinite for rigid shapes; all (ns,);
+    `pair_friction`, coefficients of the pairs that have their own; `vertices` (n, 3) of each mesh; `grids` (rows,
+    columns) of each height field; `scene`, the static part.
     """
 
     size: Float[Array, "ns 3"] | None = None
@@ -101,9 +102,11 @@ class Collision(eqx.Module):
         return tuple(s.name for s in self.scene.shapes)
 
     def of_pairs(self) -> PairValues:
-        """Return what holds between the shapes of each pair: the friction and torsion of the one with the larger
-        priority, of equals the larger one (or the friction that the pair has of its own), the larger restitution, and
-        their compliances in series."""
+        """Return the contact parameters of each pair.
+
+        Friction and torsion are those of the shape with the larger priority, and the larger value at equal priorities;
+        a pair's own friction replaces that of its shapes. Restitution is the larger of both. Stiffness and damping are
+        those of both surfaces in series."""
         if self.friction is None:
             raise ValueError("`Collision.of_pairs`: the model has no shapes.")
         at = np.array(self.pairs, int).reshape(-1, 2)
@@ -126,8 +129,8 @@ class Collision(eqx.Module):
         )
 
     def with_pairs(self, call: str, pairs: Iterable[Sequence[str]]) -> "Collision":
-        """Return the same shapes with other pairs of them, given by names. Raise `ValueError` for unknown names and
-        pairs that do not move against each other."""
+        """Return the same shapes with other pairs, given by names. Raise `TypeError` for what is no pair of names, and
+        `ValueError` for unknown names, repeated pairs, and shapes that do not move relative to each other."""
         index = {s.name: k for k, s in enumerate(self.shapes)}
         found: list[tuple[int, int]] = []
         for pair in pairs:
@@ -146,13 +149,13 @@ class Collision(eqx.Module):
 
 
 def ordered(shapes: Sequence[ShapeInfo], i: int, j: int) -> tuple[int, int]:
-    """Return a pair of shapes with the world's last, or the later one."""
+    """Return the pair of indices in ascending order, but with a shape of the world last."""
     first, last = min(i, j), max(i, j)
     return (last, first) if shapes[first].body == WORLD else (first, last)
 
 
 def _in_series(x: Array, y: Array) -> Array:
-    """Return the stiffness (or damping) of two in series; infinite ones are rigid."""
+    """Return the stiffness (or damping) of two springs (or dampers) in series; infinity stands for rigid."""
     soft = 1 / jnp.where(x > 0, x, 1) + 1 / jnp.where(y > 0, y, 1)
     both = jnp.where(soft > 0, 1 / jnp.where(soft > 0, soft, 1), jnp.inf)
     return jnp.where((x > 0) & (y > 0), both, jnp.zeros_like(both))

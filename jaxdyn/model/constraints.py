@@ -1,14 +1,15 @@
-"""The constraints between bodies: what a user writes, and the rows behind each.
+"""Base classes of constraints between bodies.
 
-Every constraint is a few rows, each a linear function of the twists of some bodies:
+A constraint has one or more rows. Each is a linear function of the twists of some bodies,
 ``sum_i K_i V_i`` at velocity level and ``sum_i K_i A_i + gamma`` at acceleration level, where V_i and A_i are
-body i's twist and its derivative, in its own axes. A class here has two methods:
+body i's twist and its derivative, in its own axes. A constraint class has two methods:
 
-- `layout(topology)` returns, before tracing, which bodies the constraint acts on, how many rows it has, and a
+- `layout(topology)` returns, before tracing, the bodies that the constraint acts on, its number of rows, and a
   signature: `evaluate` is traced once for all constraints of one signature. It raises `ValueError` for unknown names.
-- `evaluate(layout, attachments, views, robot)` returns the rows. The instance it is called on has leaves
-  (..., k, lanes) with k = 1; `attachments` are the placements of the constrained frames in their bodies, `views` the
-  moving bodies as `BodyView`s, `robot` everything else (`RobotView`). Arrays are component-first throughout.
+- `evaluate(layout, attachments, views, robot)` returns the rows. The leaves of `self` have shape (..., k, lanes) with
+  k = 1, where a lane is one element of the batch; `attachments` are the placements of the constrained frames in their
+  bodies, `views` the moving bodies as `BodyView`s, `robot` everything else (`RobotView`). Arrays are component-first
+  throughout.
 
 To add a constraint, write such a class. See `docs/extending.md`.
 """
@@ -31,7 +32,7 @@ from .joints import JointParameters
 
 
 class BodyView(NamedTuple):
-    """A body as a constraint sees it: pose (R, p) in the world, twist (w, l) in body axes; all (..., k, lanes)."""
+    """The state of a body for `evaluate`: pose (R, p) in the world, twist (w, l) in body axes; all (..., k, lanes)."""
 
     R: Array
     p: Array
@@ -40,7 +41,7 @@ class BodyView(NamedTuple):
 
 
 class JointView(NamedTuple):
-    """A joint as a constraint sees it: coordinates q (nq, k, lanes), parameters, and pose (E, r) of its body in the
+    """The state of a joint for `evaluate`: coordinates q (nq, k, lanes), parameters, and pose (E, r) of its body in the
     parent; all (..., k, lanes)."""
 
     q: Array
@@ -50,8 +51,8 @@ class JointView(NamedTuple):
 
 
 class RobotView(NamedTuple):
-    """The rest of the robot as a constraint sees it: `mass` (nb, lanes), `center_of_mass` (nb, 3, lanes), and
-    ``joint(k)``, the joint that moves the body of the k-th attachment."""
+    """The rest of the robot for `evaluate`: `mass` (nb, lanes), `center_of_mass` (nb, 3, lanes), and ``joint(k)``, the
+    joint that moves the body of the k-th attachment."""
 
     mass: Array
     center_of_mass: Array
@@ -60,7 +61,7 @@ class RobotView(NamedTuple):
 
 class Rows(NamedTuple):
     """The r rows of a constraint: `K`, for each body of the layout, the (angular, linear) coefficients
-    (r, 3, k, lanes) of its twist; `gamma` (r, k, lanes), their bias; `residual` (r, k, lanes), the position error."""
+    (r, 3, k, lanes) of its twist; `gamma` (r, k, lanes), the bias; `residual` (r, k, lanes), the position error."""
 
     K: list[tuple[Array, Array]]
     gamma: Array
@@ -72,7 +73,8 @@ class Layout:
     """The static part of a constraint. `bodies` are the moving bodies that it acts on, each once;
     `attachments` are (body, frame or None) pairs whose placements `evaluate` receives. `relative` is True if the
     rows do not change when all bodies move together, `joints` if `evaluate` looks at the joints that move the bodies
-    of the attachments. `velocities` are those that the rows are, one each, if they are just that."""
+    of the attachments. `velocities` lists, if each row is just the velocity of one degree of freedom of a joint, the
+    indices of these velocities; otherwise it is empty."""
 
     signature: Any
     rows: int
@@ -86,8 +88,8 @@ class Layout:
 class Baumgarte(eqx.Module):
     """Gains that pull a drifting constraint back: ``a* = target - stiffness * residual - damping * J v``.
 
-    By default the return is critically damped with a time constant of 12.5 ms. If only `stiffness` is given,
-    `damping` makes the return critically damped. **Fields:** `stiffness` (1/s²), `damping` (1/s).
+    By default the error decays critically damped with a time constant of 12.5 ms. If only `stiffness` is given,
+    `damping` is chosen for critical damping. **Fields:** `stiffness` (1/s²), `damping` (1/s).
     """
 
     stiffness: Float[Array, ""]
@@ -103,7 +105,10 @@ class Baumgarte(eqx.Module):
 
 
 class Constraint(eqx.Module):
-    """Base class of constraints: a name, Baumgarte gains, and `target` (rows,), the acceleration of the rows."""
+    """Base class of constraints.
+
+    **Fields:** `name`, or None; `target` (rows,), the desired acceleration of the rows; `stabilization`, the gains.
+    """
 
     name: eqx.AbstractVar[str | None]
     target: eqx.AbstractVar[Float[Array, " rows"]]
@@ -111,7 +116,7 @@ class Constraint(eqx.Module):
 
     #: see `engine/lanes.py`
     parameters_of_lanes: ClassVar[bool] = True
-    #: whether coefficients of rows depend on the configuration, also as rows on velocities of joints
+    #: True if the rows' coefficients depend on the configuration even when written in joint velocities
     moving: ClassVar[bool] = True
 
     @abc.abstractmethod
@@ -124,7 +129,7 @@ class Constraint(eqx.Module):
 
 
 def check_names(call: str, constraints: Sequence[Constraint]) -> None:
-    """Raise `ValueError` where two constraints have one name, so that it says nothing."""
+    """Raise `ValueError` if two constraints have the same name."""
     seen: dict[str, int] = {}
     for k, c in enumerate(constraints):
         if c.name is not None and c.name in seen:
@@ -161,5 +166,5 @@ def checked_options(call: str, name, target, stabilization, rows: int):
 
 
 def checked_unit(call: str, what: str, value: ArrayLike) -> Array:
-    """A vector (3,) divided by its length. Raises `ValueError` for another shape, and for zero."""
+    """Return a vector (3,) divided by its length. Raise `ValueError` for another shape, and for zero."""
     return direction(call, what, value)

@@ -24,7 +24,7 @@ class Body:
     rotational: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros((3, 3)))
 
     def joined(self, body: "Body", r: np.ndarray, p: np.ndarray) -> "Body":
-        """Return this body with another one welded to it, whose frame is at `r`, `p` in this one."""
+        """Return this body with another one welded to it, whose frame has the pose `r`, `p` in this one."""
         mass = self.mass + body.mass
         center = p + r @ body.center
         share = body.mass / mass if mass > 0 else 0.5
@@ -36,7 +36,8 @@ class Body:
 
 @dataclasses.dataclass
 class Collider:
-    """A shape fixed in a body, and how its surface is. `body` is what it was added to, `owner` the body of that."""
+    """A shape fixed in a body, and the properties of its surface. `body` is the body or frame that it was added to,
+    `owner` the body itself, or that of the frame."""
 
     name: str
     body: str

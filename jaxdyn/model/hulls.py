@@ -1,4 +1,4 @@
-"""The convex hull of a mesh, with few vertices."""
+"""`hull_of`: the convex hull of a mesh, reduced to few vertices."""
 
 from typing import NamedTuple
 
@@ -6,19 +6,19 @@ import numpy as np
 
 from ..spatial.quarters import in_quarters
 
-#: vertices that a hull keeps: a step searches them all, in each pair
+#: most vertices that a hull keeps: every step searches all of them, in each pair
 MOST = 64
-#: share of its size by which a mesh may lie inside its hull and still be called convex
+#: a mesh counts as convex if it lies inside its hull by at most this share of its size
 CONVEX = 1e-2
-#: share of its size by which points may be off a plane or a line and still lie in it
+#: points count as lying in a plane or line if they are off it by at most this share of their size
 FLAT = 1e-9
-#: of hulls without faces
+#: the normals of hulls without faces
 NONE = np.zeros((0, 3))
 
 
 class Hull(NamedTuple):
-    """The vertices (n, 3) of a convex hull, what is lost by taking it, in words, and the normals (k, 3) of its faces,
-    of flat and straight ones none but their own."""
+    """The vertices (n, 3) of a convex hull; `told`, messages about what the hull loses; and the normals (k, 3) of its
+    faces: two opposite ones if it is flat, none if it is a line or a point."""
 
     vertices: np.ndarray
     told: tuple[str, ...]
@@ -26,15 +26,15 @@ class Hull(NamedTuple):
 
     @property
     def quarters(self) -> np.ndarray:
-        """The vertices in the order in which four groups of them touch the ground, see `in_quarters`."""
+        """The vertices, ordered in four groups of which each touches the ground at one vertex, see `in_quarters`."""
         if len(self.vertices) < 4 or not len(self.normals):
             return np.resize(self.vertices, (max(4, len(self.vertices)), 3))
         return in_quarters(self.vertices, self.normals)
 
 
 def hull_of(call: str, vertices: np.ndarray, faces: np.ndarray | None = None) -> Hull:
-    """Return the convex hull of points (n, 3), of at most `MOST` vertices; `faces` (m, 3) of a mesh tell whether it is
-    convex.
+    """Return the convex hull of points (n, 3), with at most `MOST` vertices. If the `faces` (m, 3) of a mesh are given,
+    `told` reports a mesh that is not convex.
 
     **Raises** `ImportError` without SciPy.
     """
@@ -70,18 +70,19 @@ def hull_of(call: str, vertices: np.ndarray, faces: np.ndarray | None = None) ->
 
 
 def _beyond(equations: np.ndarray, points: np.ndarray) -> np.ndarray:
-    """Return how far points are outside of a hull (negative: inside), by its planes."""
+    """Return how far points are outside of a hull (negative: inside), measured from the planes of its faces."""
     return (points @ equations[:, :-1].T + equations[:, -1]).max(1)
 
 
 def _fewest(ConvexHull, points: np.ndarray) -> tuple[np.ndarray, float]:
-    """Return which `MOST` vertices to keep, those that stand out most first, and how far the others stand out."""
+    """Return the indices of at most `MOST` vertices to keep, and how far the others stand out of their hull. The vertex
+    that stands out most is added next."""
     dims = points.shape[1]
     ends = [points.argmin(0), points.argmax(0)]
     chosen = list(dict.fromkeys(np.concatenate(ends).tolist()))
     while True:
         hull = ConvexHull(points[chosen]) if _spans(points[chosen], dims) else None
-        # until they span the space: what is farthest from their middle plane
+        # until they span the space: the distance from the plane or line through them
         out = _beyond(hull.equations, points) if hull else _off(points, points[chosen])
         worst = int(out.argmax())
         if len(chosen) == MOST or out[worst] <= 0 or worst in chosen:
@@ -95,7 +96,7 @@ def _spans(points: np.ndarray, dims: int) -> bool:
 
 
 def _off(points: np.ndarray, flat: np.ndarray) -> np.ndarray:
-    """Return the distances of points from the plane or line in which some of them lie."""
+    """Return the distances of points from the plane or line through the points `flat`."""
     middle = flat.mean(0)
     _, spread, axes = np.linalg.svd(flat - middle, full_matrices=False)
     axes = axes[spread > 1e-6 * spread[0]]
@@ -104,7 +105,7 @@ def _off(points: np.ndarray, flat: np.ndarray) -> np.ndarray:
 
 
 def _depth(equations: np.ndarray, points: np.ndarray, faces: np.ndarray) -> float:
-    """Return how far the deepest face, by its corners and its middle, is inside of a hull."""
+    """Return the depth of the deepest face inside a hull, measured at the faces' corners and centres."""
     corners = points[np.unique(faces)]
     chunks = [corners[k : k + 4096] for k in range(0, len(corners), 4096)]
     chunks += [points[faces[k : k + 4096]].mean(1) for k in range(0, len(faces), 4096)]

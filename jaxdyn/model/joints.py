@@ -1,20 +1,21 @@
-"""The joints: the classes that a user writes (`Revolute(axis=...)`), and the kind of motion of each.
+"""The joints: the classes that users write (`Revolute(axis=...)`), and the kind of motion of each.
 
-A *kind* is stateless and hashable, and is all that the engine knows of a joint. Its functions take and return
-component-first arrays whose last axis is the batch, the lanes: a vector is (3, lanes), q is (nq, lanes):
+A *kind* is stateless and hashable, and is all that the engine knows of a joint. Its methods take and return
+component-first arrays whose last axis is the batch, with one *lane* per element: a vector is (3, lanes), q is
+(nq, lanes):
 
 | function | returns |
 | --- | --- |
 | ``pose(par, q)`` | rotation and translation (None: zero) of the moved frame in the joint frame |
 | ``columns(par, q)`` | the motion subspace, one `Column` per velocity, in the moved frame |
-| ``prepare(par, R0, p0)`` | what is constant in the body's pose in its parent; R0, p0 are the placement |
+| ``prepare(par, R0, p0)`` | the constant parts of the body's pose in its parent; R0, p0 are the placement |
 | ``place(prepared, q)`` | the body's pose in its parent |
 | ``bias(par, q, v)`` | time derivative of the subspace times v, (angular, linear); None when the subspace is constant |
 | ``integrate(q, dv)``, ``difference(q0, q1)`` | exponential and logarithm on the joint's manifold |
 
-`par` holds the joint's ``axis``, ``axis2`` (3, lanes), ``pitch`` (lanes,), and ``own``, a dictionary of what its class
-adds to these. To add a joint, write a kind and a dataclass that names it; see `docs/extending.md`. No other file lists
-the joints.
+`par` holds the joint's ``axis``, ``axis2`` (3, lanes), ``pitch`` (lanes,), and ``own``, a dictionary of the parameters
+that its class adds. To add a joint, write a kind and a dataclass that names it; see `docs/extending.md`. No other file
+lists the joints.
 """
 
 import dataclasses
@@ -44,7 +45,7 @@ class Column(NamedTuple):
 
 
 class JointParameters(NamedTuple):
-    """The float parameters of a joint, component-first; in `own` those that its class adds, by name."""
+    """The float parameters of a joint, component-first; `own` holds those that its class adds, by name."""
 
     axis: Array
     axis2: Array
@@ -53,21 +54,21 @@ class JointParameters(NamedTuple):
 
 
 def axis_rotation(axis, angle):
-    """Return the rotation matrix about a unit axis (Rodrigues). A constant axis keeps its single lane."""
+    """Return the rotation matrix about a unit axis (Rodrigues). For a constant axis, K and K² have a single lane."""
     k = skew(axis)
     kk = outer(axis, axis) - eye(axis)
     return eye(axis) + jnp.sin(angle) * k + (1 - jnp.cos(angle)) * kk
 
 
 class Kind:
-    """Base class of kinds. Its methods are those of a joint whose configuration is a vector space."""
+    """Base class of kinds. Its methods suit joints whose configuration space is a vector space."""
 
     nq: ClassVar[int]
     nv: ClassVar[int]
-    #: linear (metres) or angular (radians), for each velocity
+    #: one letter per velocity: "l" for linear (metres), "a" for angular (radians)
     units: ClassVar[str] = ""
 
-    # equal by value: options that change the code path are attributes, set before any use
+    # kinds are equal by value: options that change the code path are attributes, which are set before any use
     def __eq__(self, other):
         return type(self) is type(other) and vars(self) == vars(other)
 
@@ -148,7 +149,7 @@ class FreeKind(Kind):
 class RevoluteKind(Kind):
     nq, nv, units = 1, 1, "a"
 
-    # R0 (1 + sin K + (1 - cos) K²) with the products of constants taken out of the lanes
+    # R0 (1 + sin K + (1 - cos) K²), where products of constants are computed once, not for every lane
     def prepare(self, par, R0, p0):
         k = skew(par.axis)
         kk = mm(k, k)
@@ -215,7 +216,7 @@ class TranslationKind(Kind):
 
 
 def plane_axes(normal):
-    """Return two unit vectors that make a right-handed frame with `normal`: x and y if it is z."""
+    """Return two unit vectors that form a right-handed frame with `normal`: x and y if it is z."""
     x, y, z = normal[0], normal[1], normal[2]
     sign = jnp.where(z < 0, -1.0, 1.0).astype(normal.dtype)
     a = -1 / (sign + z)
@@ -226,7 +227,7 @@ def plane_axes(normal):
 
 
 class PlanarKind(Kind):
-    """q = (x, y, angle) along and about the joint frame's axes; v is its rate."""
+    """Motion in a plane: q = (x, y, angle) along and about the joint frame's axes; v is its rate."""
 
     nq, nv, units = 3, 3, "lla"
 
@@ -247,7 +248,7 @@ class PlanarKind(Kind):
 
 
 class UniversalKind(Kind):
-    """A turn about `axis`, then about `axis2` (in the axes of the frame so turned)."""
+    """A turn about `axis`, then about `axis2` (in the axes of the turned frame)."""
 
     nq, nv, units = 2, 2, "aa"
 
@@ -263,7 +264,7 @@ class UniversalKind(Kind):
 
 
 class CylindricalKind(Kind):
-    """q = (displacement, angle) along and about `axis`."""
+    """A slide along and a turn about `axis`: q = (displacement, angle)."""
 
     nq, nv, units = 2, 2, "la"
 
@@ -301,7 +302,7 @@ class Joint:
     kg m² or kg), `damping` (N m s/rad or N s/m), `stiffness` (N m/rad or N/m), `effort` (largest actuator
     force) and `friction` (Coulomb), each a scalar or one number per velocity; `rest`, the configuration at
     which the spring is slack, a scalar or (nq,); `limits`, a pair (lower, upper) of scalars or (nv,).
-    `friction` and `limits` act in steps with a law of contact; `effort` is kept, and bounds nothing.
+    `friction` and `limits` act in steps with a contact law; `effort` is stored, but bounds nothing.
     """
 
     name: str | None = None
@@ -320,14 +321,14 @@ class Joint:
 
     @property
     def own(self) -> dict[str, Any]:
-        """Return the parameters that the joint's class adds, by name: its fields, all of which are floats."""
+        """Return the parameters that the joint's class adds, by name: its own fields, all of which are floats."""
         names = {f.name for f in dataclasses.fields(self)} - {f.name for f in dataclasses.fields(Joint)}
         return {name: getattr(self, name) for name in sorted(names - {"axis2", "pitch"})}
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Free(Joint):
-    """Six freedoms: q = (x, y, z, qw, qx, qy, qz), v = (linear, angular) in the body's axes."""
+    """Six degrees of freedom: q = (x, y, z, qw, qx, qy, qz), v = (linear, angular) in the body's axes."""
 
     kind = FreeKind()
 
@@ -348,7 +349,7 @@ class Prismatic(Joint):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Spherical(Joint):
-    """A ball: q is a quaternion (w, x, y, z), v the angular velocity in the body's axes."""
+    """A ball joint: q is a quaternion (w, x, y, z), v the angular velocity in the body's axes."""
 
     kind = SphericalKind()
 
@@ -393,6 +394,6 @@ class Helical(Joint):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Fixed(Joint):
-    """No motion: the body becomes part of its parent, and a frame keeps its name and place."""
+    """No motion: the body becomes part of its parent, and a frame keeps its name and pose."""
 
     kind = FixedKind()

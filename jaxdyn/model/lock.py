@@ -1,4 +1,4 @@
-"""`Lock`: rows that are the velocities of one joint."""
+"""`Lock`: a constraint whose rows are the velocities of one joint."""
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -13,11 +13,11 @@ from .constraints import Baumgarte, Constraint, Layout, Rows, checked_options
 
 
 class Lock(Constraint):
-    """Holds the velocities of a joint, whatever its kind: a row for each, in their order. What acts on a joint alone,
-    such as a brake, friction or a limit, has these rows.
+    """Holds the velocities of a joint of any kind: one row per velocity, in their order. A brake, dry friction and
+    limits act on a joint along the same rows.
 
-    **Arguments:** `joint`, its name; `rows`, how many velocities it has; `position`, the configuration (nq,) in which
-    it is held, None for wherever it is.
+    **Arguments:** `joint`, its name; `rows`, its number of velocities; `position`, the configuration (nq,) in which to
+    hold it, None for any.
     """
 
     joint: str = eqx.field(static=True)
@@ -63,7 +63,7 @@ class Lock(Constraint):
         columns = [_dense(s, joint.r) for s in kind.columns(joint.par, joint.q)]
         rows = _dual(columns)
         own, above = views[0], views[1:]
-        # twist of the joint in the body's axes, and how much more its motion accelerates the body than S q̈
+        # the joint's twist in the body's axes, and the acceleration that it gives the body beyond S q̈
         wj, lj = own.w, own.l
         for view in above:
             wj, lj = wj - mtv(joint.E, view.w), lj - mtv(joint.E, view.l + cross(view.w, joint.r))
@@ -84,13 +84,13 @@ class Lock(Constraint):
 
 
 def _dense(column, like):
-    """A column of a joint as two vectors."""
+    """Return a column of a joint as two vectors."""
     zero = jnp.zeros_like(like)
     return tuple(zero if x is None else x + zero for x in motion([column], [jnp.ones_like(like[0])]))
 
 
 def _dual(columns):
-    """The rows of S⁺ = (Sᵀ S)⁻¹ Sᵀ, by elimination."""
+    """Return the rows of S⁺ = (Sᵀ S)⁻¹ Sᵀ, by Gauss-Jordan elimination."""
     n = len(columns)
     inner = lambda x, y: dot(x[0], y[0]) + dot(x[1], y[1])  # noqa: E731
     G = [[inner(a, b) for b in columns] for a in columns]

@@ -1,4 +1,4 @@
-"""Constraints on more than two bodies: `CenterOfMass`, `General`."""
+"""Constraints on any number of bodies: `CenterOfMass`, `General`."""
 
 from collections.abc import Callable, Sequence
 
@@ -53,10 +53,11 @@ class CenterOfMass(Constraint):
 
 
 class General(Constraint):
-    """Imposes any smooth condition on poses: ``fn(*poses) = 0``, with a `Transform` (in the world) a body: `rows` rows.
+    """Imposes any smooth condition on poses: ``fn(*poses) = 0``, with one `Transform` (in the world) per body: `rows`
+    rows.
 
-    `fn` is a JAX function of single poses, which is differentiated twice. Use the same function object in every call:
-    it is part of the model's static structure.
+    `fn` is a JAX function of unbatched poses, which is differentiated twice. Use the same function object in every
+    call: it is part of the model's static structure.
 
     **Arguments:** `bodies`, names of bodies or frames; `fn`; `rows`, the length of its result.
     """
@@ -97,10 +98,11 @@ class General(Constraint):
         slots, n = layout.signature[3], len(views)
 
         def single(R, p, w, l, Rf, pf):
-            """Return J (rows, n, 6), bias and residual of one constraint in one lane."""
+            """Return J (rows, n, 6), bias and residual of one constraint for one lane."""
 
             def moved(xi):
-                """Return `fn` after each body has moved by its twist xi (n, 6) for a unit of time, to second order."""
+                """Return `fn` after each body has moved by its twist xi (n, 6) for one unit of time, to second
+                order."""
                 poses = []
                 for k, s in enumerate(slots):
                     rot, pos = Rf[k], pf[k]
@@ -118,7 +120,7 @@ class General(Constraint):
             bias = jax.jvp(slope, (zero,), (twist,))[1]
             return jax.jacfwd(moved)(zero), bias, moved(zero)
 
-        # everything with common lanes, then one call per constraint and lane
+        # give all arrays the same lanes, then map over constraints and lanes
         tail = jnp.broadcast_shapes(*[x.shape[-2:] for x in jax.tree.leaves((views, attachments))])
         views, attachments = jax.tree.map(lambda x: jnp.broadcast_to(x, x.shape[:-2] + tail), (views, attachments))
         args = [jnp.stack([getattr(v, f) for v in views]) for f in BodyView._fields]

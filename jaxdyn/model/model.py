@@ -20,7 +20,7 @@ from .joints import JointParameters
 from .state import State
 from .values import check_field, check_limits
 
-#: what may change without making a symmetric body asymmetric
+#: fields that may change while symmetric rotors remain symmetric
 STILL_SYMMETRIC = {
     "bodies.mass",
     *(f"bodies.placement.{x}" for x in ("rotation", "translation")),
@@ -42,9 +42,12 @@ class Bodies(eqx.Module):
 
 
 class Joints(eqx.Module):
-    """Joint parameters: `axis`, `axis2` (nb, 3), `pitch` (nb,) m/rad; per velocity (nv,) `armature`, `damping`,
-    `stiffness`, `lower`, `upper`, `effort`, `friction`; `rest` (nq,), where the springs are slack; `own`, by name, the
-    parameters (nb, ...) that joints outside of jaxdyn add, zero for joints without them."""
+    """Joint parameters.
+
+    **Fields:** `axis`, `axis2` (nb, 3); `pitch` (nb,) m/rad; per velocity (nv,) `armature`, `damping`, `stiffness`,
+    `lower`, `upper`, `effort`, `friction`; `rest` (nq,), where the springs are slack; `own`, by name, the parameters
+    (nb, ...) that joint classes outside of jaxdyn add, zero for other joints.
+    """
 
     axis: Float[Array, "nb 3"]
     axis2: Float[Array, "nb 3"]
@@ -61,7 +64,7 @@ class Joints(eqx.Module):
 
     @property
     def parameters(self) -> JointParameters:
-        """What kinds of joints read, of all joints."""
+        """The parameters, of all joints, that joint kinds read."""
         return JointParameters(self.axis, self.axis2, self.pitch, self.own)
 
 
@@ -70,12 +73,12 @@ class Model(eqx.Module):
 
     **Fields:** `topology`; `bodies`; `joints`; `frames`, the placements (nf) of the named frames in their
     bodies; `gravity` (3,) m/s²; `actuation` (nv, nu), generalised forces per actuator command;
-    `constraints`, a tuple; `embedded`, the constraints that `embed` has made part of the joints, and `home` (nq,), a
-    configuration in which these hold;
+    `constraints`, a tuple; `embedded`, the constraints that `embed` has turned into joints, and `home` (nq,), a
+    configuration that satisfies them;
     `collision`, the shapes that collide.
 
-    `load` and `ModelSpec.build` make models. `jax.vmap` over models works; for instance,
-    ``jax.vmap(lambda m: model.replace({"bodies.mass": m}))(masses)`` makes a batch of them.
+    `load` and `ModelSpec.build` create models. `jax.vmap` over models works; for instance,
+    ``jax.vmap(lambda m: model.replace({"bodies.mass": m}))(masses)`` returns a batch of them.
     """
 
     bodies: Bodies
@@ -103,8 +106,8 @@ class Model(eqx.Module):
 
     @property
     def nv(self) -> int:
-        """Number of velocities: the degrees of freedom of the tree, before constraints, but without the dependent
-        velocities of embedded ones."""
+        """Number of velocities: the degrees of freedom of the tree, before constraints. Dependent velocities of
+        embedded constraints do not count."""
         return len(self.topology.independent)
 
     @property
@@ -139,7 +142,7 @@ class Model(eqx.Module):
 
     def v_slice(self, joint: str) -> slice:
         """Return the slice of v that holds the joint's velocity. Raise `ValueError` for an unknown joint, and for one
-        whose velocity depends on those of others."""
+        whose velocity depends on other joints."""
         topology, body = self.topology, self._joint("`Model.v_slice`", joint)
         at = topology.v_slice(body)
         places = [topology.places.get(v) for v in range(at.start, at.stop)]
@@ -168,8 +171,8 @@ class Model(eqx.Module):
         """Return the same robot with another compiler for its programs.
 
         "kernel" compiles each program to one function, for CPUs. "xla" leaves programs to XLA, as `jax.export` needs.
-        "auto" takes the choice of the environment variable `JAXDYN_COMPILER`, or kernels if that is not set and they
-        can be compiled. See the page "From a jaxpr to one kernel".
+        "auto" follows the environment variable `JAXDYN_COMPILER`; if that is not set, it uses kernels if they can be
+        compiled. See the page "From a jaxpr to one kernel".
 
         **Raises** `ValueError` for another name, and `RuntimeError` for "kernel" if `llvmlite` does not work here.
         """
@@ -179,8 +182,8 @@ class Model(eqx.Module):
         return dataclasses.replace(self, topology=dataclasses.replace(self.topology, compiler=compiler))
 
     def neutral(self) -> Float[Array, " nq"]:
-        """Return the configuration (nq,) with all coordinates zero and all quaternions the identity; with embedded
-        loops, the closed one that `embed` found from there."""
+        """Return the configuration (nq,) with all coordinates zero and all quaternions the identity. With embedded
+        loops, return the closed configuration that `embed` found from there."""
         if self.home is not None and self.topology.closes is not None:
             return self.topology.closes(self, self.home, False)
         rows = [k.neutral() for k in self.topology.kinds]
@@ -188,8 +191,8 @@ class Model(eqx.Module):
 
     def random_state(self, key: PRNGKeyArray) -> State:
         """Return a random state: configurations within the limits (±π and ±1 m for joints without limits), unit
-        quaternions, standard normal velocities. Embedded loops are closed from there, which may lead beyond limits;
-        others stay open: see `assemble`."""
+        quaternions, standard normal velocities. Embedded loops are then closed, which may exceed the limits; other
+        loops stay open: see `assemble`."""
         try:
             kq, kr, kv = jax.random.split(key, 3)
         except TypeError:
@@ -218,9 +221,10 @@ class Model(eqx.Module):
         """Return a copy with some arrays changed: ``model.replace({"bodies.mass": x, "joints.damping": d})``.
 
         Keys are dotted field names. A new value has the shape of the old one, with or without leading batch
-        axes; with them, use `jax.vmap` over the model. Raises `ValueError` for an unknown path or a wrong shape, and
-        for values that are there and that no robot has: not finite, no rotation, an axis whose length is not 1,
-        negative masses and gains. A negative principal moment, which some files have, is a `ModelWarning`.
+        axes; with them, use `jax.vmap` over the model. Raises `ValueError` for an unknown path or a wrong shape, and,
+        unless they are traced, for values that no robot has: numbers that are not finite, matrices that are no
+        rotations, axes whose length is not 1, negative masses and gains. A negative principal moment of inertia, which
+        some files have, is a `ModelWarning`.
         """
         check_instance("`Model.replace`", "changes", changes, Mapping)
         model = self
@@ -242,8 +246,8 @@ class Model(eqx.Module):
     def with_pairs(self, pairs: Iterable[Sequence[str]]) -> "Model":
         """Return the same model in which these pairs of shapes collide, and no others: ``[("foot", "ground")]``.
 
-        **Raises** `ValueError` for unknown names of shapes, for pairs that do not move against each other or that come
-        twice, and `TypeError` for what is no list of pairs of names.
+        **Raises** `ValueError` for unknown names of shapes, for pairs that do not move relative to each other or that
+        are repeated, and `TypeError` for anything but a list of pairs of names.
         """
         call = "`Model.with_pairs`"
         if not isinstance(pairs, Iterable) or isinstance(pairs, str):
@@ -251,7 +255,7 @@ class Model(eqx.Module):
         return dataclasses.replace(self, collision=self.collision.with_pairs(call, pairs))
 
     def without_rotors(self) -> "Model":
-        """Return the same model, whose embedded rotors are not taken for symmetric."""
+        """Return the same model without the assumption that embedded rotors are symmetric."""
         topology = self.topology
         if not any(c.rotors for c in topology.clusters):
             return self

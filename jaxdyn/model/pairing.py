@@ -1,4 +1,4 @@
-"""Which shapes collide, and the `Collision` of the shapes that a `ModelSpec` describes."""
+"""`collision_of`: the `Collision` of the shapes that a `ModelSpec` describes, and the choice of pairs that collide."""
 
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,15 +14,16 @@ from .described import Body, Collider
 from .pairs import Cylinder, Hinge, Point, Slider, Weld
 from .values import ModelWarning
 
-#: pairs that a model keeps: all of them are in its static structure
+#: most pairs that a model keeps, as all of them are in its static structure
 MOST = 100_000
-#: constraints that are joints: what they tie are neighbours
+#: constraints that act as joints: the bodies that they connect are neighbours
 JOINTS = (Weld, Hinge, Slider, Cylinder, Point)
 
 
 class Rules(NamedTuple):
-    """What a `ModelSpec` says of pairs: `excluded` pairs of bodies, and pairs of shapes `told` by name with their
-    friction (None: that of the shapes)."""
+    """The rules of a `ModelSpec` for pairs: `excluded`, pairs of bodies that do not collide; `told`, pairs of shapes
+    that were added by name, with their friction (None: that of the shapes); `self_collisions`, True if bodies of one
+    tree collide."""
 
     excluded: set[frozenset[str]]
     told: dict[frozenset[str], float | None]
@@ -39,8 +40,8 @@ def collision_of(
     constraints: Sequence[Constraint],
     left_out: Sequence[str],
 ) -> Collision:
-    """Return the shapes of a model, without arrays if there are none. `places` are the moving bodies of all bodies and
-    frames, and the placements in them."""
+    """Return the shapes of a model, without arrays if there are none. `places` maps the names of bodies and frames to
+    (moving body or world, rotation, translation)."""
     if not colliders:
         return Collision(scene=Scene(left_out=tuple(left_out)))
     index = {"world": WORLD} | {name: k for k, name in enumerate(topology.body_names)}
@@ -82,10 +83,10 @@ def _pairs(
     rules: Rules,
     constraints: Sequence[Constraint],
 ) -> tuple[tuple[tuple[int, int], ...], int]:
-    """Return the pairs that collide, and how many within a tree were left out."""
+    """Return the pairs that collide, and the number of pairs within one tree that were dropped."""
     shapes = {c.name: k for k, c in enumerate(colliders)}
     body = np.array([s.body for s in infos])
-    # a tree is known by its root; the world is none
+    # the root identifies the tree; the world belongs to no tree
     tree = np.array([WORLD if b == WORLD else topology.roots[b] for b in body])
     owners = {name: k for k, name in enumerate(dict.fromkeys(c.owner for c in colliders))}
     owner = np.array([owners[c.owner] for c in colliders])
@@ -117,7 +118,7 @@ def _pairs(
 
 
 def _partners(pairs: Iterable[frozenset[int]]) -> dict[int, list[int]]:
-    """Return the partners of each number in pairs."""
+    """Return, for each number that occurs in a pair, its partners."""
     out: dict[int, list[int]] = {}
     for pair in pairs:
         for one in pair:
@@ -128,8 +129,8 @@ def _partners(pairs: Iterable[frozenset[int]]) -> dict[int, list[int]]:
 def _neighbours(
     topology: Topology, rows: Sequence[Body], infos: Sequence[ShapeInfo], constraints: Sequence[Constraint]
 ) -> set[frozenset[int]]:
-    """Return the pairs of bodies that a joint connects, in the tree or as a constraint. Bodies without mass and shapes
-    are parts of joints. The world is nobody's neighbour."""
+    """Return the pairs of bodies that a joint of the tree, or a constraint that acts as one, connects. Bodies with
+    neither mass nor shapes count as parts of joints. The world has no neighbours."""
     shaped = {s.body for s in infos}
     above = topology.nearest_above([b.mass > 0 or k in shaped for k, b in enumerate(rows)])
     found = {frozenset(pair) for pair in enumerate(above)}

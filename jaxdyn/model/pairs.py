@@ -1,7 +1,8 @@
 """Constraints between two frames: `Weld`, `Hinge`, `Slider`, `Cylinder`, `Point`, `PointOnPlane`, `Distance`.
 
 Rows are the velocity of frame a minus that of frame b, in the axes of frame a, linear part first. `Weld`, `Hinge`,
-`Slider` and `Cylinder` take the velocity of b at the origin of a; `Point` and `Distance` take those of both origins.
+`Slider` and `Cylinder` take the velocity of b at the origin of a; `Point` and `Distance` take each frame's velocity at
+its own origin.
 """
 
 import abc
@@ -27,7 +28,7 @@ class FrameConstraint(Constraint):
     """Base class of constraints between two frames a and b, each fixed in a body or in the world."""
 
     rows: ClassVar[int]
-    #: what `axis` is called where the subclass has one
+    #: name of the argument `axis` in error messages
     direction: ClassVar[str] = "axis"
 
     body_a: str = eqx.field(static=True)
@@ -86,10 +87,10 @@ class FrameConstraint(Constraint):
 
     @abc.abstractmethod
     def pair_rows(self, pair: "Pair") -> Rows:
-        """Return the rows with the coefficients of both bodies. The caller drops those of the world."""
+        """Return the rows with coefficients for both bodies. The caller drops those for the world."""
 
 
-# walls inside an evaluation: without them XLA computes the relative pose anew for every number that needs it
+# `kernel` keeps these parts of an evaluation apart: without it XLA recomputes the relative pose for each use
 @kernel
 def _placed(R, p, own_R, own_p):
     return mm(R, own_R), p + mv(R, own_p)
@@ -123,7 +124,7 @@ def _carried_bias(Q, reach, wa, va, w, l):
 
 
 class Pair(NamedTuple):
-    """Two frames, a in body A and b in body B. `Q` turns B's axes into A's; `reach` is the origin of a in B."""
+    """Two frames, a in body A and b in body B. `Q` maps vectors in B's axes to A's; `reach` is the origin of a in B."""
 
     Ra: Array
     pa: Array
@@ -168,8 +169,8 @@ class Pair(NamedTuple):
         return mv(self.Ra, _vector(_quaternion(_relative(self.Q, self.Ra, self.Rb))))
 
     def tilt(self, axis):
-        """Return b's copy of `axis` in A's axes, and its cross product with a's: the angle between them does not depend
-        on the turn about the axis, whose rotation vector's other components would."""
+        """Return b's copy of `axis` in A's axes, and its cross product with a's. Unlike components of the rotation
+        vector, the cross product does not depend on the turn about the axis."""
         return _tilt(self.Q, self.Ra, self.Rb, axis)
 
 
@@ -184,8 +185,8 @@ def _stacked(columns) -> list[tuple[Array, Array]]:
 
 
 def _frame_rows(pair: Pair, linear: list, angular: list, position, rotation) -> Rows:
-    """Rows along unit vectors of frame a: weld-like, b's twist carried to a's origin. `position` and `rotation` are
-    the errors in A's axes, such that their rates are the rows where these close."""
+    """Return rows along unit vectors of frame a, with b's twist taken at a's origin, as for `Weld`. `position` and
+    `rotation` are the errors in A's axes; their rates equal the rows where the errors vanish."""
     linear, angular = [mv(pair.Ra, e) for e in linear], [mv(pair.Ra, e) for e in angular]
     bias_w, bias_l = pair.carried_bias()
     return Rows(
@@ -203,7 +204,7 @@ def _weld_like(pair, linear, angular):
 @kernel
 def _components(linear, angular, l, w):
     parts = [dot(e, l) for e in linear] + [dot(e, w) for e in angular]
-    return jnp.stack(jnp.broadcast_arrays(*parts))  # one side may vary among the lanes where the other does not
+    return jnp.stack(jnp.broadcast_arrays(*parts))  # one part may have a single lane where another has many
 
 
 def _axes(like) -> list[Array]:
@@ -238,7 +239,7 @@ class Slider(FrameConstraint):
     __init__ = FrameConstraint.__init__
 
     def pair_rows(self, pair):
-        # in b's axes, which do not turn the distance slid into an error
+        # in b's axes: in a's, a rotation error would turn the sliding distance into a position error
         position = mv(pair.Ra, mtv(pair.Rb, pair.reach - pair.pb))
         return _frame_rows(pair, list(plane_axes(self.axis)), _axes(pair.pa), position, pair.rotation())
 

@@ -1,4 +1,4 @@
-"""The part of a `ModelSpec` that collects shapes, and which of them collide."""
+"""`SceneSpec`: the part of a `ModelSpec` that collects shapes and says which of them collide."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -17,12 +17,12 @@ from .pairing import Rules, collision_of
 from .shapes import UNBOUNDED, Plane, Shape
 from .values import ModelWarning, checked_rotation
 
-#: a mask that meets every other one
+#: a bit mask that shares a bit with every other one
 ALL = 2**31 - 1
 
 
 class SceneSpec:
-    """Collects shapes, pairs and what is excluded."""
+    """Collects shapes, pairs that collide and pairs of bodies that do not."""
 
     bodies: dict[str, Body]
     frames: dict[str, tuple[str, np.ndarray, np.ndarray]]
@@ -31,13 +31,13 @@ class SceneSpec:
         self.shapes: dict[str, Collider] = {}
         #: shapes of a file that were not read, by name
         self.left_out: list[str] = []
-        #: whether bodies of one tree collide with each other
+        #: True if bodies of one tree collide with each other
         self.self_collisions = False
         self._excluded: set[frozenset[str]] = set()
         self._told: dict[frozenset[str], float | None] = {}
 
     def _check_host(self, call: str, host: str, hint: str = "") -> None:
-        """Raise `ValueError` if `host` is no body or frame, nor the world; `TypeError` if it is no name."""
+        """Raise `ValueError` if `host` is neither a body, a frame nor the world, and `TypeError` if it is no string."""
         if not isinstance(host, str):
             raise TypeError(f"{call}{described(host)} is not the name of a body or frame.{hint}")
         if host != "world" and host not in self.bodies and host not in self.frames:
@@ -68,17 +68,17 @@ class SceneSpec:
     ) -> "SceneSpec":
         """Add a shape of `body` (a body, a frame or ``"world"``) that collides.
 
-        Two shapes collide where ``collides`` of one and ``collides_with`` of the other have a bit in common, unless
-        they are of one body, of neighbours, or (without `self_collisions`) of one tree.
+        Two shapes collide if ``collides`` of one and ``collides_with`` of the other have a bit in common, unless they
+        belong to one body, to neighbouring bodies, or (without `self_collisions`) to one tree.
 
         **Arguments:** `shape`, such as ``jd.shapes.Sphere(0.1)``; `name` (default: the body's, numbered if taken);
         `placement`, the shape's frame in the body's (default: the same); `friction`, a coefficient; `torsion`, m: the
         torque of friction about the normal is at most this times the normal force; `restitution`, 0 to 1; `stiffness`
-        N/m and `damping` N s/m of its surface (default: rigid); the two bit masks; `priority`: of two shapes,
-        the friction of the one with the larger one counts, and without any the larger friction.
+        N/m and `damping` N s/m of its surface (default: rigid); the two bit masks; `priority`: the friction of a pair
+        is that of the shape with the larger priority, and the larger friction if priorities are equal.
 
-        **Raises** `ValueError` for an unknown body, a taken name, numbers out of range, and planes and height fields on
-        what moves; what is odd about a mesh is a `ModelWarning`.
+        **Raises** `ValueError` for an unknown body, a taken name and numbers out of range. A mesh that its hull does
+        not represent exactly is a `ModelWarning`. Planes and height fields on moving bodies are errors in `build`.
         """
         call = f"`ModelSpec.add_shape({body!r})`"
         check_instance(call, "shape", shape, Shape, " Use one such as `jd.shapes.Sphere(0.1)`.")
@@ -104,8 +104,8 @@ class SceneSpec:
         return self.collide(surface)
 
     def collide(self, c: Collider, judged: bool = False) -> "SceneSpec":
-        """Add a shape that is described in NumPy. Arguments and errors as in `add_shape`; with `judged`, the caller has
-        told what is odd about it."""
+        """Add a shape that is described in NumPy. Arguments and errors are those of `add_shape`. With `judged`, give no
+        warnings about the shape: the caller has given them."""
         call = f"`ModelSpec.add_shape({c.body!r})`"
         self._check_host(f"{call}: ", c.body)
         c.name = self._shape_name(call, c)
@@ -138,7 +138,7 @@ class SceneSpec:
         return c.name or self.free_name(c.body)
 
     def free_name(self, wanted: str) -> str:
-        """Return a name that no shape has: this one, or with a number."""
+        """Return a name that no shape has: this one, with a number appended if it is taken."""
         name, k = wanted, 1
         while name in self.shapes or name in self.left_out:
             name, k = f"{wanted}_{k}", k + 1
@@ -152,8 +152,8 @@ class SceneSpec:
         return self.add_shape("world", Plane(), name=name, placement=placement, friction=friction, **options)
 
     def add_pair(self, shape_a: str, shape_b: str, *, friction: Any = None) -> "SceneSpec":
-        """Let two shapes collide whatever their masks say, of one tree too; `friction` is that of this pair (default:
-        the larger one of the two shapes)."""
+        """Let two shapes collide regardless of their masks, even if they belong to one tree. `friction` is the
+        coefficient of this pair (default: from the two shapes, as in `add_shape`)."""
         call = "`ModelSpec.add_pair`"
         for name in (shape_a, shape_b):
             if name not in self.shapes:
@@ -166,7 +166,7 @@ class SceneSpec:
         return self
 
     def exclude(self, body_a: str, body_b: str) -> "SceneSpec":
-        """Let the shapes of two bodies pass through each other."""
+        """Let the shapes of two bodies pass through each other. Pairs of `add_pair` still collide."""
         for body in (body_a, body_b):
             self._check_host("`ModelSpec.exclude`: ", body)
         self._excluded.add(frozenset((self._owner(body_a), self._owner(body_b))))

@@ -1,6 +1,6 @@
 """The shapes that bodies collide with, in NumPy: ``jd.shapes.Sphere(0.1)``.
 
-The engine knows a shape by its `kind`, three numbers, its `size`, and for some kinds an array of `data`:
+The engine knows a shape by its `kind`, its `size` (up to three numbers), and for some kinds an array `data`:
 
 | class | kind | size | data |
 | --- | --- | --- | --- |
@@ -21,39 +21,39 @@ import numpy as np
 from ..spatial.numbers import constants, positive
 from .hulls import hull_of
 
-#: kinds whose surface has no end: they stand on the world
+#: kinds that must be fixed in the world: they represent the ground
 UNBOUNDED = ("plane", "heights")
 
 
 class Shape:
-    """Base class of shapes. Sizes in metres; a shape's frame is in its middle."""
+    """Base class of shapes. Sizes are in metres; the origin of a shape's frame is its centre."""
 
     kind: ClassVar[str]
 
     @property
     def numbers(self) -> tuple[float, ...]:
-        """Return up to three numbers, as the engine sees them."""
+        """Return the size of the shape, up to three numbers: see the docstring of the module."""
         return ()
 
     @property
     def data(self) -> np.ndarray | None:
-        """Return the vertices of a mesh or the heights of a field."""
+        """Return the vertices of a mesh, the heights of a height field, None for other shapes."""
         return None
 
     @property
     def told(self) -> tuple[str, ...]:
-        """Return what is odd about the shape, in words."""
+        """Return the texts of warnings about the shape."""
         return ()
 
     def _set(self, name: str, shape: tuple[int, ...] | None, *rules) -> None:
-        """Check a field and keep it as a number or an array."""
+        """Check a field and store it as a float or an array."""
         found = constants(f"`{type(self).__name__}`", name, getattr(self, name), shape, *rules)
         object.__setattr__(self, name, float(found) if found.shape == () else found)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Sphere(Shape):
-    """A ball around the origin of its frame. **Arguments:** `radius`."""
+    """A sphere around the origin of its frame. **Arguments:** `radius`."""
 
     kind = "sphere"
     radius: Any
@@ -82,7 +82,7 @@ class _Round(Shape):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Capsule(_Round):
-    """A cylinder along z with half balls on its ends. **Arguments:** `radius`; `length`, of the cylinder alone."""
+    """A cylinder along z with hemispheres on its ends. **Arguments:** `radius`; `length`, of the cylinder alone."""
 
     kind = "capsule"
 
@@ -126,12 +126,12 @@ class Ellipsoid(Shape):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Mesh(Shape):
-    """The convex hull of points. With `faces`, a mesh that is not convex is told by `ModelSpec.add_shape`.
+    """The convex hull of points. If `faces` are given, `ModelSpec.add_shape` warns of a mesh that is not convex.
 
-    A hull has at most 64 vertices: of more, those are kept from which the others stand out least, and `add_shape` tells
-    by how much. Needs SciPy (``pip install 'jaxdyn[meshes]'``).
+    A hull keeps at most 64 vertices, chosen so that the others stand out little; `add_shape` warns by how much. Needs
+    SciPy (``pip install 'jaxdyn[meshes]'``).
 
-    **Arguments:** `vertices` (n, 3); `faces` (m, 3), numbers of the vertices of triangles, if known.
+    **Arguments:** `vertices` (n, 3); `faces` (m, 3), vertex numbers of triangles, if known.
     """
 
     kind = "mesh"
@@ -165,17 +165,17 @@ class Mesh(Shape):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Plane(Shape):
-    """The half space below z = 0 of its frame: the ground. It stands on the world."""
+    """The half space below z = 0 of its frame: the ground. It is fixed in the world."""
 
     kind = "plane"
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeightField(Shape):
-    """Ground whose height is given on a grid. It stands on the world.
+    """Ground whose height is given on a grid. It is fixed in the world.
 
-    **Arguments:** `heights` (rows, columns), rows along y and columns along x, from the smallest coordinate on;
-    `size` (2,), the lengths of the whole field along x and y. Its middle is the origin of its frame.
+    **Arguments:** `heights` (rows, columns), rows along y and columns along x, starting at the smallest coordinate;
+    `size` (2,), the lengths of the whole field along x and y. Its centre is the origin of its frame.
     """
 
     kind = "heights"

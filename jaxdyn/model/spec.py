@@ -1,4 +1,4 @@
-"""`ModelSpec`: a description of a robot in NumPy, which is checked as it grows. Every loader fills one."""
+"""`ModelSpec`: a description of a robot in NumPy that checks each part as it is added. Every loader fills one."""
 
 import dataclasses
 import warnings
@@ -25,7 +25,8 @@ from .weightless import weightless
 
 
 def _parts(call: str, placement: Transform | None) -> tuple:
-    """Return the rotation and translation of a placement, whose numbers are not checked yet; by default none."""
+    """Return the rotation and translation of a placement, those of the identity for None. Their numbers are not checked
+    yet."""
     if placement is None:
         return np.eye(3), np.zeros(3)
     check_instance(call, "placement", placement, Transform)
@@ -91,8 +92,8 @@ class ModelSpec(SceneSpec):
         return self.add(body)
 
     def add(self, body: Body, judged: bool = False) -> "ModelSpec":
-        """Add a body that is described in NumPy. Arguments and errors as in `add_body`; with `judged`, the caller has
-        looked at the inertia and accepts it as it is."""
+        """Add a body that is described in NumPy. Arguments and errors are those of `add_body`. With `judged`, do not
+        check the inertia: the caller has done so."""
         name, joint = body.name, body.joint
         call = f"`ModelSpec.add_body({name!r})`"
         self._new_name(call, name)
@@ -147,17 +148,17 @@ class ModelSpec(SceneSpec):
         axis=(0.0, 0.0, 1.0),
         placement: Transform | None = None,
     ) -> "ModelSpec":
-        """Add the rotor of a geared motor that sits in `carrier`: a body on a revolute joint, and the constraint that
-        it turns with other joints, which is named as the rotor. Its angle is ``sum(ratios[j] * q[j])``.
+        """Add the rotor of a geared motor that is mounted on `carrier`: a body on a revolute joint, and a `Coupling` of
+        the same name that sets its angle to ``sum(ratios[j] * q[j])``.
 
-        One ratio is a gear, several are a belt over several joints, and two rotors with two ratios each a differential.
-        `embed` makes the rotors of a robot part of its joints.
+        One ratio describes a gear, several a belt over several joints; two rotors with two ratios each form a
+        differential. `embed` merges the rotors of a robot into its joints.
 
-        **Arguments:** `carrier`, a body or frame; `ratios` by joint; `inertia`, the moment of inertia about the axis
-        (kg m²) where the carrier has all the rest of the rotor's mass, or an `Inertia`; `axis` and `placement` of the
-        rotor's joint, as in `add_body`.
+        **Arguments:** `carrier`, a body or frame; `ratios` by joint; `inertia`, either the moment of inertia about the
+        axis (kg m²), if the carrier's inertia includes the rotor's mass and other moments, or an `Inertia`; `axis` and
+        `placement` of the rotor's joint, as in `add_body`.
 
-        **Raises** `ValueError` as `add_body`, for unknown joints, and if there are no ratios.
+        **Raises** `ValueError` as in `add_body`, for unknown joints, and if there are no ratios.
         """
         call = f"`ModelSpec.add_rotor({name!r})`"
         ratios = {str(j): float(constants(call, f"ratio of {j!r}", r, ())) for j, r in dict(ratios).items()}
@@ -182,7 +183,7 @@ class ModelSpec(SceneSpec):
     def add_actuator(self, joint: str | Mapping[str, Any], name: str | None = None, *, gear: Any = 1.0) -> "ModelSpec":
         """Add an actuator that drives `joint`: a command u gives the generalised force ``gear * u``.
 
-        **Arguments:** `joint`, a joint's name, or a mapping of joints to gears for one that drives several (a
+        **Arguments:** `joint`, a joint's name, or a mapping of joints to gears if the actuator drives several (a
         differential, a tendon); `name` (default: the joint's); `gear`, a scalar (for a joint with one velocity)
         or one number per velocity of the joint.
         """
@@ -202,8 +203,9 @@ class ModelSpec(SceneSpec):
     def build(self) -> Model:
         """Return the model. Bodies on `Fixed` joints become part of their parents; frames keep their names.
 
-        **Raises** `ValueError` naming the constraint, frame or actuator whose body or joint does not exist.
-        A robot without moving bodies, and moving bodies that carry no mass at all, are a `ModelWarning`.
+        **Raises** `ValueError` naming the constraint or actuator whose body or joint does not exist, and for planes and
+        height fields on moving bodies. A robot without moving bodies, and bodies whose lack of inertia makes the mass
+        matrix singular, are a `ModelWarning`.
         """
         call = f"`ModelSpec.build` of {self.name[:60]!r}"
         moving, frames = self._merged()
@@ -253,9 +255,9 @@ class ModelSpec(SceneSpec):
     def _merged(self) -> tuple[dict[str, Body], dict[str, tuple[str, np.ndarray, np.ndarray]]]:
         """Return the moving bodies, with those on `Fixed` joints merged into them, and the frames.
 
-        A frame is the name of a moving body or of the world, and the rotation and translation in it.
+        A frame is a tuple of the name of a moving body or the world, and the rotation and translation in it.
         """
-        # where each name ends up: (moving body or world, rotation, translation)
+        # the resolved pose of each name: (moving body or world, rotation, translation)
         home: dict[str, tuple[str, np.ndarray, np.ndarray]] = {"world": ("world", np.eye(3), np.zeros(3))}
         moving: dict[str, Body] = {}
         frames: dict[str, tuple[str, np.ndarray, np.ndarray]] = {}

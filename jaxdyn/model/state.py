@@ -9,7 +9,8 @@ from ..spatial.numbers import floats
 class State(eqx.Module):
     """Configuration `q` (nq,) and velocity `v` (nv,), in the order of the model's joints.
 
-    Both may be NumPy arrays or sequences of numbers. The page "Conventions" shows the coordinates of each joint.
+    Both may be given as NumPy arrays or sequences of numbers. The page "Conventions" lists the coordinates of each
+    joint.
     """
 
     q: Float[Array, " nq"]

@@ -18,7 +18,8 @@ from .joints import HelicalKind, PrismaticKind, RevoluteKind
 
 
 def checked_joints(name: str, joints: Sequence[str]) -> tuple[str, tuple[str, ...]]:
-    """How errors call a constraint of that class, and its joints. Raise `ValueError` if there are none, or twins."""
+    """Return the constraint's name for error messages, and its joints. Raise `ValueError` if there are no joints, or if
+    one is named twice."""
     joints = check_names(f"`{name}`", "joints", joints)
     call = f"`{name}({list(joints)})`"
     if not joints or len(set(joints)) != len(joints):
@@ -29,23 +30,23 @@ def checked_joints(name: str, joints: Sequence[str]) -> tuple[str, tuple[str, ..
 class OnJoints(Constraint):
     """Base class of constraints between the coordinates of joints with one velocity each.
 
-    As rows on bodies, a joint's rate is that of its body against the parent along the joint's axis."""
+    In the rows, a joint's rate is the velocity of its body relative to the parent along the joint's axis."""
 
     joints: eqx.AbstractVar[tuple[str, ...]]
 
     @abc.abstractmethod
     def slope(self, q: Array, v: Array | None) -> tuple[Array, Array, Array]:
-        """Return the rows' coefficients (rows, joints, ...), their bias (rows, ...) and their errors (rows, ...) at
-        coordinates and rates (joints, ...); no rates are zero."""
+        """Return the rows' coefficients (rows, joints, ...), biases (rows, ...) and errors (rows, ...) at coordinates
+        and rates (joints, ...). None stands for zero rates."""
 
     def joints_layout(self, topology: Topology, rows: int, *signature) -> Layout:
-        """The layout of so many rows."""
+        """Return the layout of a constraint with this number of rows."""
         moved = [topology.joint(j) for j in self.joints]
         for j, b in zip(self.joints, moved, strict=True):
             if not isinstance(topology.kinds[b], (RevoluteKind, PrismaticKind, HelicalKind)):
                 raise ValueError(f"joint {j!r} ({topology.kinds[b]}) has no single coordinate to couple.")
         bodies = tuple(dict.fromkeys(x for b in moved for x in (b, topology.parents[b]) if x != WORLD))
-        # per joint: slot of its body, slot of the parent (or None), kind, then the body (its parameters)
+        # per joint: slot of its body, slot of the parent (or None), kind
         pattern = tuple(
             (bodies.index(b), None if (p := topology.parents[b]) == WORLD else bodies.index(p), topology.kinds[b])
             for b in moved
@@ -83,9 +84,9 @@ class OnJoints(Constraint):
 
 
 class Coupling(OnJoints):
-    """Joints that move together: ``sum_k coefficients[k] * q[joints[k]] = offset`` (gears, mimics): one row.
+    """Couples joints linearly: ``sum_k coefficients[k] * q[joints[k]] = offset`` (gears, mimic joints): one row.
 
-    **Arguments:** `joints`, names of joints with one velocity each; `coefficients`, one number a joint;
+    **Arguments:** `joints`, names of joints with one velocity each; `coefficients`, one number per joint;
     `offset` ().
     """
 
@@ -126,9 +127,9 @@ class Coupling(OnJoints):
 class Transmission(OnJoints):
     """Imposes any smooth condition on the coordinates of joints: ``fn(q) = 0``, with q (joints,) in rad or m.
 
-    Differentials, four-bars and linear actuators are often given so. `fn` is a JAX function, which is differentiated
-    twice. Use the same function object in every call: it is part of the model's static structure. An explicit map
-    from some coordinates to others is ``lambda q: q[1:] - f(q[0])``.
+    It suits differentials, four-bar linkages and linear actuators. `fn` is a JAX function, which is differentiated
+    twice. Use the same function object in every call: it is part of the model's static structure. To impose an explicit
+    map from some coordinates to others, use ``lambda q: q[1:] - f(q[0])``.
 
     **Arguments:** `joints`, names of joints with one velocity each; `fn`; `rows`, the length of its result.
     """
@@ -159,7 +160,7 @@ class Transmission(OnJoints):
         return self.joints_layout(topology, self.rows, self.fn, self.rows)
 
     def slope(self, q: Array, v: Array | None) -> tuple[Array, Array, Array]:
-        fn = lambda x: self.fn(x).astype(q.dtype)  # noqa: E731 - numbers of `fn` may be of double precision
+        fn = lambda x: self.fn(x).astype(q.dtype)  # noqa: E731 - constants in `fn` may be in double precision
 
         def single(q, v):
             along = lambda x: jax.jvp(fn, (x,), (v,))[1]  # noqa: E731

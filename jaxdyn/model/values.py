@@ -1,4 +1,4 @@
-"""What the numbers of a model may be, by field: where it is built, and where numbers are replaced."""
+"""Checks of the numbers of a model, by field. They run when a model is built and when its numbers are replaced."""
 
 import dataclasses
 import warnings
@@ -30,10 +30,10 @@ from .joints import Joint, Kind
 
 
 class ModelWarning(UserWarning):
-    """Warns of something odd in a model; the text says what jaxdyn makes of it."""
+    """Warns of something unusual in a model; the text says how jaxdyn handles it."""
 
 
-#: rules of fields by their last name; other fields are in range
+#: rules by the last part of the field's name, or the whole name; all other fields follow `in_range`
 RULES: dict[str, tuple[Rule, ...]] = {
     "mass": (in_range, not_negative),
     "rotational": (in_range, is_rotational),
@@ -52,23 +52,23 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "torsion": (in_range, not_negative),
     "restitution": (in_range, not_negative, at_most_one),
     "pair_friction": (in_range, not_negative),
-    # infinite: rigid
+    # infinity stands for rigid
     "collision.stiffness": (not_nan, not_negative),
     "collision.damping": (not_nan, not_negative),
 }
 
 
 def rules_of(path: str) -> tuple[Rule, ...]:
-    """Return the rules of the field with that dotted name; a joint's own parameters may be any numbers."""
+    """Return the rules of the field with that dotted name; a joint's own parameters may be any numbers in range."""
     if path.startswith("joints.own."):
         return (in_range,)
     return RULES.get(path) or RULES.get(path.rsplit(".", 1)[-1], (in_range,))
 
 
 def check_field(call: str, path: str, value, topology: Topology) -> None:
-    """Raise `ValueError` for values of a field (with batch axes in front or not) that a robot cannot have.
+    """Raise `ValueError` for values of a field, with or without leading batch axes, that a robot cannot have.
 
-    Files have bodies with a negative principal moment, and they can be changed as any other: it is a `ModelWarning`.
+    A negative principal moment of inertia is only a `ModelWarning`, because some files have such bodies.
     """
     check(call, path, value, *rules_of(path))
     values = numbers_of(value) if is_rotational in rules_of(path) else None
@@ -83,7 +83,8 @@ def check_field(call: str, path: str, value, topology: Topology) -> None:
 
 
 def check_limits(call: str, lower, upper) -> None:
-    """Raise `ValueError` for lower limits above upper ones, or endless on the wrong side, where both are there."""
+    """Raise `ValueError` for lower limits above upper ones, and for infinite limits of the wrong sign. Traced limits
+    are not checked."""
     lower, upper = numbers_of(lower), numbers_of(upper)
     if lower is None or upper is None:
         return
@@ -94,7 +95,8 @@ def check_limits(call: str, lower, upper) -> None:
 
 
 def checked_rotation(call: str, name: str, x: Any) -> np.ndarray:
-    """Return a rotation matrix (3, 3), made orthonormal: of single precision or of printed digits, it is not quite."""
+    """Return a rotation matrix (3, 3), made orthonormal to double precision: matrices in single precision or from
+    printed digits are only nearly so."""
     r = constants(call, name, x, (3, 3), is_rotation)
     if np.array_equal(r, np.eye(3)):
         return r
@@ -103,7 +105,7 @@ def checked_rotation(call: str, name: str, x: Any) -> np.ndarray:
 
 
 def checked_joint(call: str, joint: Joint, body: str) -> Joint:
-    """Return the joint of a body with its numbers as arrays, axes of unit length, and a name."""
+    """Return the joint of a body with checked numbers as arrays, axes of unit length, and a name."""
     if joint.name is not None:
         check_instance(call, "joint.name", joint.name, str)
     kind = joint.kind
@@ -121,7 +123,7 @@ def checked_joint(call: str, joint: Joint, body: str) -> Joint:
 
 
 def _any_size(call: str, name: str, x, shape) -> np.ndarray:
-    """As `constants`, but infinite or beyond single precision if it likes."""
+    """Return an array of this shape, as `constants` does, but without checking the range of its numbers."""
     found = named(call, name, reals, x).astype(float)
     if found.shape != shape:
         raise ValueError(f"{call}: `{name}` has shape {found.shape}, not {shape}.")

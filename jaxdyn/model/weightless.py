@@ -1,4 +1,4 @@
-"""Finds moving bodies without inertia where the mass matrix becomes singular for it."""
+"""`weightless`: finds moving bodies whose lack of inertia makes the mass matrix singular."""
 
 from collections.abc import Iterator, Sequence
 
@@ -10,13 +10,14 @@ from ..tree.topology import Topology
 from .described import Body
 from .model import Joints
 
-#: an inertia below this part of mass times metre squared, or of the largest of the joint, is rounding
+#: inertias below this share of mass times metre squared, or of the joint's largest inertia, count as rounding errors
 ROUNDING = 1e-12
 MOST = 12
 
 
 def weightless(topology: Topology, bodies: Sequence[Body], joints: Joints) -> Iterator[str]:
-    """Yield what to warn of: bodies with nothing that has inertia on them, and point masses on their joints' axes."""
+    """Yield the texts of warnings: of bodies that carry nothing with inertia, and of point masses on the axes of their
+    joints."""
     below = topology.anywhere_below([b.mass > 0 or bool(np.any(b.rotational)) for b in bodies])
     armed = [bool(np.all(np.asarray(b.joint.armature) > 0)) for b in bodies]
     idle = [b.name for b, ok, armature in zip(bodies, below, armed, strict=True) if not ok and not armature]
@@ -40,7 +41,7 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _points(topology: Topology, bodies: Sequence[Body], joints: Joints) -> list[int]:
-    """Return the point masses and thin rods whose joints move nothing that has inertia in some direction, at q = 0."""
+    """Return the point masses and thin rods whose joint, in some direction and at q = 0, moves nothing with inertia."""
     moments = np.linalg.eigvalsh(np.array([b.rotational for b in bodies]).reshape(-1, 3, 3))
     found = [k for k, m in enumerate(moments) if bodies[k].mass > 0 and m[0] <= ROUNDING * m[-1]]
     if not found:
@@ -53,7 +54,7 @@ def _points(topology: Topology, bodies: Sequence[Body], joints: Joints) -> list[
         lanes = len(own)
         par = jax.tree.map(lambda x, own=own: jnp.moveaxis(x[np.array(own)], 0, -1), joints.parameters)
         q = np.repeat(kind.neutral()[:, None], lanes, 1)
-        with jax.numpy_rank_promotion("allow"):  # as in the engine: (lanes,) meets (3, lanes)
+        with jax.numpy_rank_promotion("allow"):  # as in the engine: (lanes,) is broadcast to (3, lanes)
             moves = kind.columns(par, q)
         columns = [np.concatenate([_full(c.linear, lanes), _full(c.angular, lanes)]) for c in moves]
         for lane, k in enumerate(own):
@@ -72,14 +73,15 @@ def _spatial(body: Body) -> np.ndarray:
 
 
 def _is_thin(inertia: np.ndarray) -> bool:
-    """Return whether a spatial inertia (6, 6) is that of a point or of a line: no joint loses rank on any other."""
+    """Return True if a spatial inertia (6, 6) is that of a point or a line. Only these can make a joint's inertia
+    singular."""
     mass, first = inertia[0, 0], inertia[3:, :3]
     central = inertia[3:, 3:] + first @ first / mass
     return bool(np.linalg.eigvalsh(central)[0] <= ROUNDING * np.trace(inertia[3:, 3:]))
 
 
 def _moved(body: Body, inertia: np.ndarray) -> np.ndarray:
-    """Return an inertia at the body's origin as its parent sees it at q = 0."""
+    """Return an inertia about the body's origin, transformed to its parent at q = 0."""
     R, p = body.rotation, _skew(body.translation)
     X = np.block([[R, np.zeros((3, 3))], [p @ R, R]])
     return X @ inertia @ X.T

@@ -1,4 +1,4 @@
-"""`strider`: a biped whose legs have closed loops, springs and redundant rows."""
+"""`strider`: a biped whose legs have closed loops, springs and redundant constraint rows."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ def _at(x: float, y: float = 0.0, z: float = 0.0) -> Transform:
 
 
 def _rod(mass: float, end: tuple[float, float, float], radius: float) -> Inertia:
-    """A uniform cylinder from the body's origin to `end`."""
+    """Return the inertia of a uniform cylinder from the body's origin to `end`."""
     tip = np.asarray(end, float)
     length = np.linalg.norm(tip)
     u = tip / length
@@ -25,7 +25,7 @@ def _rod(mass: float, end: tuple[float, float, float], radius: float) -> Inertia
 
 
 def _along_z(x: np.ndarray) -> np.ndarray:
-    """A rotation that takes the z axis to the direction of `x`."""
+    """Return a rotation that takes the z axis to the direction of `x`."""
     z = x / np.linalg.norm(x)
     y = np.cross(z, (1.0, 0.0, 0.0))
     y /= np.linalg.norm(y)
@@ -33,7 +33,7 @@ def _along_z(x: np.ndarray) -> np.ndarray:
 
 
 def strider() -> ModelSpec:
-    """A biped of 13 kg with two closed loops in each leg: nb = 19, nv = 28, eight motors.
+    """Return a biped of 13 kg with two closed loops in each leg: nb = 19, nv = 28, eight motors.
 
     A parallelogram of thigh, shin, tarsus and a thin push rod makes the tarsus follow the knee; the rod ends in a
     lever that a leaf spring ties to the tarsus. A crank and a connecting rod move the foot; that linkage is planar but
@@ -58,7 +58,7 @@ def strider() -> ModelSpec:
         add("lever", "tarsus", spring, _at(-0.02, 0, -0.01), _rod(0.08, lever, 0.012))
         start = np.array(knee) + np.array([-0.08, -0.03 * s, -0.03])
         end = np.array(knee) + np.array(ankle) + np.array([-0.08, 0.0, -0.03])
-        # with its length along an axis of its body, as single precision wants thin rods
+        # along an axis of its body, which keeps the inertia of a thin rod accurate in single precision
         rod = (0.0, 0.0, float(np.linalg.norm(end - start)))
         place = Transform(_along_z(end - start), start)
         add("rod", "thigh", Spherical(damping=0.01), place, _rod(0.1, rod, 0.006))
