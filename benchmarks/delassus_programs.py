@@ -159,7 +159,7 @@ def compiled(f: Callable, *args) -> tuple[float, Callable]:
 
 
 def programs(scene: ContactScene, method: str, batch: int, dtype, steps: int = STEPS) -> Programs:
-    """Compile the programs. A batch of 1 runs `steps` evaluations one after the other, which excludes the cost of a call
+    """Compile the programs. A batch of 1 runs `steps` evaluations one after the other, which excludes the cost of calls
     from Python."""
     n, rng = steps if batch == 1 else batch, np.random.default_rng(0)
     qs = jnp.asarray(scene.configurations(n), dtype)
