@@ -1,9 +1,10 @@
-"""Seconds to trace and compile, and the size of the program, for the functions that users compile once per robot.
+"""Measure the time to trace and compile, and the program size, of functions that users compile once per robot.
 
     python benchmarks/compile_time.py [MODEL ...]
 
-Prints one line a function: CPU seconds of tracing, CPU and wall seconds of compiling, kernels of the compiled
-program, and the seconds of a second compilation from JAX's persistent cache. Without arguments: a shipped robot.
+Prints one line per function: CPU seconds of tracing, CPU and wall seconds of compiling, number of kernels in the
+compiled program, and seconds of a second compilation from JAX's persistent cache. Without arguments, it uses a shipped
+robot.
 """
 
 import sys
@@ -37,7 +38,7 @@ FUNCTIONS = {"RNEA": inverse, "ABA": tree, "LCABA": loops, "LCABA, gradient": gr
 
 
 def measure(name: str, make: Callable, *args) -> None:
-    """One line for ``jax.vmap(make())`` on a batch of 256."""
+    """Print the line for ``jax.vmap(make())`` on a batch of 256."""
     begin = time.process_time()
     lowered = jax.jit(jax.vmap(make())).lower(*args)
     traced, wall = time.process_time(), time.perf_counter()

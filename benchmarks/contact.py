@@ -1,12 +1,12 @@
-"""What a step with contact costs, beside the same robot without, and beside MuJoCo; and how well the laws are met.
+"""Measure the cost of a step with contact, compared with no contact and with MuJoCo, and the residuals of contact laws.
 
     python benchmarks/contact.py [ROBOT ...] [--parts steps residual mujoco mjx] [--batch N] [--rounds N]
 
-CPU time on one core of a whole `step` of a batch of random states near the ground, in turns with ABA of the same robot.
-Robots are in `contact_robots.py`. MuJoCo's C code steps the same states one after the other, in double precision, on
-one thread; MJX as one batch, in single precision. Writes `contact.json`, in which what is not asked for is kept, and
-`contact.md`. A `mujoco-mjx` that is older than MuJoCo goes with a MuJoCo of its own version: measure that part where
-both are installed.
+Measures CPU time on one core of a whole `step` of a batch of random states near the ground, in turns with ABA of the
+same robot. Robots are in `contact_robots.py`. MuJoCo's C code steps the same states one after the other, in double
+precision, on one thread; MJX steps them as one batch, in single precision. Writes `contact.json`, which keeps earlier
+results that are not measured again, and `contact.md`. A `mujoco-mjx` that is older than MuJoCo needs a MuJoCo of its
+own version: measure that part in an environment that has both.
 """
 
 import argparse
@@ -29,15 +29,15 @@ from jaxdyn.commands.bench import one_core
 from jaxdyn.contact.cones import left_over
 
 BOTH = ("float32", "float64")
-#: joints neither stop nor rub, except where said
+#: no joint limits and no dry friction in joints, unless stated otherwise
 ALONE = {"limits": False, "dry_friction": False}
 LAWS = {"PGS": jd.contact.PGS(**ALONE), "Auto": jd.contact.Auto(**ALONE), "ADMM": jd.contact.ADMM(**ALONE)}
-#: states of the other sizes of a batch
+#: other batch sizes
 SIZES = (1, 64, 4096)
 
 
 def programs(model: jd.Model) -> dict:
-    """Functions (q, v, tau) by name. "in the air" is for states in which nothing touches."""
+    """Return functions (q, v, tau) by name; those named "in the air" are for states without contact."""
 
     def step(law):
         return lambda q, v, tau: jd.step(model, jd.State(q, v), tau, DT, contacts=law)
@@ -57,7 +57,7 @@ def cast(dtype: str, robot: Standing, *batches: Batch):
 
 
 def cost(robot: Standing, near: Batch, air: Batch, dtype: str, rounds: int) -> dict:
-    """Microseconds and seconds to compile, by program."""
+    """Return microseconds and seconds to compile, by program."""
     model, near, air = cast(dtype, robot, near, air)
     made = {name: compiled(f, air if name.endswith("in the air") else near) for name, f in programs(model).items()}
     times = together([run for _, run in made.values()], len(near.q), rounds)
@@ -68,7 +68,7 @@ def cost(robot: Standing, near: Batch, air: Batch, dtype: str, rounds: int) -> d
 
 
 def sizes(robot: Standing, dtype: str, rounds: int) -> dict:
-    """Microseconds of ABA and of a step with contact, by size of the batch."""
+    """Return microseconds of ABA and of a step with contact, by batch size."""
     found = {}
     for n in SIZES:
         model, near = cast(dtype, robot, batch(robot, n))
@@ -78,7 +78,7 @@ def sizes(robot: Standing, dtype: str, rounds: int) -> dict:
 
 
 class Measured(jd.contact.Law):
-    """A law whose `forces` are what another one leaves over of itself, so that a step tells it."""
+    """A law whose forces are the residual of another law, so that a step returns this residual."""
 
     law: jd.contact.Law = eqx.field(static=True, default=LAWS["PGS"])
 
@@ -88,8 +88,8 @@ class Measured(jd.contact.Law):
 
 
 def residuals(robot: Standing, near: Batch, dtype: str) -> dict:
-    """By law, the median, 99th percentile and largest of what is left of it, relative to the largest speed that calls
-    for forces; and how many states are told as not converged, and how many would have to be."""
+    """Return the median, 99th percentile and largest residual by law, relative to the largest speed that requires
+    forces; also the number of states flagged as not converged, and the number with a residual above 1e-3."""
     model, near = cast(dtype, robot, near)
     found = {}
     for name, law in LAWS.items():
@@ -110,13 +110,13 @@ def residuals(robot: Standing, near: Batch, dtype: str) -> dict:
 
 
 def ours(robot: Standing, near: Batch, dtype: str) -> Callable:
-    """A step by `PGS`, to be timed in turns with other engines."""
+    """Return a step with `PGS`, to be timed in turns with other engines."""
     model, near = cast(dtype, robot, near)
     return compiled(programs(model)["PGS"], near)[1]
 
 
 class Case(NamedTuple):
-    """What is measured: a robot, states near the ground and in the air, and how many rounds of turns."""
+    """A case to measure: a robot, states near the ground and in the air, and the number of timing rounds."""
 
     robot: Standing
     near: Batch
@@ -143,7 +143,7 @@ def beside_mjx(case: Case) -> dict:
     return {"mjx": mjx(case.robot, case.near, ours(case.robot, case.near, "float32"), case.rounds)}
 
 
-#: what is measured of a robot; each part by itself can be measured again
+#: the parts of a measurement; each can be measured again separately
 PARTS = {"steps": steps, "residual": left, "mujoco": beside_mujoco, "mjx": beside_mjx}
 
 
@@ -164,7 +164,7 @@ def options_of(arguments=None) -> argparse.Namespace:
 
 
 def check_batch(name: str, old: dict, options: argparse.Namespace) -> None:
-    """Raise if parts of a robot would be of batches of different sizes."""
+    """Raise an error if parts of a robot would have different batch sizes."""
     if set(options.parts) != set(PARTS) and old.get("batch", options.batch) != options.batch:
         raise SystemExit(
             f"contact.py: --batch is {options.batch}, but the other parts of {name} were measured with {old['batch']}: "

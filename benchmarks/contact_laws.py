@@ -1,9 +1,10 @@
-"""What laws of contact cost and leave, by the number of rows: what `jd.contact.Auto` chooses by.
+"""Measure time and residuals of contact laws by the number of rows, on which the choice of `jd.contact.Auto` is based.
 
     python benchmarks/contact_laws.py [CASE ...] [--batch N] [--rounds N]
 
-The problems σ = G f + g of steps of random states are taken once, and every law solves the same ones, cold. CPU time on
-one core, of the law alone. Writes `contact_laws.json`, in which what is not asked for is kept, and `contact_laws.md`.
+The problems σ = G f + g are extracted once from steps of random states. Every law solves the same problems without warm
+start. Measures CPU time on one core, of the law only. Writes `contact_laws.json`, which keeps earlier results that are
+not measured again, and `contact_laws.md`.
 """
 
 import warnings
@@ -44,7 +45,7 @@ LAWS = {
 
 
 class Case(NamedTuple):
-    """A robot with its states, and the law that says which rows there are."""
+    """A robot with its states, and the law that determines its rows."""
 
     model: jd.Model
     states: Batch
@@ -52,7 +53,7 @@ class Case(NamedTuple):
 
 
 def feet(robot: Callable[[], Standing], joints: bool) -> Callable[[int], Case]:
-    """A robot on its feet, whose joints stop and rub if `joints`."""
+    """Return a case of a robot on its feet, with joint limits and dry friction if `joints` is True."""
 
     def made(n):
         found = robot()
@@ -62,7 +63,7 @@ def feet(robot: Callable[[], Standing], joints: bool) -> Callable[[int], Case]:
 
 
 def whole(slots: int | None, roll: float = 0.0) -> Callable[[int], Case]:
-    """Go1 with all the shapes of its file, upright or rolled by an angle."""
+    """Return a case of Go1 with all the shapes of its file, upright or rolled by an angle."""
 
     def made(n):
         with warnings.catch_warnings():
@@ -77,7 +78,7 @@ def whole(slots: int | None, roll: float = 0.0) -> Callable[[int], Case]:
 
 
 def piled(boxes: int) -> Callable[[int], Case]:
-    """Boxes on top of each other, which move a little."""
+    """Return a case of slowly moving boxes on top of each other."""
 
     def made(n):
         spec, size = jd.ModelSpec("pile"), 0.2
@@ -111,7 +112,7 @@ CASES = {
 
 
 def _problem(law, model, q, v, tau):
-    """G, g, friction and bounds of dry friction of a step (lanes-last)."""
+    """Return G, g, friction and bounds of dry friction of a step, with the batch (lanes) as the last axis."""
     step = begun(law, model, model.constraints, q, v, tau, None, jnp.full((1,), DT, q.dtype), recursive=True)
     kept = touching(step, law)
     bodies = given_accelerations(step.problem, step.start)
@@ -128,7 +129,7 @@ def _problem(law, model, q, v, tau):
 
 
 class Posed(NamedTuple):
-    """The problems of all states: `counts` of rows, and what laws are asked, (states, ...)."""
+    """The problems of all states: `counts` of rows, and the inputs of the laws, (states, ...)."""
 
     counts: Counts
     G: jax.Array
@@ -146,14 +147,14 @@ def posed(case: Case) -> Posed:
 
 
 def _solved(law, counts, G, g, friction, bound):
-    """The forces of a law, and what it leaves over of itself."""
+    """Return the forces of a law and its residual."""
     cones = Cones(counts, friction, jnp.zeros((0, 1), g.dtype), bound)
     f = law.solve(G, g, cones, jnp.zeros((len(g), 1), g.dtype))
     return f, left_over(cones, G, g, f)
 
 
 def measured(problems: Posed, dtype: str, rounds: int) -> dict:
-    """By law, microseconds, seconds to compile, and the median, 99th percentile and largest of what is left."""
+    """Return microseconds, seconds to compile, and the median, 99th percentile and largest residual by law."""
     counts, *arrays = problems
     single = [jnp.asarray(x, dtype) for x in arrays]
     found, runs = {}, []

@@ -1,4 +1,4 @@
-"""The robots of `contact_robots.py` in MuJoCo, stepped by its C code and by MJX."""
+"""Step the robots of `contact_robots.py` in MuJoCo, by its C code and by MJX."""
 
 from collections.abc import Callable
 from importlib.metadata import version
@@ -14,12 +14,12 @@ import jaxdyn as jd
 from jaxdyn.commands.peers import mjcf_of
 from jaxdyn.interop import to_mujoco
 
-#: m, within which MuJoCo counts contacts: those of all feet
+#: distance within which MuJoCo counts contacts, m: includes all feet
 REACH = 0.1
 
 
 class Setting(NamedTuple):
-    """Of MuJoCo: the cone, most iterations and steps of line search, and the solver; the rest are its defaults."""
+    """MuJoCo options: cone, largest number of iterations and of line-search steps, and solver; others are defaults."""
 
     cone: str = "pyramidal"
     iterations: int = 100
@@ -27,14 +27,14 @@ class Setting(NamedTuple):
     solver: str = "Newton"
 
 
-#: of the C code
+#: options of the C code
 SETTINGS = {
     "pyramidal": Setting(),
     "elliptic": Setting("elliptic"),
     "pyramidal, 4 and 8": Setting(iterations=4, search=8),
     "pyramidal, 1 and 5": Setting(iterations=1, search=5),
 }
-#: of MJX
+#: options of MJX
 MJX = {
     f"{solver}, {few} and {search}": Setting("pyramidal", few, search, solver)
     for few, search in ((1, 5), (4, 8))
@@ -43,8 +43,8 @@ MJX = {
 
 
 def mujoco_model(robot: Standing, setting: Setting):
-    """The robot in MuJoCo, with balls for feet that collide with the floor alone; loops as `connect`. Raises
-    ValueError for what MJCF cannot say."""
+    """Return the robot as a MuJoCo model, with spherical feet that collide only with the floor, and loops as `connect`.
+    Raise ValueError for features that MJCF cannot express."""
     import mujoco
 
     spec = mujoco.MjSpec.from_string(mjcf_of(robot.model, bool(robot.model.constraints)))
@@ -66,12 +66,12 @@ def mujoco_model(robot: Standing, setting: Setting):
 
 
 def states_of(robot: Standing, model, near: Batch) -> Batch:
-    """The states in the order of a MuJoCo model."""
+    """Return the states with coordinates in the order of a MuJoCo model."""
     return Batch(*jax.vmap(lambda q, v: to_mujoco(robot.model, model, jd.State(q, v)))(near.q, near.v), near.tau)
 
 
 def steps_of(model, states: Batch, full: bool):
-    """A function that puts every state into MuJoCo, and steps it if `full`."""
+    """Return a function that copies every state into MuJoCo, and steps it if `full`."""
     import mujoco as mj
 
     data, rows = mj.MjData(model), list(zip(*map(np.asarray, states), strict=True))
@@ -90,8 +90,8 @@ def steps_of(model, states: Batch, full: bool):
 
 
 def mujoco(robot: Standing, near: Batch, ours: dict[str, Callable], rounds: int) -> dict:
-    """Microseconds of `mj_step` by setting, with the mean number of contacts, and of our own programs; or why there are
-    none."""
+    """Return microseconds of `mj_step` and the mean number of contacts by setting, and microseconds of jaxdyn's
+    programs; or the reason why they are missing."""
     try:
         import mujoco as mj
 
@@ -113,13 +113,13 @@ def mujoco(robot: Standing, near: Batch, ours: dict[str, Callable], rounds: int)
 
 
 def mjx_step(robot: Standing, near: Batch, setting: Setting):
-    """Seconds to compile a batched `mjx.step` in single precision, and the program, which returns positions and
-    velocities. Raises ValueError or NotImplementedError for what MJCF cannot say or MJX cannot do."""
+    """Return the seconds to compile a batched `mjx.step` in single precision, and the program, which returns positions
+    and velocities. Raise ValueError for what MJCF cannot express, NotImplementedError for what MJX does not support."""
     import mujoco as mj
     from mujoco import mjx
 
     model = mujoco_model(robot, setting)
-    model.opt.disableflags |= mj.mjtDisableBit.mjDSBL_EULERDAMP  # a factor of its own, and nothing is damped
+    model.opt.disableflags |= mj.mjtDisableBit.mjDSBL_EULERDAMP  # costs a separate factor, and nothing is damped
     states = states_of(robot, model, near)
     with jax.enable_x64(False):
         device = mjx.put_model(model)
@@ -133,8 +133,8 @@ def mjx_step(robot: Standing, near: Batch, setting: Setting):
 
 
 def mjx(robot: Standing, near: Batch, ours: Callable, rounds: int) -> dict:
-    """Microseconds and seconds to compile of MJX by setting, and microseconds of our own program; or why there are
-    none."""
+    """Return microseconds and seconds to compile of MJX by setting, and microseconds of jaxdyn's program; or the reason
+    why they are missing."""
     try:
         made = {name: mjx_step(robot, near, setting) for name, setting in MJX.items()}
     except ImportError:

@@ -1,4 +1,4 @@
-"""The page of `contact.py`."""
+"""Write the page of `contact.py`."""
 
 from collections.abc import Callable
 
@@ -24,7 +24,7 @@ def table(heads: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def costs(row: dict) -> list[str]:
-    """Microseconds and multiples of ABA, by program and precision."""
+    """Return the table of microseconds and multiples of ABA, by program and precision."""
     lines = []
     for name in row["float32"]:
         cells = [name]
@@ -55,7 +55,7 @@ def residuals(found: dict) -> list[str]:
 
 
 def mujoco(found: dict) -> list[str]:
-    """MuJoCo beside our step in single and double precision."""
+    """Return the table of MuJoCo and of jaxdyn's step in single and double precision."""
     if "why" in found:
         return [f"MuJoCo: not measured: {found['why']}."]
     lines = []
@@ -69,7 +69,7 @@ def mujoco(found: dict) -> list[str]:
 
 
 def mjx(found: dict) -> list[str]:
-    """MJX beside our step, both in single precision."""
+    """Return the table of MJX and of jaxdyn's step, both in single precision."""
     if "why" in found:
         return [f"MJX: not measured: {found['why']}."]
     lines = []
@@ -80,8 +80,8 @@ def mjx(found: dict) -> list[str]:
 
 
 def page(found: dict, told: Callable[..., str]) -> str:
-    """As Markdown; `told` says where a robot's numbers come from, or one row of them. Parts that were never measured
-    are left out."""
+    """Return the results as Markdown; `told` gives the origin of a robot's numbers, or of one row of them. Parts that
+    were never measured are omitted."""
     out = ["# Contact", "", "Made by `benchmarks/contact.py`.", "", ABOUT]
     for name, row in found.items():
         out += ["", f"## {name.capitalize()}", "", f"nv {row['nv']}, {row['slots']} slots, a batch of {row['batch']}."]

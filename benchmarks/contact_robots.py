@@ -1,6 +1,6 @@
 """Robots that stand: Go1 on four balls, Talos on eight points, Cassie with its loops on four balls.
 
-Shapes are those of the feet alone, so that all engines have the same contacts. Robots come from `example-robot-data`.
+Only the feet have shapes, so that all engines have the same contacts. Robots come from `example-robot-data`.
 """
 
 import warnings
@@ -13,15 +13,15 @@ from systems import described
 
 import jaxdyn as jd
 
-#: N m and m/s (rad/s) of the random motions; seconds a step
+#: scale of the random torques (N m) and velocities (m/s, rad/s), and the time step in seconds
 PUSH, SPEED, DT = 3.0, 0.3, 2e-3
-#: m/s at which robots come down
+#: downward velocity of the robots, m/s
 DOWN = 0.4
 GO1, TALOS = ("FR", "FL", "RR", "RL"), (("left", "right"), (-0.1, 0.1), (-0.06, 0.06))
 
 
 class Standing(NamedTuple):
-    """A robot in a pose in which its lowest foot touches the ground, and the coefficient of friction."""
+    """A robot in a pose with its lowest foot on the ground, and the coefficient of friction."""
 
     model: jd.Model
     q: jax.Array
@@ -29,7 +29,7 @@ class Standing(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """States around a pose, near the ground or above it, and torques: (n, ...)."""
+    """States around a pose, near the ground or above it, and torques, all of shape (n, ...)."""
 
     q: jax.Array
     v: jax.Array
@@ -56,14 +56,14 @@ def standing(path: str, feet: tuple, friction: float, pose: dict, **options) -> 
 
 
 def gaps(model: jd.Model, q) -> jax.Array:
-    """The gaps of all slots, which a step tells."""
+    """Return the gaps of all contact slots, computed by a step."""
     law = jd.contact.PGS(1, limits=False, dry_friction=False)
     rest = jd.State(q, jnp.zeros(model.nv, q.dtype))
     return jd.simulate(model, rest, jnp.zeros((1, model.nv), q.dtype), 1e-3, contacts=law).contacts.gaps[0]
 
 
 def lifted(model: jd.Model, q, height) -> jax.Array:
-    """The base moved up or down until the lowest foot is so far above the ground."""
+    """Return `q` with the base moved up or down so that the lowest foot is at `height` above the ground."""
     base = model.q_slice(model.joint_names[0]).start + 2
     return q.at[base].add(height - gaps(model, q).min())
 
@@ -94,7 +94,7 @@ ROBOTS = {"go1": go1, "talos": talos, "cassie": cassie}
 
 
 def batch(robot: Standing, n: int, height: float | None = None, seed: int = 0) -> Batch:
-    """Random states around the pose: the lowest foot within 0.2 mm of the ground, or at a height."""
+    """Return random states around the pose, with the lowest foot within 0.2 mm of the ground or at `height`."""
     model, rng = robot.model, np.random.default_rng(seed)
     v, d = SPEED * rng.normal(size=(n, model.nv)), 0.02 * rng.normal(size=(n, model.nv))
     low = jnp.asarray(rng.uniform(-2e-4, 2e-4, n) if height is None else np.full(n, height))
@@ -106,7 +106,7 @@ def batch(robot: Standing, n: int, height: float | None = None, seed: int = 0) -
         if model.constraints:
             q = jd.assemble(model, q)
             v = jd.impulse(model, jd.State(q, v)).velocity
-        return lifted(model, q, low), v.at[2].add(-DOWN)  # all of the robot, so that loops stay closed
+        return lifted(model, q, low), v.at[2].add(-DOWN)  # the whole robot moves, so that loops stay closed
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", jd.ModelWarning)

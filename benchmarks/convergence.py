@@ -1,18 +1,19 @@
-"""How solutions converge with the steps, and how accurate they are for every penalty weight, in double precision.
+"""Measure the convergence of solutions over steps, and their accuracy by penalty weight, in double precision.
 
     python benchmarks/convergence.py [FIGURE ...] [--states N] [--out FOLDER]
 
-- `steps`: largest residual of the rows after each proximal step, two hands that hold a cube by eight points
-  (lcaba_proxbbo, Fig. 10), with and without refinement.
-- `weights`: deviation of the accelerations for weights from 1e1 to 1e11, the same robot (lcaba_proxbbo, Fig. 11), from
-  what sixty refined steps find; that of `Dense` from it, too.
-- `duplicates`: residual after each step for several weights, Talos with each of four welds given twice
+- `steps`: largest residual of the rows after each proximal step, with and without refinement, for two hands that hold a
+  cube by eight points (lcaba_proxbbo, Fig. 10).
+- `weights`: deviation of the accelerations from the result of sixty refined steps, for weights from 1e1 to 1e11 and the
+  same robot (lcaba_proxbbo, Fig. 11); also the deviation of `Dense`.
+- `duplicates`: residual after each step for several weights, for Talos with each of four welds given twice
   (proximal_ltl, Fig. 2).
-- `soft`: residual of the rows, and deviation from `PV`, of the soft solvers for their weights, Talos with four welds
+- `soft`: residual of the rows, and deviation from `PV`, of the soft solvers by weight, for Talos with four welds
   (popov_vereshchagin, Fig. 3).
 
-Penalties are compared with inertias: instead of a weight μ, which would have to be compiled, masses and forces are
-divided by it, which leaves accelerations as they are. Writes `convergence.json` and one plot a figure.
+Only the ratio of penalties to inertias matters. Instead of changing the weight μ, which would require compiling again,
+masses and forces are divided by it, which does not change accelerations. Writes `convergence.json` and one plot per
+figure.
 """
 
 import functools
@@ -32,7 +33,7 @@ STEPS = 11
 
 
 def lighter(model: jd.Model, by) -> jd.Model:
-    """All inertias divided by `by`."""
+    """Return the model with inertias, damping and stiffness divided by `by`."""
     b = model.bodies
     return model.replace(
         {
@@ -46,13 +47,13 @@ def lighter(model: jd.Model, by) -> jd.Model:
 
 
 class Case:
-    """A robot in random states around a configuration, with its rows for reference."""
+    """A robot in random states around a configuration, with its constraint rows for reference."""
 
     def __init__(self, name: str, n: int):
         self.model, q = systems.system(name)
         rng = np.random.default_rng(0)
         nv = self.model.nv
-        # the cube and the feet stay where they are: loops are closed again from there
+        # random configurations near q, with loops closed again
         near = jax.vmap(lambda d: jd.integrate(self.model, q, d, 1.0))(jnp.asarray(rng.uniform(-0.1, 0.1, (n, nv))))
         close = jax.jit(jax.vmap(lambda q: jd.assemble(self.model, q)))
         self.q = close(near)
@@ -61,7 +62,7 @@ class Case:
         self.rows = functools.partial(jd.constraint_jacobian, self.model, constraints=self.model.constraints)
 
     def solve(self, solver: jd.solvers.Solver) -> Callable:
-        """(μ, warm start or None) to accelerations and multipliers, both for masses of one."""
+        """Return a function from (μ, warm start or None) to accelerations and multipliers of the unscaled model."""
 
         def one(mu, q, v, tau, warm):
             scaled = lighter(self.model, mu)
@@ -78,7 +79,7 @@ class Case:
 
     @functools.cached_property
     def wanted(self) -> jax.Array:
-        """a* − γ, of rows without stabilisation."""
+        """Return a* − γ of the rows without stabilisation."""
         bias = lambda q, v: jd.constraint_bias(self.model, jd.State(q, v), self.model.constraints)  # noqa: E731
         return -jax.jit(jax.vmap(bias))(self.q, self.v)
 
@@ -87,12 +88,12 @@ class Case:
         return jax.jit(jax.vmap(lambda q: self.rows(q)))(self.q)
 
     def residual(self, qdd) -> np.ndarray:
-        """max |J q̈ + γ − a*| of every state."""
+        """Return max |J q̈ + γ − a*| of every state."""
         return np.abs(np.einsum("nij,nj->ni", self.jacobian, qdd) - self.wanted).max(1)
 
 
 def spread(x) -> dict:
-    """Least, median and largest of the states."""
+    """Return the least, median and largest value over the states."""
     return {"least": float(np.min(x)), "median": float(np.median(x)), "largest": float(np.max(x))}
 
 

@@ -1,18 +1,19 @@
-"""The operator J M⁻¹ Jᵀ + R of rows in contact: every method, beside dense algebra.
+"""Measure all methods for the Delassus operator J M⁻¹ Jᵀ + R of rows in contact, and compare them with dense algebra.
 
     python benchmarks/delassus.py [SCENE ...] [--methods METHOD ...] [--batches N ...] [--dtypes DTYPE ...]
                                   [--rounds N] [--again] [--out FOLDER]
 
-Scenes are those of `scenes.py`, among them the paper's Table I, and families that grow (`swimmer_25`, `stack_8`).
-Measured are, on one core in CPU time: a product, a damped solve, and both, with all that they take from the
-configuration on; with the operator at hand a product and a solve with another vector, and a solve with another damping.
-Methods of a scene are timed in turns. A batch of 1 is evaluations one after the other in one program.
+Scenes are those of `scenes.py`, including the paper's Table I and families of growing size (`swimmer_25`, `stack_8`).
+Measures CPU time on one core: first a product, a damped solve, and both, starting from a configuration; then, for an
+existing operator, a product and a solve with another vector, and a solve with another damping. Methods of a scene are
+timed in turns. A batch of 1 means evaluations one after the other in one program.
 
-Bytes are those that an operator keeps for one state, those that a program of XLA takes beside, and those of a kernel
-for one state while it runs. A batch whose operators would take more than `--most` megabytes is left out, and so is one
-whose slowest program would take more than `--patience` seconds a run.
+Memory in bytes: what an operator stores for one state, what an XLA program allocates temporarily, and what a kernel
+needs for one state while it runs. A batch is skipped if its operators would take more than `--most` megabytes, or its
+slowest program more than `--patience` seconds per run.
 
-Writes `delassus.json`, in which earlier measurements are kept unless `--again`, `delassus.md`, and a plot a family.
+Writes `delassus.json`, which keeps earlier measurements unless `--again` is given, `delassus.md`, and one plot per
+family.
 """
 
 import argparse
@@ -40,7 +41,7 @@ def key(name: str, dtype: str, batch: int) -> str:
 
 
 def too_much(row: dict, options, batch: int) -> str | None:
-    """Why a batch is left out, by the same method's figures `row` of a smaller one."""
+    """Return why a batch is skipped, or None, judged by the results `row` of the same method for a smaller batch."""
     megabytes = batch * (row["stored_bytes"] + max(row["temporary_bytes"].values())) / 1e6
     seconds = batch * max(row["microseconds"].values()) / 1e6
     if megabytes > options.most:
@@ -49,7 +50,7 @@ def too_much(row: dict, options, batch: int) -> str | None:
 
 
 def prepared(scene: ContactScene, method: str, batch: int, dtype: str, smaller: dict | None, options):
-    """The programs, or why there are none."""
+    """Return the programs, or the reason why there are none."""
     if smaller is not None:
         why = smaller.get("left out") or too_much(smaller, options, batch)
         if why:
@@ -59,13 +60,13 @@ def prepared(scene: ContactScene, method: str, batch: int, dtype: str, smaller: 
 
 
 def differences(made: Programs, wanted: dict[str, np.ndarray]) -> dict[str, float]:
-    """Relative, largest beside largest."""
+    """Return the errors by program: the largest difference relative to the largest entry."""
     off = lambda a, b: float(f"{np.abs(a - b).max() / np.abs(b).max():.2g}")  # noqa: E731
     return {name: off(made.outputs[name], x) for name, x in wanted.items()}
 
 
 def measured(scene: ContactScene, methods, batch: int, dtype: str, smaller: dict, options) -> dict:
-    """By method; all of them in turns."""
+    """Return the results by method; all methods are timed in turns."""
     made = {m: prepared(scene, m, batch, dtype, smaller.get(m), options) for m in tqdm(methods, leave=False)}
     ready = {m: p for m, p in made.items() if isinstance(p, Programs)}
     runs = [p.runs[t] for p in ready.values() for t in TIMES]

@@ -1,4 +1,4 @@
-"""What `delassus.py` measures: the programs of an operator, of jaxdyn's methods and of plain dense algebra."""
+"""Programs that `delassus.py` measures: operators by jaxdyn's methods and by plain dense algebra."""
 
 import dataclasses
 import functools
@@ -19,16 +19,16 @@ from jaxdyn.engine import kernels
 from jaxdyn.engine.facts import memory
 from jaxdyn.engine.ops import TooLarge, Unsupported
 
-#: the name of plain algebra among the methods
+#: name of plain dense algebra among the methods
 PLAIN = "jnp Cholesky"
 METHODS = (PLAIN, "ConstrainedABA", "Dense", "EFPA", "KJR", "LTL", "MatrixFree", "PV", "PVFast", "PVReduced")
-#: what is timed: all that it takes from a configuration for a product, a solve, and both with the same operator, then
-#: what another vector or damping takes
+#: timed programs: those that start from a configuration (a product, a solve, and both with the same operator), then
+#: those with another vector or damping
 FIRST = ("product", "solve", "both")
 TIMES = (*FIRST, "product again", "solve again", "solve with new damping")
 #: damping of rows, 1/kg
 DAMPING = 1e-3
-#: evaluations in a row that stand for a single one, where nothing is batched
+#: number of successive evaluations in a program for a batch of 1
 STEPS = 32
 
 
@@ -54,7 +54,7 @@ class Cholesky(eqx.Module):
 
 
 def matrices(scene: ContactScene, q) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """M, and the Jacobians of the rows that are asked for and of those that hold."""
+    """Return M, and the Jacobians of the operator's rows and of the enforced rows (`within`)."""
     J, K = (
         jd.constraint_jacobian(scene.model, q, rows) if rows else jnp.zeros((0, scene.model.nv), q.dtype)
         for rows in (scene.constraints, scene.within)
@@ -63,8 +63,8 @@ def matrices(scene: ContactScene, q) -> tuple[jax.Array, jax.Array, jax.Array]:
 
 
 def plain(scene: ContactScene, q, R) -> Cholesky:
-    """From the mass matrix and Jacobians. Rows that hold are eliminated, by a little damping of their own if they
-    depend on each other."""
+    """Return the operator computed from the mass matrix and Jacobians. Enforced rows are eliminated with a small
+    damping, as they may depend on each other."""
     M, J, K = matrices(scene, q)
     A = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(M), jnp.concatenate([K, J]).T, lower=True)
     G, k = A.T @ A, len(K)
@@ -76,7 +76,7 @@ def plain(scene: ContactScene, q, R) -> Cholesky:
 
 
 def operator(scene: ContactScene, method: str) -> Callable:
-    """(q, R) to the operator."""
+    """Return a function from (q, R) to the operator."""
     if method == PLAIN:
         return lambda q, R: plain(scene, q, R)
     by = getattr(jd.osim, method)()
@@ -84,7 +84,7 @@ def operator(scene: ContactScene, method: str) -> Callable:
 
 
 def refusal(scene: ContactScene, method: str) -> str | None:
-    """Why the method does not take the scene's constraints."""
+    """Return why the method does not support the scene's constraints, or None."""
     if method != PLAIN:
         try:
             getattr(jd.osim, method)().check(method, scene.model.topology, scene.within, scene.constraints)
@@ -101,7 +101,7 @@ def cast(scene: ContactScene, dtype) -> ContactScene:
 
 
 class Parts:
-    """An operator taken apart: the leaves that depend on the configuration or the damping, and the others."""
+    """The leaves of an operator, split into those that depend on the configuration or the damping, and the others."""
 
     def __init__(self, build: Callable, q, R):
         self.treedef = jax.tree.structure(jax.eval_shape(build, q, R))
@@ -129,7 +129,7 @@ def _kernel_memory(entry: tuple) -> int:
 
 
 def kernel_memory(entry: tuple) -> int:
-    """Bytes that a kernel takes for one state while it runs; none where XLA makes the program."""
+    """Return the bytes that a kernel needs for one state while it runs; 0 if XLA compiles the program."""
     try:
         return _kernel_memory(entry)
     except (TooLarge, Unsupported):
@@ -138,7 +138,7 @@ def kernel_memory(entry: tuple) -> int:
 
 @dataclasses.dataclass
 class Programs:
-    """Of a scene, a method, a batch and a precision: what is known without running them, and what runs each."""
+    """Programs of a scene, a method, a batch and a precision: figures known before timing, and functions to run."""
 
     found: dict
     runs: dict[str, Callable]
@@ -147,19 +147,20 @@ class Programs:
 
 
 def both(operator, x) -> jax.Array:
-    """A x and A⁻¹ x in turn."""
+    """Return A x and A⁻¹ x, concatenated."""
     return jnp.concatenate([operator.mv(x), operator.solve(x)])
 
 
 def compiled(f: Callable, *args) -> tuple[float, Callable]:
-    """CPU seconds to trace and compile, and the program."""
+    """Return the CPU seconds to trace and compile, and the program."""
     begin = time.process_time()
     made = jax.jit(f).lower(*args).compile()
     return round(time.process_time() - begin, 2), made
 
 
 def programs(scene: ContactScene, method: str, batch: int, dtype, steps: int = STEPS) -> Programs:
-    """A batch of 1 is `steps` evaluations one after the other, which leaves out what a call from Python takes."""
+    """Compile the programs. A batch of 1 runs `steps` evaluations one after the other, which excludes the cost of calls
+    from Python."""
     n, rng = steps if batch == 1 else batch, np.random.default_rng(0)
     qs = jnp.asarray(scene.configurations(n), dtype)
     scene = cast(scene, dtype)
@@ -172,7 +173,7 @@ def programs(scene: ContactScene, method: str, batch: int, dtype, steps: int = S
     made = jax.jit(make)(qs[0], R[0]) if batch == 1 else jax.jit(jax.vmap(make))(qs, R)
 
     def again(use: Callable) -> Callable:
-        """With an operator for all evaluations one after the other, or one for each of a batch."""
+        """Apply `use` with one operator for all successive evaluations, or with one for each element of a batch."""
         if batch == 1:
             return lambda made, *args: over(lambda *a: use(parts.joined(made), *a))(*args)
         return jax.vmap(lambda made, *a: use(parts.joined(made), *a))
@@ -201,7 +202,7 @@ def programs(scene: ContactScene, method: str, batch: int, dtype, steps: int = S
 
 
 def reference(scene: ContactScene, steps: int, batch: int) -> dict[str, np.ndarray]:
-    """What the first evaluation of each program should be, in double precision."""
+    """Return the expected result of the first evaluation of each program, in double precision."""
     n, rng = steps if batch == 1 else batch, np.random.default_rng(0)
     q = scene.configurations(n)[0]
     R, R2 = (DAMPING * rng.uniform(0.5, 2, n) for _ in range(2))

@@ -1,10 +1,10 @@
-"""The page and the plots of `delassus.py`."""
+"""Write the page and the plots of `delassus.py`."""
 
 import scenes
 from delassus_programs import FIRST, TIMES
 from scaling import exponent
 
-#: Table I of matrix_free_delassus, by scene: of MatrixFree and of LTL microseconds of a product and a solve from a
+#: Table I of matrix_free_delassus, by scene, of MatrixFree and of LTL: microseconds of a product and a solve from a
 #: configuration on, a product and a solve again, a solve with new damping, and kB of the damped inverse
 PUBLISHED = {
     "quadruped_standing": ((1.55, 1.64, 0.369, 0.389, 1.112, 29), (3.11, 3.65, 0.027, 0.135, 0.402, 32)),
@@ -36,7 +36,7 @@ without refinement."""
 
 
 def split(key: str) -> tuple[str, str, int]:
-    """Scene, precision, batch."""
+    """Return scene, precision and batch of a key."""
     name, dtype, batch = key.split()
     return name, dtype, int(batch)
 
@@ -46,7 +46,7 @@ def number(x: float) -> str:
 
 
 def taken(row: dict) -> int:
-    """Bytes for a state while a program runs that begins with the configuration."""
+    """Return the bytes per state needed by a program that starts from the configuration, while it runs."""
     return max(row["temporary_bytes"][t] + row["kernel_bytes"][t] for t in FIRST)
 
 
@@ -76,7 +76,7 @@ def table(rows: dict, dtype: str, batch: int) -> list[str]:
 
 
 def grown(rows: dict, family: str, dtype: str, batch: int) -> dict[str, dict[int, dict]]:
-    """method: rows of constraints: what was measured."""
+    """Return the measurements by method and number of constraint rows."""
     out: dict[str, dict[int, dict]] = {}
     for key, row in rows.items():
         name, *rest = split(key)
@@ -88,7 +88,7 @@ def grown(rows: dict, family: str, dtype: str, batch: int) -> dict[str, dict[int
 
 
 def growth(rows: dict) -> list[str]:
-    """Exponents of the number of rows."""
+    """Return the table of growth exponents with the number of rows."""
     heads = ["family", "precision", "batch", "method", "rows", *TIMES, "kept", "taken"]
     out = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     cases = dict.fromkeys(tuple(split(key)[1:]) for key in rows)
@@ -105,7 +105,7 @@ def growth(rows: dict) -> list[str]:
 
 
 def beside(rows: dict) -> list[str]:
-    """Single states in double precision beside the paper's: ours, and the paper's in brackets."""
+    """Return the table of single states in double precision, with the paper's numbers in brackets."""
     heads = ["scene", "rows", "method", *COMPARED]
     out = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
     for name, published in PUBLISHED.items():
@@ -121,7 +121,7 @@ def beside(rows: dict) -> list[str]:
 
 
 def written(rows: dict, told: str) -> str:
-    """As Markdown; `told` says where it comes from."""
+    """Return the results as Markdown; `told` gives their origin."""
     out = ["# Delassus operator", "", "Made by `benchmarks/delassus.py`.", "", told, "", ABOUT]
     published = beside(rows)
     if published:
@@ -135,7 +135,7 @@ def written(rows: dict, told: str) -> str:
 
 
 def draw(pyplot, family: str, rows: dict):
-    """Times by the number of rows: in solid lines a solve from the configuration on, dashed with another damping."""
+    """Plot times by the number of rows: solid lines for a solve from the configuration on, dashed for new damping."""
     cases = sorted({(dtype, n) for _, dtype, n in map(split, rows) if grown(rows, family, dtype, n)})
     figure, axes = pyplot.subplots(1, len(cases), figsize=(4.4 * len(cases), 4), squeeze=False, layout="tight")
     for axis, (dtype, batch) in zip(axes[0], cases, strict=True):

@@ -1,15 +1,15 @@
-"""Constraint embedding beside cut loops, approximate models and free rotors (constraint_embedding, section VI).
+"""Compare constraint embedding with cut loops, approximate models and free rotors (constraint_embedding, section VI).
 
     python benchmarks/embedding.py [GROUP ...] [--models FOLDER] [--batch N] [--rounds N] [--again] [--out FOLDER]
 
-Groups are chains of geared rotors, belts and linkages that grow (Fig. 8), two chains tied further and further out
-(Fig. 10), linkages, geared robots and the same with their feet held (Fig. 12), operations, and torques of legs whose
-rotors are neglected (Fig. 13). Robots are built by `geared_robots.py` and `tello.py`; `--models` names a folder with
-the URDF+ files `mini_cheetah` and `mit_humanoid`, and `..._approximate` of both, which are measured as well.
+Groups are chains of geared rotors, belts and linkages of growing length (Fig. 8), two chains tied at growing distance
+from the base (Fig. 10), linkages, geared robots and the same with their feet held (Fig. 12), operations, and torques of
+legs whose rotors are neglected (Fig. 13). Robots are built by `geared_robots.py` and `tello.py`; `--models` names a
+folder with the URDF+ files `mini_cheetah` and `mit_humanoid`, and `..._approximate` of both, which are measured too.
 
-What is measured: CPU time on one core of an evaluation of a batch, all forms and sizes of a group in turns; seconds of
-CPU time to compile without a cache; errors beside dense algebra in double precision. Writes `embedding.json`, in which
-earlier numbers are kept unless `--again`, `embedding.md`, and plots.
+Measures CPU time on one core per evaluation in a batch, with all forms and sizes of a group in turns; CPU seconds to
+compile without a cache; errors relative to dense algebra in double precision. Writes `embedding.json`, which keeps
+earlier numbers unless `--again` is given, `embedding.md`, and plots.
 """
 
 import argparse
@@ -35,9 +35,9 @@ from jaxdyn.commands.bench import one_core
 BOTH = ("float32", "float64")
 GROWING = ("rotor", "belt", "four_bar")
 CUT = ("LCABA", "ProxLTL")
-#: by kind, depths of one branch, and branches of four mechanisms each
+#: depths of a single branch, and numbers of branches with four mechanisms each
 DEPTHS, BRANCHES = (2, 4, 8, 16), (1, 2, 4)
-#: by depth of both chains, where they are tied
+#: by depth of both chains, the links that are tied
 TIED = {5: (1, 2, 3, 4, 5), 10: (1, 2, 4, 6, 8), 20: (1, 3, 6, 10, 15)}
 FILES = ("mini_cheetah", "mit_humanoid")
 BUILT: dict[str, Callable] = {"quadruped": geared.quadruped, "humanoid": geared.humanoid, "tello": tello.legs}
@@ -48,7 +48,7 @@ def unit(kind: str, depth: int, branches: int) -> Robot:
 
 
 def grown(kind: str) -> dict[str, tuple]:
-    """Cases of a group: a robot's builder, forms and precisions by name."""
+    """Return the cases of a group by name: a robot's builder, forms and precisions."""
     cases = {}
     for depth, branches in [*((n, 1) for n in DEPTHS), *((4, n) for n in BRANCHES if n > 1)]:
         forms = ("embedded", *CUT) if depth * branches <= 8 else ("embedded",)
@@ -68,7 +68,7 @@ def linkages() -> dict[str, tuple]:
 
 
 def robot(name: str, folder: Path | None = None) -> Robot:
-    """A geared robot, and that without rotors."""
+    """Return a geared robot together with its approximate model without rotors."""
     if folder:
         whole, without = (jd.load(folder / f"{name}{end}.urdf") for end in ("", "_approximate"))
         return Robot(whole, (), without)
@@ -85,7 +85,7 @@ def robots(folder: Path | None) -> dict[str, tuple]:
 
 
 def standing(name: str, folder: Path | None, kind: type = jd.constraints.Point) -> Robot:
-    """Its feet are held, with bent knees."""
+    """Return a geared robot with bent knees whose feet are held."""
     free = robot(name, folder)
     cut = free.cut
     four = name in ("quadruped", "mini_cheetah")
@@ -105,7 +105,7 @@ def standing(name: str, folder: Path | None, kind: type = jd.constraints.Point) 
 
 def feet(folder: Path | None) -> dict[str, tuple]:
     forms = ("embedded", "PV", *CUT)
-    walking = {n: where for n, where in names(folder).items() if n != "tello"}  # whose legs are on the world
+    walking = {n: where for n, where in names(folder).items() if n != "tello"}  # tello's legs are fixed to the world
     cases = {n: (functools.partial(standing, n, where), forms, BOTH) for n, where in walking.items()}
     welded = functools.partial(standing, "humanoid", None, jd.constraints.Weld)
     return cases | {"humanoid, welded": (welded, forms, BOTH)}
@@ -122,7 +122,7 @@ GROUPS: dict[str, Callable] = {
 
 
 def measured(cases: dict[str, tuple], options) -> dict:
-    """By case and precision, what `programs` tells of all forms, and microseconds of all of them in turns."""
+    """Return the results of `programs` for all forms by case and precision, and microseconds measured in turns."""
     found, runs, places = {}, [], []
     for name, (make, forms, dtypes) in tqdm(cases.items(), leave=False):
         made = make()
@@ -137,13 +137,13 @@ def measured(cases: dict[str, tuple], options) -> dict:
 
 
 def counted_robots(folder: Path | None) -> dict[str, Callable]:
-    """Builders of the robots whose operations are counted."""
+    """Return the builders of the robots whose operations are counted."""
     cases = {f"8 x {kind}": functools.partial(unit, kind, 8, 1) for kind in geared.UNITS}
     return cases | {n: functools.partial(robot, n, where) for n, where in names(folder).items()}
 
 
 def counted(cases: dict[str, Callable]) -> dict:
-    """Operations and code, embedded and cut."""
+    """Return operations and code size, embedded and cut."""
     found = {}
     for name, make in tqdm(cases.items(), leave=False):
         made = make()
@@ -152,13 +152,13 @@ def counted(cases: dict[str, Callable]) -> dict:
 
 
 def counted_growth() -> dict:
-    """Operations and code of embedded chains that grow, by kind."""
+    """Return operations and code size of embedded chains of growing length, by kind."""
     return {kind: {name: counts(make(), "embedded") for name, (make, *_) in grown(kind).items()} for kind in GROWING}
 
 
 def swinging(size, pulse, seconds: float, steps: int) -> tuple[np.ndarray, ...]:
-    """Times, and angles, rates and accelerations (steps, joints) of joints that swing by `size` with so many cycles a
-    second."""
+    """Return times, and angles, rates and accelerations (steps, joints) of joints that swing with the amplitudes `size`
+    at `pulse` cycles per second."""
     t = np.linspace(0, seconds, steps)
     size, pulse = np.array(size), 2 * np.pi * np.array(pulse)
     phase = np.outer(t, pulse)
@@ -171,8 +171,8 @@ def found_torques(t, joints, torque: dict[str, jax.Array]) -> dict:
 
 
 def torques(seconds: float = 2.0, steps: int = 120) -> dict:
-    """Torques of a leg's joints along a sinusoidal motion, and what they are if its rotors are left out, or only
-    reflected as armature (constraint_embedding, Fig. 13)."""
+    """Return the torques of a leg's joints along a sinusoidal motion: exact, with its rotors neglected, and with rotors
+    only reflected as armature (constraint_embedding, Fig. 13)."""
     t, *motion = swinging([0.3, 0.2, 0.5, 0.8, 0.4], [1.0, 1.5, 2.0, 2.0, 2.5], seconds, steps)
     torque = {}
     for kind, rotors in (("embedded", "geared"), ("neglected", "none"), ("armature", "armature")):
@@ -185,8 +185,8 @@ def torques(seconds: float = 2.0, steps: int = 120) -> dict:
 
 
 def differential_torques(seconds: float = 2.0, steps: int = 120) -> dict:
-    """The same of the motors of a leg with differentials. Models without rotors have torques at the links' joints,
-    which are brought to the motors."""
+    """Return the same for the motors of a leg with differentials. Torques of models without rotors act at the links'
+    joints and are mapped to the motors."""
     size, pulse = [1.8, 1.5, 1.2, 2.4, 2.0], [1.0, 1.5, 2.0, 2.0, 2.5]
     t, *motion = swinging(size, pulse, seconds, steps)
     sides = ("left",)
@@ -208,13 +208,13 @@ def differential_torques(seconds: float = 2.0, steps: int = 120) -> dict:
     return found_torques(t, tello.MOTORS, jax.jit(jax.vmap(at))(*map(jnp.asarray, motion)))
 
 
-#: what is found once and for all, by name
+#: results that are not timed, by name
 OTHERS: dict[str, Callable] = {
     "growth": counted_growth,
     "torques": torques,
     "differential_torques": differential_torques,
 }
-#: groups whose robots have nothing to do with each other, so that those that lack are measured alone
+#: groups of unrelated robots, in which missing ones are measured separately
 APART = ("linkages", "robots", "feet")
 NAMES = (*GROUPS, "operations", *OTHERS)
 
@@ -255,5 +255,5 @@ def main(arguments=None) -> None:
 
 
 if __name__ == "__main__":
-    os.environ["JAXDYN_CACHE_DIR"] = ""  # compile times are those of the first time
+    os.environ["JAXDYN_CACHE_DIR"] = ""  # compile times must not use the cache
     main()

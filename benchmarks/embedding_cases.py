@@ -1,4 +1,4 @@
-"""Forward dynamics of one robot in several forms: embedded, loops cut, without rotors; with what each is off by."""
+"""Forward dynamics of one robot in several forms (embedded, loops cut, without rotors), with the error of each."""
 
 import dataclasses
 import time
@@ -16,9 +16,9 @@ from jaxdyn.solvers import ABA, LCABA, PV, ProxLTL, Solver
 
 #: states whose accelerations are compared with dense algebra
 COMPARED = 16
-#: batches that a program evaluates one after the other: calls take as long as hundreds of small robots
+#: batches that a program evaluates one after the other, because a call takes as long as hundreds of small robots
 TURNS = 16
-#: what is measured, by name
+#: forms to measure, by name
 FORMS = {
     "embedded": "all loops embedded",
     "bodies": "embedded, rotors as bodies and not as gyrostats",
@@ -28,14 +28,14 @@ FORMS = {
     "free": "ABA of the tree, rotors and loops free",
     "approximate": "ABA of a tree without rotors",
 }
-#: those in independent coordinates
+#: forms in independent coordinates
 EMBEDDED = ("embedded", "bodies", "PV")
 
 
 @dataclasses.dataclass(frozen=True)
 class Robot:
-    """A robot with its loops cut, `held` by more constraints that are never embedded, its `approximate` model, and the
-    angles of joints around which states are."""
+    """A robot with its loops cut, additional constraints `held` that are never embedded, its `approximate` model, and
+    `pose`, the joint angles around which states are drawn."""
 
     cut: jd.Model
     held: tuple = ()
@@ -51,8 +51,8 @@ class Robot:
 
     @property
     def kept(self) -> list[int]:
-        """The bodies whose joints the approximate model has: those of the same names, or else all whose velocities are
-        independent, in the same order."""
+        """Return the bodies whose joints the approximate model has: those with the same joint names, or else all with
+        independent velocities, in the same order."""
         topology, free = self.cut.topology, set(self.independent)
         names = () if self.approximate is None else self.approximate.joint_names
         if set(names) <= set(topology.joint_names):
@@ -72,12 +72,12 @@ class Robot:
 
 
 def at_rest(constraints: Sequence) -> tuple:
-    """The constraints without stabilisation, so that rounded states have the same accelerations."""
+    """Return the constraints without stabilisation, so that rounded states have the same accelerations."""
     return tuple(dataclasses.replace(c, stabilization=jd.constraints.Baumgarte(0.0, 0.0)) for c in constraints)
 
 
 def states(robot: Robot, n: int, dtype) -> tuple[np.ndarray, ...]:
-    """q, independent w, and torques (n, ...), loops closed, in double precision but rounded to `dtype`."""
+    """Return q, independent velocities w, and torques, all (n, ...), in double precision but rounded to `dtype`."""
     rng, model = np.random.default_rng(0), robot.embedded
     away, w, tau = rng.normal(size=(3, n, model.nv))
     start = 0.1 * away
@@ -89,8 +89,8 @@ def states(robot: Robot, n: int, dtype) -> tuple[np.ndarray, ...]:
 
 
 def reference(robot: Robot, q, w, tau) -> np.ndarray:
-    """Independent accelerations (n, nv) by dense algebra of the robot with all loops cut, in the null space of the
-    rows: singular values of the KKT matrix lie too far apart."""
+    """Return the independent accelerations (n, nv) by dense algebra of the robot with all loops cut, in the null space
+    of the rows, because the KKT matrix is ill-conditioned."""
     cut, rows = robot.cut, (*at_rest(robot.cut.constraints), *robot.held)
 
     def parts(q, w, tau):
@@ -113,7 +113,7 @@ def reference(robot: Robot, q, w, tau) -> np.ndarray:
 
 
 def form(robot: Robot, name: str) -> tuple[jd.Model, tuple, Solver]:
-    """The model, its constraints and the solver."""
+    """Return the model, the constraints and the solver of a form."""
     if name in EMBEDDED:
         model = robot.embedded
         if name == "bodies":
@@ -130,7 +130,7 @@ def form(robot: Robot, name: str) -> tuple[jd.Model, tuple, Solver]:
 
 
 def arguments(robot: Robot, name: str, q, w, tau) -> list:
-    """Of a form: the same motion, in its own coordinates."""
+    """Return the same motion in the coordinates of a form."""
     if name in EMBEDDED:
         return [q, w, tau]
     expand = jax.jit(jax.vmap(lambda q, w: jd.expand(robot.embedded, jd.State(q, w)).v))
@@ -154,8 +154,8 @@ def solution(model: jd.Model, rows: tuple, solver: Solver) -> Callable:
 
 
 def programs(robot: Robot, names: Sequence[str], batch: int, dtype: str) -> tuple[dict, list[Callable]]:
-    """By form, seconds to compile, iterations, and errors relative to the largest independent acceleration of a state,
-    median and largest; and what runs the forms."""
+    """Return, by form, seconds to compile, iterations, and median and largest error relative to the largest independent
+    acceleration of a state; and the functions that run the forms."""
     q, w, tau = states(robot, batch, dtype)
     exact = reference(robot, *(x[:COMPARED] for x in (q, w, tau)))
     rows, runs = {}, []
@@ -179,8 +179,8 @@ def programs(robot: Robot, names: Sequence[str], batch: int, dtype: str) -> tupl
 
 
 def counts(robot: Robot, name: str) -> dict[str, int]:
-    """Operations of an evaluation with one solve, bytes of its machine code and operations in it, in double
-    precision."""
+    """Return the operations of an evaluation with one solve, and the operations and bytes of its machine code, in
+    double precision."""
     model, rows, solver = form(robot, name)
     solver = solver if isinstance(solver, ABA) else dataclasses.replace(solver, max_steps=1, tol=0.0)
     args = [x[0] for x in arguments(robot, name, *states(robot, 1, "float64"))]

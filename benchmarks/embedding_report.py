@@ -1,4 +1,4 @@
-"""The page and the plots of `embedding.py`."""
+"""Write the page and the plots of `embedding.py`."""
 
 import functools
 from collections.abc import Callable
@@ -29,12 +29,12 @@ def table(heads: list[str], rows: list[list[str]]) -> list[str]:
 
 
 def exponent(sizes, values) -> float:
-    """The slope of a line through the logarithms."""
+    """Return the slope of a line fitted to the logarithms."""
     return float(np.polyfit(np.log(sizes), np.log(values), 1)[0])
 
 
 def points(rows: dict, form: str, dtype: str, key: str = "microseconds", branches: bool = False):
-    """Numbers of mechanisms and values of a group that grows in depth, or in branches of four."""
+    """Return numbers of mechanisms and values of a group of growing depth, or with more branches of four."""
     found = []
     for name, row in rows.items():
         depth, count = map(int, name.split(" x "))
@@ -48,7 +48,8 @@ def ratio(row: dict, dtype: str, form: str, other: str = "embedded") -> float:
 
 
 def operation_growth(found: dict, kind: str, branches: bool) -> list[str]:
-    """Exponents of operations and of called ones, in depth or in branches of four; empty if they are not counted."""
+    """Return the growth exponents of operations, straight and with called steps, with depth or branches of four; empty
+    strings if they were not counted."""
     rows = {name: {"": {"": row}} for name, row in found.get("growth", {}).get(kind, {}).items()}
     pairs = [points(rows, "", "", key, branches) for key in ("operations", "called")]
     return [f"{exponent(*pair):.2f}" if pair[0] else "" for pair in pairs]
@@ -100,7 +101,7 @@ def tied(found: dict) -> list[str]:
 
 
 def forms(title: str, about: str, rows: dict) -> list[str]:
-    """A table of all forms of robots."""
+    """Return a table of all forms of robots."""
     lines = []
     for name, row in rows.items():
         for dtype in ("float32", "float64"):
@@ -129,7 +130,7 @@ def operations(rows: dict) -> list[str]:
 
 
 def torques(found: dict) -> list[str]:
-    """Tables of the legs that are there."""
+    """Return the tables of the measured legs."""
     out = ["## Torques without rotors", "", "Inverse dynamics of a leg with five geared motors, the ankle's on the"]
     out += ["thigh, and of a leg whose motors work in pairs, by differentials (`tello.py`), along sinusoidal motions"]
     out += ["(Fig. 13): root mean square of the error, N m and relative to the largest torque of the joint or motor."]
@@ -157,7 +158,7 @@ or by `PV` where it is named."""
 
 
 def written(found: dict, told: Callable[[str], str]) -> str:
-    """As Markdown; `told` says where a group comes from."""
+    """Return the results as Markdown; `told` gives the origin of a group."""
     out = ["# Constraint embedding", "", "Made by `benchmarks/embedding.py`.", "", ABOUT]
     sections = [(UNITS, lambda: growth(found)), ([f"{k}_{n}" for k in TIED for n in (5, 10, 20)], lambda: tied(found))]
     sections += [(("linkages",), lambda: forms("Linkages", "Chains from the world.", found["linkages"]))]

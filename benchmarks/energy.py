@@ -1,16 +1,16 @@
-"""What becomes of energy, loops and quaternions over millions of steps of robots that nothing damps or drives.
+"""Measure the drift of energy, loops and quaternions over millions of steps of robots without damping or drives.
 
     python benchmarks/energy.py [RUN ...] [--steps N] [--out FOLDER]
 
 - `INTEGRATOR ROBOT PRECISION`: the largest error of the total energy, relative to the largest kinetic energy, over a
   million steps of a millisecond, and after each tenth, hundredth and thousandth of them.
 - `project ROBOT`: ten million steps with ``project=True``: the largest opening of a loop, the largest deviation of a
-  quaternion from unit length, and energy as above, for three lanes of which one starts with NaN; and whether the others
-  are bitwise what they are when it does not.
+  quaternion from unit length, and energy as above, for three lanes (batch elements) of which one starts with NaN; and
+  whether the other lanes are bitwise the same without it.
 
-Robots are those of `jd.load` and two of the script: a body with three moments of inertia that tumbles freely, and a
-double pendulum. They start at rest where their loops close, `ROBOT@SPEED` with that speed of the fastest joint; the
-body and strider move without gravity. Nothing damps them; springs stay. Writes `energy.json`.
+Robots are those of `jd.load` and two defined here: a body with three moments of inertia that tumbles freely, and a
+double pendulum. They start with closed loops and at rest, `ROBOT@SPEED` with that speed of the fastest joint; the
+body and strider move without gravity. Damping is removed; springs stay. Writes `energy.json`.
 """
 
 import time
@@ -60,7 +60,7 @@ def four_bar(speed: float) -> tuple[jd.Model, jd.State]:
 
 
 def strider() -> tuple[jd.Model, jd.State]:
-    model = shipped("strider").replace({"gravity": jnp.zeros(3)})  # in free fall speeds grow without end
+    model = shipped("strider").replace({"gravity": jnp.zeros(3)})  # speeds would grow without bound in free fall
     q = jd.assemble(model, model.neutral())
     v = jnp.asarray(np.random.default_rng(0).normal(size=model.nv))
     return model, jd.State(q, jd.impulse(model, jd.State(q, v)).velocity)
@@ -73,7 +73,7 @@ ROBOTS = {
     "double_pendulum": double_pendulum,
     "tumbling": tumbling,
 }
-#: kind of run, robot
+#: integrator or "project", robot and precision, by name
 RUNS = {f"{name} {robot} float64": (name, robot, "float64") for name in INTEGRATORS for robot in ROBOTS}
 RUNS |= {
     f"{name} {robot} float32": (name, robot, "float32") for name in INTEGRATORS for robot in ("four_bar", "tumbling")
@@ -82,7 +82,7 @@ RUNS |= {"project four_bar": ("project", "four_bar", "float64")}
 
 
 def off_length(model: jd.Model, q) -> jax.Array:
-    """The largest deviation of a quaternion from unit length."""
+    """Return the largest deviation of a quaternion from unit length."""
     slices = [model.q_slice(name) for name in model.joint_names]
     ends = [s.stop for s in slices if s.stop - s.start in (4, 7)]
     found = [jnp.abs(jnp.linalg.norm(q[end - 4 : end]) - 1) for end in ends]
@@ -90,7 +90,7 @@ def off_length(model: jd.Model, q) -> jax.Array:
 
 
 def follower(model: jd.Model, every: int, **options):
-    """A compiled function of a state: the state `every` steps later, and what is watched there."""
+    """Return a function from a state to the state `every` steps later and the quantities recorded there."""
 
     def one(state, _):
         return jd.step(model, state, jnp.zeros(model.nv, state.q.dtype), DT, **options), None
@@ -106,7 +106,7 @@ def follower(model: jd.Model, every: int, **options):
 
 
 def followed(run, state, pieces: int):
-    """What is watched after each piece, and the last state."""
+    """Return the quantities recorded after each piece, and the last state."""
     seen = []
     for _ in tqdm(range(pieces), leave=False):
         state, now = run(state)

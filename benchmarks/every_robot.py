@@ -1,9 +1,9 @@
-"""Every robot of example-robot-data through every public function, eagerly and jitted, in one process.
+"""Run every public function on every robot of example-robot-data, eagerly and jitted, in one process.
 
     python benchmarks/every_robot.py [--only REGEX] [--seconds N]
 
-Prints a line a robot: joints, seconds, programs made so far, memory maps and memory of the process. A failure is
-printed and counted; the exit code is their number.
+Prints one line per robot: joints, seconds, programs compiled so far, memory maps and memory of the process. Failures
+are printed and counted; the exit code is their number.
 """
 
 import argparse
@@ -22,13 +22,13 @@ from jaxdyn.engine import host
 
 
 def robots() -> list[Path]:
-    """URDFs and SDFs of the package."""
+    """Return the URDF and SDF files of the package."""
     root = Path(str(distribution("example-robot-data").locate_file("cmeel.prefix/share/example-robot-data/robots")))
     return sorted(p for p in root.rglob("*") if p.suffix in (".urdf", ".sdf"))
 
 
 def functions(model: jd.Model) -> dict:
-    """Public functions of (q, v, tau) by name."""
+    """Return the public functions as functions of (q, v, tau), by name."""
     state = jd.State
     frame = model.body_names[-1]
     cut = bool(model.constraints)
@@ -66,7 +66,7 @@ def functions(model: jd.Model) -> dict:
 
 
 def memory() -> tuple[int, float]:
-    """Memory maps and gigabytes of this process, where Linux tells."""
+    """Return the number of memory maps and the gigabytes of this process, where Linux reports them."""
     maps = Path("/proc/self/maps")
     if not maps.exists():
         return 0, 0.0

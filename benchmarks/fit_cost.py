@@ -1,9 +1,9 @@
-"""Fit the weights of `jaxdyn.systems.cost` to measured times, and tell how well the choice does.
+"""Fit the weights of `jaxdyn.systems.cost` to measured times, and report predicted and measured times.
 
     python benchmarks/fit_cost.py measured.json
 
-`measured.json` is what `tables.py choice` writes: microseconds by robot and solver. Least squares of relative errors,
-with weights that are not negative. The robots of `topologies.UNSEEN` are not fitted, only chosen for.
+`measured.json` is written by `tables.py choice`: microseconds by robot and solver. Minimises the squares of relative
+errors with non-negative weights. The robots of `topologies.UNSEEN` are not used for the fit, only for the report.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from jaxdyn.constrained.auto import features_of
 from jaxdyn.kinematics.rows import plan_of
 from jaxdyn.systems import cost
 
-#: microseconds that are expected: of what does not grow with the robot, and of an operation
+#: prior in microseconds: fixed cost, and cost of an operation
 PRIOR = {"fixed": 0.01}
 OPERATION = 1.2e-5
 STRENGTH = 2
@@ -51,12 +51,12 @@ def main() -> None:
     for _ in range(20):
         scaled = A / t[:, None]
         size = np.maximum(scaled.max(0), 1e-9)
-        # what the data do not tell stays where it is expected
+        # weights that the data do not determine stay near the prior
         strength = STRENGTH * np.eye(len(every))
         left = np.concatenate([scaled[fitted] / size, strength])
         right = np.concatenate([np.ones(fitted.sum()), strength @ (prior * size)])
         weights = nnls(left, right)[0] / size
-        # the machine is faster at times: what counts are ratios of the solvers on one robot
+        # the speed of the machine varies: only ratios of the solvers on one robot count
         t = times * np.exp(own @ np.log(A @ weights / times))
     for k, w in zip(every, weights, strict=True):
         print(f'    "{k}": {1e3 * w:.3g},')

@@ -1,6 +1,5 @@
-"""Robots with gears and linkages from code: chains of sub-mechanisms (constraint_embedding, Figs. 9 and 11), and a
-quadruped and a humanoid with geared rotors. Their loops are closed at `model.neutral()`, cut, and
-not stabilised."""
+"""Robots with gears and linkages built by code: chains of sub-mechanisms (constraint_embedding, Figs. 9 and 11), and a
+quadruped and a humanoid with geared rotors. Their loops are cut, closed at `model.neutral()`, and not stabilised."""
 
 from collections.abc import Callable
 
@@ -11,29 +10,29 @@ from jaxdyn.constraints import Coupling, Hinge
 from jaxdyn.joints import Free, Revolute
 
 X, Y, Z = np.eye(3)
-#: ground, crank, coupler and rocker of a four-bar linkage, and where the second rocker of a six-bar stands
+#: lengths of ground, crank, coupler and rocker of a four-bar linkage, and position of the second rocker of a six-bar
 GROUND, CRANK, ROD, ROCKER, SECOND = 0.4, 0.2, 0.42, 0.25, 0.8
 
 
 def at(x=0.0, y=0.0, z=0.0, turned: bool = False) -> jd.Transform:
-    """A placement; `turned` by a right angle about x."""
+    """Return a placement, rotated by a right angle about x if `turned`."""
     return jd.Transform(np.array([[1.0, 0, 0], [0, 0, -1], [0, 1, 0]]) if turned else np.eye(3), (x, y, z))
 
 
 def bar(mass: float, length: float, along=X) -> jd.Inertia:
-    """A round bar from the origin."""
+    """Return the inertia of a round bar from the origin."""
     sway, spin = mass * length**2 / 12, mass * 0.03**2 / 4
     return jd.Inertia(mass, along * length / 2, np.diag(np.where(along > 0, spin, sway)))
 
 
 def rotor(axis, inertia: float = 1e-4, mass: float = 0.05) -> jd.Inertia:
-    """With an axis of symmetry."""
+    """Return the inertia of a rotor, symmetric about `axis`."""
     return jd.Inertia(mass, np.zeros(3), np.diag(np.where(axis > 0, 1.0, 0.6) * inertia))
 
 
 class Geared:
-    """A spec to which links are added with the rotors that drive them. `rotors` are "geared", "armature" (their
-    reflected inertia at the links' joints, and no bodies), or "none"."""
+    """A spec to which links are added together with the rotors that drive them. `rotors` is "geared", "armature" (their
+    reflected inertia at the links' joints, without bodies), or "none"."""
 
     def __init__(self, name: str, rotors: str = "geared"):
         self.spec, self.rotors = jd.ModelSpec(name), rotors
@@ -44,7 +43,7 @@ class Geared:
         return name
 
     def driven(self, name, parent, axis, placement, inertia, ratio=8.0, motor=1e-4, beside=(0.02, 0.03, 0.04)) -> str:
-        """A link and the rotor on its parent, whose axis is parallel and stands `beside` it."""
+        """Add a link, and its rotor on the parent, with a parallel axis offset by `beside`."""
         self.link(name, parent, axis, placement, inertia, ratio**2 * motor * (self.rotors == "armature"))
         moved = placement @ at(*beside)
         self.geared(name + "_rotor", parent, axis, moved, rotor(axis, motor), {name: ratio})
@@ -52,7 +51,7 @@ class Geared:
         return name
 
     def geared(self, name: str, parent: str, axis, placement, inertia, ratios: dict[str, float]) -> None:
-        """A rotor that turns with joints by these ratios."""
+        """Add a rotor coupled to joints by these ratios."""
         if self.rotors == "geared":
             self.link(name, parent, axis, placement, inertia)
             self.spec.add_constraint(
@@ -60,7 +59,7 @@ class Geared:
             )
 
     def hinge(self, a: str, b: str, near: float, far: float) -> None:
-        """The end of rod `a` turns on the end of bar `b`."""
+        """Connect the end of rod `a` to the end of bar `b` by a hinge."""
         self.spec.add_constraint(
             Hinge(a, b, placement_a=at(near), placement_b=at(far), axis=Z, name=f"{a}_end", stabilization=None)
         )
@@ -74,7 +73,7 @@ def _rotor(robot: Geared, tag: str, parent: str, place) -> tuple[str, float]:
 
 
 def _belt(robot: Geared, tag: str, parent: str, place) -> tuple[str, float]:
-    """Two links, both motors on the parent: the second one's belt runs about the first joint."""
+    """Add two links with both motors on the parent: the belt of the second runs about the first joint."""
     first = robot.driven(f"first{tag}", parent, Z, place, bar(1.0, 0.3))
     armature = 64e-4 * (robot.rotors == "armature")
     second = robot.link(f"second{tag}", first, Z, at(0.3), bar(0.8, 0.25), armature)
@@ -84,7 +83,7 @@ def _belt(robot: Geared, tag: str, parent: str, place) -> tuple[str, float]:
 
 
 def _linkage(robot: Geared, tag: str, parent: str, place) -> tuple[str, str]:
-    """A four-bar: crank and rocker on the parent."""
+    """Add a four-bar linkage with crank and rocker on the parent."""
     crank = robot.link(f"crank{tag}", parent, Z, place, bar(0.4, CRANK))
     rod = robot.link(f"rod{tag}", crank, Z, at(CRANK), bar(0.3, ROD))
     rocker = robot.link(f"rocker{tag}", parent, Z, place @ at(GROUND), bar(0.5, ROCKER))
@@ -98,7 +97,7 @@ def _four_bar(robot: Geared, tag: str, parent: str, place) -> tuple[str, float]:
 
 
 def _six_bar(robot: Geared, tag: str, parent: str, place) -> tuple[str, float]:
-    """A second rod from the rocker to a second rocker."""
+    """Add a four-bar linkage and a second rod from its rocker to a second rocker."""
     rocker = _linkage(robot, tag, parent, place)[1]
     rod = robot.link(f"far_rod{tag}", rocker, Z, at(ROCKER), bar(0.3, ROD))
     end = robot.link(f"end{tag}", parent, Z, place @ at(SECOND), bar(0.5, ROCKER))
@@ -110,7 +109,8 @@ UNITS: dict[str, Callable] = {"rotor": _rotor, "belt": _belt, "four_bar": _four_
 
 
 def units(kind: str, depth: int, branches: int = 1, base: bool = False, rotors: str = "geared") -> jd.Model:
-    """Branches of `depth` sub-mechanisms each, from the world or a floating base; axes are turned by turns."""
+    """Return branches of `depth` sub-mechanisms each, from the world or a floating base; every second sub-mechanism is
+    turned by a right angle."""
     robot = Geared(f"{kind}_{depth}_{branches}", rotors)
     if base:
         robot.spec.add_body("base", "world", Free(), inertia=jd.Inertia(5.0, np.zeros(3), np.eye(3) * 0.2))
@@ -123,7 +123,7 @@ def units(kind: str, depth: int, branches: int = 1, base: bool = False, rotors: 
 
 
 def two_chains(depth: int, k: int, rod: bool = False) -> jd.Model:
-    """Two planar branches of `depth` links, of which the k-th are tied: by a gear between the sums of their joints'
+    """Return two planar branches of `depth` links whose k-th links are tied: by a gear between the sums of their joint
     angles, or by a rod (constraint_embedding, Fig. 11). The loop has 2 k bodies, 2 k + 1 with the rod."""
     robot = Geared(f"{'rod' if rod else 'gear'}_{depth}_{k}")
     tips = ["world", "world"]
@@ -134,7 +134,7 @@ def two_chains(depth: int, k: int, rod: bool = False) -> jd.Model:
             if j > 1 or side == 0:
                 robot.spec.add_actuator(tips[side], tips[side])
         if j == k and rod:
-            # across to the other branch, at a right angle
+            # points across to the other branch, at a right angle
             across = jd.Transform(np.array([[0.0, -1, 0], [1, 0, 0], [0, 0, 1]]), (1.0, 0, 0))
             end = robot.link("rod", tips[0], Z, across, bar(0.25, 1.0))
             robot.hinge(end, tips[1], 1.0, 1.0)
@@ -145,7 +145,7 @@ def two_chains(depth: int, k: int, rod: bool = False) -> jd.Model:
 
 
 def quadruped(rotors: str = "geared") -> jd.Model:
-    """Like the Mini Cheetah: three geared motors a leg."""
+    """Return a robot like the Mini Cheetah, with three geared motors per leg."""
     robot = Geared("quadruped", rotors)
     robot.spec.add_body(
         "base", "world", Free(), inertia=jd.Inertia(3.3, np.zeros(3), np.diag([0.0113, 0.0362, 0.0427]))
@@ -178,14 +178,14 @@ def quadruped(rotors: str = "geared") -> jd.Model:
 
 
 def _link(mass: float, length: float, aside: float = 0.0) -> jd.Inertia:
-    """A link that hangs down."""
+    """Return the inertia of a link that hangs down."""
     sway, spin = mass * length**2 / 9, mass * 0.05**2 / 2
     return jd.Inertia(mass, (0.01, aside, -length / 2), np.diag([sway, sway + spin / 4, spin]))
 
 
 def leg(robot: Geared, tag: str, parent: str, place, side: float) -> None:
-    """Five motors, as of the MIT humanoid: those of knee and ankle sit on the thigh, and the ankle's belt runs about
-    the knee."""
+    """Add a leg with five motors, as in the MIT humanoid: the motors of knee and ankle sit on the thigh, and the
+    ankle's belt runs about the knee."""
     yaw = robot.driven(f"{tag}_hip_z", parent, Z, place, _link(0.85, 0.12), 6.0, 1.7e-4, (0, 0, 0.02))
     roll = robot.driven(f"{tag}_hip_x", yaw, X, at(-0.064, 0, -0.075), _link(1.2, 0.1, side * 0.013), 6.0, 1.7e-4)
     thigh = robot.driven(f"{tag}_hip_y", roll, Y, at(0.071), _link(2.6, 0.27, side * 0.027), 6.0, 5.5e-4)
@@ -202,14 +202,14 @@ def leg(robot: Geared, tag: str, parent: str, place, side: float) -> None:
 
 
 def one_leg(rotors: str = "geared") -> jd.Model:
-    """A leg of `humanoid` on the world."""
+    """Return a leg of `humanoid` fixed to the world."""
     robot = Geared("leg", rotors)
     leg(robot, "right", "world", at(), -1.0)
     return robot.build()
 
 
 def humanoid(rotors: str = "geared") -> jd.Model:
-    """Like the MIT humanoid: five geared motors a leg, four an arm."""
+    """Return a robot like the MIT humanoid, with five geared motors per leg and four per arm."""
     robot = Geared("humanoid", rotors)
     trunk = jd.Inertia(8.5, (0.01, 0, 0.1), np.diag([0.17, 0.11, 0.09]))
     robot.spec.add_body("base", "world", Free(), inertia=trunk)

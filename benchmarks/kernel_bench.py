@@ -1,4 +1,4 @@
-"""Both trees of the package that `kernels.py` measures, their processes, and its results."""
+"""The two versions (source trees) of the package that `kernels.py` measures, their processes, and its results."""
 
 import dataclasses
 import hashlib
@@ -13,16 +13,16 @@ from kernel_report import line, written
 from kernel_worker import Worker
 from results import Results
 
-#: the package as it was
+#: commit of the old package
 BASE = "2bcf2b6"
 ROOT = Path(__file__).resolve().parents[1]
 BATCH = 512
-#: different states in a batch, repeated
+#: number of different states in a batch; they are repeated
 STATES = 128
 
 
 def unpack(folder: Path) -> None:
-    """Make a folder with the package as it was. Raises `CalledProcessError` where the commit is not in the clone."""
+    """Create a folder with the old package. Raise `CalledProcessError` if the commit is not in the clone."""
     packed = subprocess.run(["git", "-C", str(ROOT), "archive", BASE, "jaxdyn"], check=True, capture_output=True)
     folder.mkdir()
     subprocess.run(["tar", "-x", "-C", str(folder)], input=packed.stdout, check=True)
@@ -30,7 +30,7 @@ def unpack(folder: Path) -> None:
 
 @dataclasses.dataclass
 class Bench:
-    """Where everything is: `folder` holds both trees and the inputs; `cores` are those that there are."""
+    """The setup of a benchmark: `folder` contains both trees and the inputs; `cores` are the available ones."""
 
     folder: Path
     results: Results
@@ -54,7 +54,7 @@ class Bench:
         return made
 
     def inputs(self, robot: str) -> str:
-        """The file of a robot's states, made in double precision."""
+        """Return the file of a robot's states, computed in double precision if it does not exist."""
         file = self.folder / f"{robot}.npz"
         if not file.exists():
             with self.worker("new", "float64") as worker:
@@ -74,7 +74,7 @@ class Bench:
 
 
 def difference(folder: Path, workers: dict[str, Worker]) -> float:
-    """The largest of the outputs' differences, each beside the largest number of that output."""
+    """Return the largest difference of the outputs, each relative to the largest number of that output."""
     loaded = []
     for who, worker in workers.items():
         worker("outputs", key="main", file=str(folder / f"{who}_outputs.npz"))

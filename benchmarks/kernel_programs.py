@@ -1,4 +1,4 @@
-"""The robots and programs that `kernels.py` measures; made alike with the package as it is and as it was.
+"""Robots and programs that `kernels.py` measures, built in the same way with the current and the old package.
 
 A program is a function of (q, v, tau, w) of one state, where w is a cotangent of the accelerations.
 """
@@ -10,25 +10,25 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 import numpy as np
-import older  # noqa: F401 - before what uses today's names
+import older  # noqa: F401 - before imports that use current names
 import systems
 import topologies
 from measure import acceleration_by, states
 
 import jaxdyn as jd
 
-#: points of Cassie's soles, in axes of its feet
+#: points of Cassie's soles, in the axes of its feet
 SOLE = ((-0.052821, 0.092622, 0.0), (0.069746, -0.010224, 0.0))
 
 
 def talos() -> systems.System:
-    """With its grippers, whose couplings are left out: a tree."""
+    """Return Talos with its grippers but without their couplings, which is a tree."""
     model = jd.load(systems.described("talos_data/robots/talos_full_v2.urdf"), floating=True)
     return dataclasses.replace(model, constraints=()), model.neutral()
 
 
 def cassie_feet() -> systems.System:
-    """Each foot held at two points, where the robot stands; two of the twelve rows are redundant."""
+    """Return Cassie with each foot held at two points; two of the twelve rows are redundant."""
     model, q = systems.cassie()
     held = []
     for side in ("left", "right"):
@@ -67,7 +67,7 @@ def robot(name: str) -> systems.System:
 
 
 def inputs(name: str, batch: int) -> dict[str, np.ndarray]:
-    """Random states around where the robot stands, its loops closed, with torques and cotangents."""
+    """Return random states around the robot's configuration with loops closed, torques and cotangents."""
     model, q = robot(name)
     q, v, tau = states(model, q, batch)
     if model.constraints:
@@ -77,7 +77,7 @@ def inputs(name: str, batch: int) -> dict[str, np.ndarray]:
 
 
 def solver(name: str) -> jd.solvers.Solver:
-    """`lcaba_3` makes exactly three solves; a class's name is that solver with its default options."""
+    """Return a solver by name: `lcaba_3` makes exactly three solves; a class name means default options."""
     if name == "aba":
         return jd.solvers.ABA()
     if name.startswith("lcaba_"):
@@ -99,7 +99,7 @@ def _poses(model, q):
     return found.rotation, found.translation
 
 
-#: those that are not forward dynamics
+#: programs other than forward dynamics
 OTHERS: dict[str, Callable] = {
     "rnea": lambda m, q, v, tau, w: jd.inverse_dynamics(m, jd.State(q, v), tau),
     "crba": lambda m, q, v, tau, w: jd.mass_matrix(m, q),
@@ -111,7 +111,7 @@ OTHERS: dict[str, Callable] = {
 
 
 def program(model: jd.Model, name: str) -> Callable:
-    """`gradient of X`: the accelerations of X, and their pullback to q, v and tau."""
+    """Return a program by name; `gradient of X` computes the accelerations of X and their pullback to q, v and tau."""
     if name in OTHERS:
         return lambda *x: OTHERS[name](model, *x)
     solve = acceleration_by(solver(name.removeprefix("gradient of ")))
@@ -126,7 +126,8 @@ def program(model: jd.Model, name: str) -> Callable:
 
 
 def in_scan(model: jd.Model, name: str, steps: int) -> Callable:
-    """`steps` of one state in a `jax.lax.scan`: "step" as it is, of accelerations those that move v a little."""
+    """Return a function that makes `steps` steps of one state in a `jax.lax.scan`: of `jd.step` if `name` is "step", or
+    small changes of v by the accelerations of the program."""
     one = program(model, name)
 
     def run(q, v, tau, w):

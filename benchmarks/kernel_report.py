@@ -1,8 +1,8 @@
-"""What `kernels.py` has measured: a line a row as they come, and tables in Markdown."""
+"""Report the results of `kernels.py`: one line per row while measuring, and tables in Markdown."""
 
 from collections.abc import Callable, Sequence
 
-#: Pinocchio's time that a precision may take at most
+#: largest allowed fraction of Pinocchio's time, by program and precision
 SHARE = {"aba": {"float32": 0.08, "float64": 0.15}, "lcaba_3": {"float32": 0.2, "float64": 0.4}}
 
 
@@ -11,12 +11,12 @@ def said(met) -> str:
 
 
 def us(rounds: Sequence[float] | None) -> str:
-    """The least, to three digits."""
+    """Return the least time, to three digits."""
     return "" if not rounds else f"{min(rounds):.3g}" if min(rounds) < 100 else f"{min(rounds):.0f}"
 
 
 def line(key: str, found: dict) -> str:
-    """A row as it is printed."""
+    """Return the printed line of a row."""
     parts = [key]
     for name, x in found.items():
         if isinstance(x, list):
@@ -42,7 +42,7 @@ def _failed(row: dict) -> str:
 
 
 def _parts(key: str) -> tuple[str, str, str]:
-    """Robot, program, precision."""
+    """Return robot, program and precision of a key."""
     robot, rest = key.split(" ", 1)
     program, dtype = rest.rsplit(" ", 1)
     return robot, program, dtype
@@ -131,7 +131,7 @@ def _pinocchio(rows: dict, table: dict) -> list[str]:
 
 
 def written(found: dict, base: str, told: Callable[[str], str]) -> str:
-    """All of it as Markdown; `told` says where a section comes from."""
+    """Return all results as Markdown; `told` gives the origin of a section."""
     out = ["# One kernel a program", "", "Made by `benchmarks/kernels.py`.", ""]
     out += ["Least of three rounds, in which old and new took turns; `kernels.json` holds all of them."]
     for section, make in (("table", _table), ("batch", _batch), ("single", _single), ("compile", _compile)):

@@ -1,6 +1,7 @@
-"""Processes that `kernels.py` measures in: one a tree of the package, told what to do line by line.
+"""Worker processes of `kernels.py`: one per version (source tree) of the package, controlled by lines of JSON.
 
-Run as a script it answers requests, JSON objects with the name of a function below under "do", on standard output.
+Run as a script, it reads requests, JSON objects with the name of a `Server` method under "do", and answers on standard
+output.
 """
 
 import json
@@ -14,17 +15,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-#: one thread for XLA
+#: XLA flags for a single thread
 SINGLE = "--xla_cpu_multi_thread_eigen=false intra_op_parallelism_threads=1"
 
 
 class Failed(Exception):
-    """Why there is no answer."""
+    """A request failed; the message gives the reason."""
 
 
 class Worker:
-    """The parent's side. `tree` holds the package; `cores` None leaves those of this process and one thread; `cache` is
-    JAX's; a `cold` one keeps no program from another process."""
+    """The parent's side. `tree` contains the package; with `cores` None the worker uses the cores of this process and
+    one thread; `cache` is the folder of JAX's cache; a `cold` worker uses no programs cached by other processes."""
 
     def __init__(
         self,
@@ -66,7 +67,7 @@ class Worker:
             raise RuntimeError(f"the package of {tree} is wanted, and that of {found} imported")
 
     def __call__(self, do: str, **given):
-        """The answer to a request; `Failed` if there is none."""
+        """Return the answer to a request; raise `Failed` if there is none."""
         try:
             self.process.stdin.write(json.dumps({"do": do, **given}).encode() + b"\n")
             if not select.select([self.process.stdout], [], [], self.patience)[0]:
@@ -97,7 +98,7 @@ class Worker:
 
 
 class Server:
-    """The worker's side: keeps robots and compiled programs."""
+    """The worker's side, which keeps robots and compiled programs."""
 
     def __init__(self):
         self.robots, self.runs = {}, {}
@@ -136,7 +137,8 @@ class Server:
     def prepare(
         self, key: str, robot: str, program: str, dtype: str, file: str, batch: int | None = 512, scan: int = 0
     ) -> float:
-        """CPU seconds until `key` has run once. Without a `batch` it takes one state."""
+        """Compile a program as `key`, and return the CPU seconds until it has run once. If `batch` is None, the program
+        takes a single state."""
         import jax
         import kernel_programs as programs
 
@@ -153,7 +155,7 @@ class Server:
         return round(_spent() - begin, 3)
 
     def time(self, key: str, repeats: int) -> float:
-        """Least CPU microseconds an evaluation."""
+        """Return the least CPU microseconds per evaluation."""
         import jax
 
         from jaxdyn.commands.bench import best
@@ -162,7 +164,7 @@ class Server:
         return round(best(lambda: jax.block_until_ready(run(*args)), evaluations, repeats), 5)
 
     def wall(self, key: str, repeats: int) -> float:
-        """Least wall microseconds an evaluation."""
+        """Return the least wall-clock microseconds per evaluation."""
         import jax
 
         run, args, evaluations = self.runs[key]
@@ -182,7 +184,7 @@ class Server:
 
 
 def _spent() -> float:
-    """CPU seconds of this process and of those that it started and that have ended."""
+    """Return the CPU seconds of this process and of its terminated child processes."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(u.ru_utime + u.ru_stime for u in used)
 
@@ -195,7 +197,7 @@ def main() -> None:
         request = json.loads(line)
         try:
             found = {"found": getattr(server, request.pop("do"))(**request)}
-        except Exception as why:  # told to the parent, which records it
+        except Exception as why:  # reported to the parent, which records it
             found = {"failed": f"{type(why).__name__}: {str(why)[:300]}"}
         print(json.dumps(found), file=answers, flush=True)
 

@@ -1,19 +1,19 @@
-"""One kernel a program, beside the package as it was when XLA compiled all of it.
+"""Compare programs that run as one kernel each with the old package, which XLA compiled entirely.
 
     python benchmarks/kernels.py [SECTION ...] [--only REGEX] [--again] [--pinocchio CSV] [--out FOLDER]
 
-- `table`: CPU time per evaluation of a batch of 512 (128 random states, repeated) on one core, of commit 2bcf2b6 and of
-  the package as it is: a process each, in turns.
+- `table`: CPU time per evaluation in a batch of 512 (128 random states, repeated) on one core, of commit 2bcf2b6 and of
+  the current package: one process each, in turns.
 - `batch`: larger batches on one core, and wall time on one and two cores.
 - `single`: one state: a jitted call, and a step in a `jax.lax.scan`.
 - `compile`: CPU seconds of one core from a call to its result, without any cache.
-- `pinocchio`: takes Pinocchio's times in C++ (double precision, one core) from the CSV file, one line a system and
-  algorithm, to set the table beside them. Without a file it takes none.
+- `pinocchio`: reads Pinocchio's times in C++ (double precision, one core) from the CSV file, one line per system and
+  algorithm, to compare them with the table. Without a file it reads none.
 
-`--only` takes those rows whose names ("go1 aba float32") match. Rows that are there for the same state of the package
-are left alone unless `--again`. Both trees are copied first, so that the package may be edited meanwhile. What XLA
-makes of 2bcf2b6 is kept in `--cache`, since a program takes up to minutes to compile; `compile` does not use it.
-Writes `kernels.json` and `kernels.md`.
+`--only` selects rows whose names ("go1 aba float32") match. Rows that were measured for the same state of the package
+are skipped unless `--again` is given. Both trees are copied first, so that the package may be edited meanwhile.
+Programs that XLA compiles for 2bcf2b6 are kept in `--cache`, since compiling one takes up to minutes; `compile` does
+not use it. Writes `kernels.json` and `kernels.md`.
 """
 
 import csv
@@ -31,7 +31,7 @@ from jaxdyn.commands.bench import one_core
 DTYPES = ("float32", "float64")
 STEPS = 1000
 LOOPS = ("cassie", "cassie_feet", "two_hands_cube", "humanoid_hands_cube", "loop_chain_8")
-#: take loops and redundant rows; Dense has no kernel on purpose
+#: solvers that support loops and redundant rows; Dense has no kernel on purpose
 SOLVERS = ("LCABA", "ProxBBO", "Unified", "ProxLTL", "ProxLTLSoft", "LTLSoft", "Auto", "Dense")
 PINOCCHIO = {
     "talosfull_4x6d": "talos",
@@ -42,7 +42,7 @@ PINOCCHIO = {
     "loopchain_8x7": "loop_chain_8",
 }
 
-#: (robot, program): most of the old time
+#: (robot, program): largest allowed fraction of the old time
 TABLE: dict[tuple[str, str], float | None] = {
     **{(r, "aba"): 0.15 for r in ("go1", "talos", "cassie", *LOOPS[2:])},
     **{(r, "lcaba_1"): 0.25 for r in LOOPS},
@@ -61,7 +61,7 @@ BARS = {"batch": 1.2, "cores": 1.8, "call": 25.0, "scan": 15.0, "compile": 0.3}
 
 
 def beside(bench: Bench, workers: dict[str, Worker], robot: str, program: str, dtype: str) -> dict:
-    """Both trees' times of a program, round by round; with a gradient, that of its forward, too."""
+    """Return the times of a program in both trees, round by round; for a gradient, also the times of its forward."""
     found: dict = {"bar": TABLE[robot, program]}
     given = {"robot": robot, "dtype": dtype, "file": bench.inputs(robot)}
     ready = []
@@ -130,7 +130,7 @@ def sizes(bench: Bench, robot: str, program: str, dtype: str) -> dict:
 
 
 def single(bench: Bench, robot: str, program: str, dtype: str) -> dict:
-    """Microseconds: of a call, of an empty call, of a step."""
+    """Return the microseconds of a call, of an empty call, and of a step in a scan."""
     given = {"robot": robot, "dtype": dtype, "file": bench.inputs(robot), "batch": None}
     cases = {"call": (program, 0), "empty": ("empty", 0), "scan": (program, STEPS), "step in a scan": ("step", STEPS)}
     found: dict = {}
@@ -145,7 +145,7 @@ def single(bench: Bench, robot: str, program: str, dtype: str) -> dict:
 
 
 def cold(bench: Bench, robot: str, program: str, dtype: str) -> dict:
-    """CPU seconds of a first call, each in a process of its own: the old one once, the new one every round."""
+    """Return the CPU seconds of first calls, each in a separate process: old package once, new one every round."""
     found: dict = {}
     for who in ("old", *["new"] * bench.options.rounds):
         with bench.worker(who, dtype, cold=True) as worker:
@@ -156,7 +156,7 @@ def cold(bench: Bench, robot: str, program: str, dtype: str) -> dict:
 
 
 def each(section: str, cases, measure):
-    """A section of cases that `measure` measures one after the other."""
+    """Return a section whose cases `measure` measures one after the other."""
 
     def run(bench: Bench) -> None:
         for robot, program in cases:

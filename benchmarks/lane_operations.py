@@ -1,9 +1,10 @@
-"""Arithmetic operations that the kernels of a function take for one state.
+"""Count the arithmetic operations that the kernels of a function take for one state.
 
-Cores are counted as the scalar programs that are compiled: what is known of a model to be 0, 1 or -1 is folded, equal
-operations are shared, what nobody reads is left out, and what all lanes share (numbers that are made of parameters
-alone) is not counted. One each for a sum, a product, a quotient, a root, a sign; two for a multiply-add; one for a sine
-and one for a cosine, as in graphs of symbolic expressions. What stands between kernels is not looked at.
+Kernels are counted as the scalar programs that are compiled: model parameters known to be 0, 1 or -1 are folded, equal
+operations are shared, unused ones are removed, and operations shared by all lanes (elements of the batch), i.e. on
+numbers that depend on parameters only, are not counted. A sum, a product, a quotient, a root and a sign count one each,
+a multiply-add two, a sine one and a cosine one, as in graphs of symbolic expressions. Operations between kernels are
+not counted.
 """
 
 import functools
@@ -28,8 +29,8 @@ ANY_SIZE = 1 << 60
 
 
 def lane_operations(f: Callable, q: jax.Array, called: bool = False) -> int:
-    """Operations of the kernels of ``f(q)``: straight code, which shares what is equal in different steps, or that of
-    steps that are `called`, which does not."""
+    """Return the operations of the kernels of ``f(q)``: as straight-line code, which shares equal operations of
+    different steps, or, if `called`, with steps that are called as routines, which does not."""
     count, turns = Counter(), 0
     for eqn in _cores(needed(jax.vmap(f), jnp.stack([q, q]))):
         more, joints = _counted(_program(eqn), called)
@@ -63,7 +64,8 @@ def _program(eqn) -> Program:
 
 
 def _counted(program: Program, called: bool) -> tuple[Counter, int]:
-    """Operations of a lane by kind, and how many values come from branches, which are those of sines and cosines."""
+    """Return the operations of a lane by kind, and the number of values from branches, which belong to sines and
+    cosines."""
     s, live = fused(program if called else straight(program))
     same = uniform_of(s, live)
     count, results = Counter(), 0
@@ -82,7 +84,7 @@ def _counted(program: Program, called: bool) -> tuple[Counter, int]:
 
 @functools.cache
 def _routine(template, mask: bytes) -> tuple[Counter, int]:
-    """The same of a called step for some of its results."""
+    """Return the same for a called step of which some results are used."""
     s = template.routine(mask).schedule
     live = [v for body in s.body.values() for v in body if isinstance(v, int) and s.op[v] not in LEAVES]
     return Counter({op: n * (2 if op in TWO else 1) for op, n in Counter(s.op[v] for v in live).items()}), sum(
@@ -96,7 +98,7 @@ def _sine_and_cosine(q):
 
 @functools.cache
 def _turn(dtype) -> tuple[int, int]:
-    """Operations of a sine and a cosine of one angle, and values that come from branches there."""
+    """Return the operations of a sine and a cosine of one angle, and the number of values from branches in them."""
     angles = jnp.zeros((2, 1), dtype)
     (eqn,) = _cores(needed(jax.vmap(laned(_sine_and_cosine)), angles))
     count, results = _counted(_program(eqn), False)

@@ -1,11 +1,11 @@
-"""What a process keeps of robots that are gone: memory and memory maps a program, over hundreds of robots.
+"""Measure the memory and memory maps per program that a process keeps after hundreds of robots are deleted.
 
     python benchmarks/long_life.py [--robots N] [--seed N] [--every N]
 
-Robots of random structure, every second with loops, are built, evaluated and dropped. Each gives five programs: forward
-dynamics jitted and eager, for one state and for a batch, and forward kinematics. Code that was loaded stays, since XLA
-has no way to forget it; all else should go. Prints what is left every few robots, and fails where more than a megabyte
-or four maps a program are.
+Robots of random structure, every second one with loops, are built, evaluated and dropped. Each compiles five programs:
+forward dynamics jitted and eager, for one state and for a batch, and forward kinematics. Loaded code stays, since XLA
+cannot unload it; everything else should be freed. Prints the remaining memory every few robots, and fails if it exceeds
+a megabyte or four maps per program.
 """
 
 import argparse
@@ -22,9 +22,9 @@ import numpy as np
 import jaxdyn as jd
 from jaxdyn.engine import host
 
-#: what may stay for each program
+#: largest allowed memory and number of maps per program
 MEGABYTES, MAPS = 1.0, 4.0
-#: robots before the first reading: what JAX and LLVM load once
+#: robots before the first reading, so that JAX and LLVM have loaded what they load once
 WARM = 5
 
 JOINTS = (
@@ -40,7 +40,7 @@ JOINTS = (
 
 
 def robot(rng: np.random.Generator, number: int) -> jd.Model:
-    """A robot of 2 to 6 bodies; one with an odd number has constraints."""
+    """Return a random robot of 2 to 6 bodies, with a constraint if `number` is odd."""
     spec = jd.ModelSpec(f"robot {number}")
     count = int(rng.integers(2, 7))
     names = [f"body {k}" for k in range(count)]
@@ -60,7 +60,7 @@ def robot(rng: np.random.Generator, number: int) -> jd.Model:
 
 
 def live(model: jd.Model) -> None:
-    """Evaluates the robot: each line is a program."""
+    """Evaluate the robot; each call compiles a program."""
     q, zero = model.neutral(), jnp.zeros(model.nv)
     state = jd.State(q, zero)
     many = jd.State(jnp.stack([q] * 3), jnp.zeros((3, model.nv)))
@@ -73,7 +73,7 @@ def live(model: jd.Model) -> None:
 
 
 def held() -> tuple[float, int]:
-    """Megabytes and memory maps of this process, after everything that can be freed was."""
+    """Return the megabytes and memory maps of this process, after freeing everything that can be freed."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)
     pages = int(Path("/proc/self/statm").read_text().split()[1])

@@ -1,4 +1,4 @@
-"""What one evaluation of forward dynamics costs: operations, CPU time on one core, and CPU time to compile."""
+"""Measure an evaluation of forward dynamics: operations, CPU time on one core, and CPU time to compile."""
 
 import math
 import os
@@ -15,7 +15,7 @@ import jaxdyn as jd
 
 
 def states(model: jd.Model, q, n: int, seed: int = 0) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """(q, v, tau), all (n, ...), around `q`: loops are open a little, which costs the same."""
+    """Return random (q, v, tau), all (n, ...), around `q`; loops are slightly open, which costs the same."""
     rng = np.random.default_rng(seed)
     v, tau = rng.normal(size=(n, model.nv)), rng.normal(size=(n, model.nv))
     around = jax.vmap(lambda d: jd.integrate(model, q, d, 0.02))(jnp.asarray(v))
@@ -23,21 +23,21 @@ def states(model: jd.Model, q, n: int, seed: int = 0) -> tuple[jax.Array, jax.Ar
 
 
 def counted(f: Callable, *args, trips: int = 1) -> int:
-    """Operations of `f`, mapped over a batch, for one state more in it."""
-    import operations  # older trees do not have what it reads
+    """Return the operations of one more state in a batch over which `f` is mapped."""
+    import operations  # imported here because older trees lack its dependencies
 
     of = lambda n: operations.operations(jax.vmap(f), *[x[:n] for x in args], trips=trips)  # noqa: E731
     return of(3) - of(2)
 
 
 def acceleration_by(solver: jd.solvers.Solver) -> Callable:
-    """(model, q, v, tau) to accelerations; `ABA` leaves the constraints out."""
+    """Return a function from (model, q, v, tau) to accelerations; `ABA` ignores the constraints."""
     options = {"constraints": ()} if isinstance(solver, jd.solvers.ABA) else {}
     return lambda m, q, v, tau: jd.forward_dynamics(m, jd.State(q, v), tau, solver=solver, **options).acceleration
 
 
 def compiled(run: Callable, args: Sequence[jax.Array]) -> tuple[float, Callable]:
-    """Seconds of CPU time to trace and compile, nothing being on disk, and the program of a batch of single states."""
+    """Return the CPU seconds to trace and compile without jaxdyn's disk cache, and the batched program of `run`."""
     begin = time.process_time()
     with mock.patch.dict(os.environ, JAXDYN_CACHE_DIR=""):
         made = jax.jit(jax.vmap(run)).lower(*args).compile()
@@ -47,7 +47,7 @@ def compiled(run: Callable, args: Sequence[jax.Array]) -> tuple[float, Callable]
 def program(
     model: jd.Model, q, solver: jd.solvers.Solver, batch: int = 256, dtype=jnp.float32
 ) -> tuple[float, Callable]:
-    """Seconds of CPU time to trace and compile, and the program of a batch in that precision."""
+    """Return the CPU seconds to trace and compile, and the program of a batch in this precision."""
     robot, args = jax.tree.map(lambda x: jnp.asarray(x, dtype), (model, states(model, q, batch)))
     solve = acceleration_by(solver)
     return compiled(lambda *x: solve(robot, *x), args)
@@ -56,8 +56,8 @@ def program(
 def prepare(
     model: jd.Model, q, solver: jd.solvers.Solver, batch: int = 256, timed: bool = True, dtype=jnp.float32
 ) -> tuple[dict, Callable | None]:
-    """Operations of an evaluation more in a batch, with as many solves as `max_steps` allows. If `timed`, also what
-    `program` tells."""
+    """Return the operations of one more evaluation in a batch, with as many solves as `max_steps` allows. If `timed`,
+    also return the results of `program`."""
     rows = sum(c.layout(model.topology).rows for c in model.constraints)
     found: dict = {"nv": model.nv, "rows": 0 if isinstance(solver, jd.solvers.ABA) else rows}
     solve, args = acceleration_by(solver), states(model, q, 3)
@@ -69,7 +69,8 @@ def prepare(
 
 
 def together(runs: Sequence[Callable], batch: int = 256, rounds: int = 25) -> list[float]:
-    """Least CPU microseconds per evaluation of each, in turns: a machine that is slow for a while is slow for all."""
+    """Return the least CPU microseconds per evaluation of each program, timed in turns so that a temporary slowdown of
+    the machine affects all."""
     times = []
     for run in runs:
         run()
@@ -92,7 +93,7 @@ def measure(
     timed: bool = True,
     rounds: int = 25,
 ) -> dict:
-    """By name, what `prepare` tells and the microseconds of `together`."""
+    """Return the results of `prepare` and the microseconds of `together` by name."""
     made = {name: prepare(*case, batch, timed) for name, case in tqdm(cases.items(), leave=False)}
     runs = [run for _, run in made.values() if run is not None]
     for (found, _), us in zip(made.values(), together(runs, batch, rounds) if runs else [], strict=False):

@@ -1,4 +1,4 @@
-"""Today's names for an older tree of the package, so that the same benchmarks run on both."""
+"""Current names for an older version of the package, so that the same benchmarks run on both."""
 
 import importlib
 import sys
@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 import jaxdyn as jd
 
-#: modules that have moved, and families that were flat
+#: modules that have moved, and families whose names were in the top-level module
 MOVED = {
     "jaxdyn.commands": "jaxdyn",
     "jaxdyn.commands.bench": "jaxdyn.bench",

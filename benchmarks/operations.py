@@ -1,11 +1,11 @@
-"""Arithmetic operations of a function, counted on its jaxpr.
+"""Count the arithmetic operations of a function on its jaxpr.
 
-One each for an addition, a product, a quotient, a root, a comparison that chooses, per element; products of
-matrices, Cholesky factors, triangular solves and decompositions by their textbook counts. Loops count their body
-as often as they run: a scan by its length, a while loop `trips` times. Of branches the cheapest counts: the others are
-repairs that hardly ever run. A sweep counts row by row, and an addition for every cell that is written once more.
-Data that only moves costs nothing, nor does what no output needs, which compilers leave out: equations, rows of a sweep
-and results of a row. XLA's own analysis counts neither loops nor factorisations.
+An addition, a product, a quotient, a root and a selection by comparison count one per element; matrix products,
+Cholesky factors, triangular solves and decompositions have their textbook counts. The body of a loop counts as often
+as it runs: a scan by its length, a while loop `trips` times. Of branches the cheapest counts, because the others are
+corrections that hardly ever run. A sweep is counted row by row, plus an addition for every cell that is written again.
+Moving data costs nothing. Equations, rows of a sweep and results of a row that no output needs are not counted, because
+compilers remove them. XLA's own analysis counts neither loops nor factorisations.
 """
 
 import functools
@@ -26,19 +26,19 @@ REDUCTIONS = {"reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "cumsum",
 
 
 def operations(f: Callable, *args, trips: int = 1) -> int:
-    """Operations of ``f(*args)``."""
+    """Return the operations of ``f(*args)``."""
     return _of(needed(f, *args), trips)
 
 
 def needed(f: Callable, *args, used: Sequence[bool] | None = None):
-    """The program of ``f(*args)`` without what no output, or none of those that are used, needs."""
+    """Return the program of ``f(*args)`` without equations that no output, or none of the `used` ones, needs."""
     jaxpr = jax.make_jaxpr(f)(*args).jaxpr
     return pe.dce_jaxpr(jaxpr, list(used or [True] * len(jaxpr.outvars)))[0]
 
 
 def _of(jaxpr, trips: int) -> int:
-    """Operations of a program, from its last equation to its first. Of what sweeps make, only cells that are read are
-    needed."""
+    """Return the operations of a program, counted from its last equation to its first. Of the results of sweeps, only
+    cells that are read count as needed."""
     needed: dict = {v: _every(v) for v in jaxpr.outvars if not hasattr(v, "val")}
     total = 0
     for e in reversed(jaxpr.eqns):
@@ -56,12 +56,13 @@ def _of(jaxpr, trips: int) -> int:
 
 
 def _every(v) -> range:
-    """The places along the first axis of an array."""
+    """Return the indices along the first axis of an array."""
     return range(v.aval.shape[0] if getattr(v.aval, "shape", ()) else 0)
 
 
 def _sweep(sweep: Sweep, needed: Sequence) -> tuple[int, list]:
-    """Operations of the rows whose results somebody reads, and per operand the cells that they read, None for none."""
+    """Return the operations of the rows whose results are read, and, for each operand, the cells that these rows read
+    (None if there are none)."""
     n, total, written = len(sweep.inputs), 0, Counter()
     read = {(n + k, c) for k, some in enumerate(needed) for c in some}
     for index, reads, writes in reversed(sweep.rows):
@@ -87,7 +88,7 @@ def _sweep(sweep: Sweep, needed: Sequence) -> tuple[int, list]:
 
 @functools.lru_cache(maxsize=4096)
 def _row(closed, mask: tuple[bool, ...]) -> tuple[int, list[bool]]:
-    """Operations of a step for some of its results, and which of its operands these need."""
+    """Return the operations of a step for some of its results, and whether each operand is needed for these."""
     jaxpr, used = pe.dce_jaxpr(closed.jaxpr, list(mask))
     return _of(jaxpr, 1), used
 

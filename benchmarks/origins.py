@@ -1,4 +1,4 @@
-"""Where measurements come from: the machine, the versions of what makes the programs, the commit and the day."""
+"""Record the origin of measurements: machine, versions of the compilers, commit and date."""
 
 import datetime
 import os
@@ -14,7 +14,7 @@ PACKAGES = ("jax", "jaxlib", "llvmlite")
 
 
 def output(*command: str) -> str:
-    """What a command prints, or nothing if it fails or is not there."""
+    """Return what a command prints, or an empty string if it fails or does not exist."""
     try:
         return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     except (OSError, subprocess.CalledProcessError):
@@ -22,7 +22,7 @@ def output(*command: str) -> str:
 
 
 def processor() -> str:
-    """The name of the processor, as the system tells it."""
+    """Return the name of the processor as reported by the system."""
     info = Path("/proc/cpuinfo")
     names = re.findall(r"model name\s*:\s*(.*)", info.read_text()) if info.exists() else []
     told = names[0] if names else output("sysctl", "-n", "machdep.cpu.brand_string")
@@ -30,14 +30,14 @@ def processor() -> str:
 
 
 def commit() -> str:
-    """The short hash of the checkout, with a + if the code differs from it; "unknown" outside of git."""
+    """Return the short hash of the checkout, with a + if the code differs from it; "unknown" outside of git."""
     found = output("git", "rev-parse", "--short=7", "HEAD")
     changed = output("git", "status", "--porcelain", "--untracked-files=no", "jaxdyn", "benchmarks")
     return f"{found}{'+' if changed else ''}" if found else "unknown"
 
 
 def origin() -> dict:
-    """Of what is measured now."""
+    """Return the origin of measurements made now."""
     found = {"processor": processor(), "cores": os.cpu_count(), "python": platform.python_version()}
     for package in PACKAGES:
         try:
@@ -48,7 +48,7 @@ def origin() -> dict:
 
 
 class Origins:
-    """Which run every row of every section comes from: ``{"runs": [origin, ...], "of": {section: {row: index}}}``."""
+    """The run that each row of each section comes from: ``{"runs": [origin, ...], "of": {section: {row: index}}}``."""
 
     def __init__(self, meta: dict | None = None):
         meta = meta or {}
@@ -56,19 +56,19 @@ class Origins:
         self.of: dict[str, dict[str, int]] = meta.get("of", {})
 
     def note(self, section: str, rows: Iterable[str], run: dict) -> None:
-        """The rows come from this run."""
+        """Record that the rows come from this run."""
         if run not in self.runs:
             self.runs.append(run)
         self.of.setdefault(section, {}).update(dict.fromkeys(rows, self.runs.index(run)))
 
     def meta(self) -> dict:
-        """As it is written, without runs of which nothing is left."""
+        """Return the record as it is written, without runs that no row refers to."""
         used = sorted({k for rows in self.of.values() for k in rows.values()})
         of = {section: {row: used.index(k) for row, k in rows.items()} for section, rows in self.of.items()}
         return {"runs": [self.runs[k] for k in used], "of": of}
 
     def told(self, section: str, row: str | None = None) -> str:
-        """In words, for a page: one sentence a machine, the latest commit first; of one row, if it is given."""
+        """Return the origin of a section, or of one row, in words: a sentence per machine, the latest commit first."""
         of = self.of.get(section, {})
         known = of.values() if row is None else [of[k] for k in (row, "") if k in of][:1]
         runs = [self.runs[k] for k in dict.fromkeys(known)]
@@ -80,7 +80,8 @@ class Origins:
 
 
 def machine(run: dict) -> str:
-    """Of early runs only the commit is known that brought the numbers, of some the processor too."""
+    """Return the machine in words; of early runs only the commit that added the numbers is known, or also the
+    processor."""
     if "processor" not in run:
         return "Measured before machines were noted"
     cores = f" with {run['cores']} cores" if "cores" in run else ""

@@ -1,14 +1,15 @@
-"""Arithmetic operations of the methods of the Delassus matrix, part by part (popov_vereshchagin, Fig. 2).
+"""Count the arithmetic operations of the methods for the Delassus matrix, part by part (popov_vereshchagin, Fig. 2).
 
     python benchmarks/osim_operations.py [SECTION ...] [--branches N ...] [--out FOLDER]
 
-- `robots`: arms, quadrupeds and humanoids with one to four limbs held to the ground, at six rows each, three where six
-  would be dependent.
-- `stem`: mechanisms with a long stem whose ends have many branches (`topologies.long_stem`). Every link more of a stem
-  takes as much as the last one, so that two sizes tell where a method becomes cheaper than another.
+- `robots`: arms, quadrupeds and humanoids with one to four limbs held to the ground, with six rows each, or three where
+  six would be dependent.
+- `stem`: mechanisms with a long stem whose ends have many branches (`topologies.long_stem`). Every additional link of a
+  stem takes as many operations as the last one, so that two sizes determine where one method becomes cheaper than
+  another.
 
-How operations are counted: `lane_operations.py`; parts: `osim_parts.py`. In double precision, which changes nothing.
-Writes `osim_operations.json`, `osim_operations.md`, and a plot of each section.
+`lane_operations.py` counts the operations, `osim_parts.py` defines the parts. The counts are made in double precision
+and do not depend on it. Writes `osim_operations.json`, `osim_operations.md`, and a plot of each section.
 """
 
 import functools
@@ -23,14 +24,14 @@ from results import Results, parser
 from tqdm import tqdm
 
 ROBOTS = ("iiwa_point", "iiwa_weld", *(f"{robot}_{n}" for robot in ("go1", "atlas", "talos") for n in (1, 2, 3, 4)))
-#: links of the branches, and how many start at each end
+#: number of links per branch, and numbers of branches that start at each end
 STEMS = {7: (2, 4, 6, 8, 10, 12), 1: (2, 4, 6, 8, 10, 12)}
 SIZES = (3, 4)
 SECTIONS = ("robots", "stem")
 
 
 def of_robot(name: str) -> dict:
-    """Parts of all methods, and what the kernels take whose steps are called."""
+    """Return the parts of all methods, and the operations of the kernels if their steps are called."""
     model, q = systems.system(name)
     found = {m: osim_parts.parts(m, model, q) for m in osim_parts.METHODS}
     called = {m: osim_parts.matrix(m, model, q, called=True) for m in osim_parts.METHODS}
@@ -39,7 +40,7 @@ def of_robot(name: str) -> dict:
 
 
 def of_stem(branches: int, links: int, turned: bool) -> dict:
-    """Operations of the matrix with a stem of the first size, and of every link more."""
+    """Return the operations of the matrix for a stem of the first size, and of every additional link."""
     found: dict = {}
     for method in ("PV", "EFPA"):
         models = [topologies.long_stem(n, branches, links, turned) for n in SIZES]
@@ -53,7 +54,7 @@ def stem_operations(found: dict, links: float) -> float:
 
 
 def crossover(found: dict) -> int | None:
-    """The least number of links for which `EFPA` takes fewer operations than `PV`, of two or more."""
+    """Return the least number of links, at least two, for which `EFPA` takes fewer operations than `PV`, or None."""
     pv, efpa = found["PV"], found["EFPA"]
     ahead, gain = efpa["first"] - pv["first"], pv["link"] - efpa["link"]
     if gain <= 0:

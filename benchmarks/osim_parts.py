@@ -1,10 +1,10 @@
-"""What the methods of the Delassus matrix consist of, in arithmetic operations.
+"""Split the methods for the Delassus matrix into parts and count the arithmetic operations of each.
 
-Stages of a method are functions whose results the next stage needs, too: each is counted by itself
-(`lane_operations.py`), and a part is what its stage takes more than the one before. The rest is counted by formula,
-since it is left to products and factors of dense matrices, which look for neither zeros nor symmetry. Λ⁻¹ of LTL is one
-half of Yᵀ Y where both columns are not zero; all of it takes 2 m² n. The Cholesky factor of m rows takes
-(m³ − m) / 3 + m (m + 1) / 2, the solution of a triangular system m² for each right side.
+The stages of a method are functions, each of which includes the work of the stage before. They are counted separately
+(`lane_operations.py`), and a part is the difference between its stage and the one before. The rest is counted by
+formula, because dense matrix products and factors, which exploit neither zeros nor symmetry, do this work. Λ⁻¹ of LTL
+counts one half of Yᵀ Y, where both columns are nonzero; all of it takes 2 m² n. The Cholesky factor of m rows takes
+(m³ − m) / 3 + m (m + 1) / 2, the solution of a triangular system m² for each right-hand side.
 """
 
 from collections.abc import Callable
@@ -22,13 +22,13 @@ from jaxdyn.kinematics.embedding import jacobian_at
 from jaxdyn.kinematics.rows import plan_of
 from jaxdyn.systems.problem import problem_of
 
-#: of all methods, in the order of the bars. Λ⁻¹ of `EFPA` and `KJR` has the inverse inertias of bodies in it
+#: parts of all methods, in the order of the bars. Λ⁻¹ of `EFPA` and `KJR` includes the inverse inertias of bodies
 PARTS = ("kinematics", "I^A", "M", "J", "factor of M", "Y", "K^A", "Λ⁻¹", "Cholesky")
 METHODS = ("PV", "PVFast", "EFPA", "KJR", "LTL")
 
 
 def _kinematics(given: Given):
-    """Poses in the parents; those of roots do not matter."""
+    """Return the poses in the parents; those of roots are not needed."""
     below = np.asarray([b for b, p in enumerate(given.model.topology.parents) if p >= 0])
     return jax.tree.map(lambda x: x[below], problem_of(given.model, (), given.q).motion.pose)
 
@@ -48,20 +48,20 @@ def _ridden(names: tuple[str, ...], given: Given):
 
 
 def _joint_space(rows: bool, given: Given):
-    """M, and J if asked for."""
+    """Return M, and J if `rows` is True."""
     problem = problem_of(given.model, given.constraints, given.q)
     return mass_matrix_at(problem.motion), jacobian_at(problem.motion, problem.rows) if rows else None
 
 
 def _factorised(given: Given):
-    """The factor of M, and J."""
+    """Return the factor of M, and M and J."""
     D, l = joint_space._factor(given)
     below = joint_space._places(given.model.topology, plan_of(given.model.topology, given.constraints))[2]
     return D, l[np.setdiff1d(np.arange(len(l)), below)], _joint_space(True, given)
 
 
 def _stages(method: str, given: Given) -> dict[str, Callable]:
-    """Functions of `given` by the part that they complete, each of which does what the one before does."""
+    """Return functions of `given` by the part that they complete; each includes the work of the one before."""
     start = {"kinematics": laned(_kinematics)}
     if method == "PV" or (method == "PVFast" and not given.model.topology.floating_bases):
         stages = {"I^A": (_riding, ("1/D",)), "K^A": (_riding, ("1/D", "R")), "Λ⁻¹": (_riding, ("L",))}
@@ -82,12 +82,12 @@ def _cholesky(m: int) -> int:
 
 
 def _by_formula(method: str, given: Given) -> dict[str, int]:
-    """What is done outside of kernels, in addition."""
+    """Return the operations outside of kernels by part."""
     topology = given.model.topology
     plan = plan_of(topology, given.constraints)
     bases = 6 * len(topology.floating_bases)
     if method == "PVFast" and bases:
-        # of every set of rows that are coupled, F and F⁻¹ K; then H + Zᵀ Z
+        # F and F⁻¹ K of every set of coupled rows; then H + Zᵀ Z
         sizes = [len(rows) for rows in riding._coupled(topology, plan, 0)]
         factors = sum(_cholesky(m) + bases * m**2 for m in sizes)
         return {"Cholesky": factors + plan.rows * bases * (bases + 1) + _cholesky(bases)}
@@ -107,7 +107,7 @@ def given_at(model: jd.Model, q) -> Given:
 
 
 def parts(method: str, model: jd.Model, q) -> dict[str, int]:
-    """Operations by part."""
+    """Return the operations by part."""
     given, before, found = given_at(model, q), 0, {}
     for part, stage in _stages(method, given).items():
         total = lane_operations(lambda q, stage=stage: stage(given_at(model, q)), q)
@@ -118,8 +118,8 @@ def parts(method: str, model: jd.Model, q) -> dict[str, int]:
 
 
 def matrix(method: str, model: jd.Model, q, called: bool = False) -> int:
-    """Operations of the kernels that make the matrix, or what stands for it, as the method calls them; without what
-    products alone take."""
+    """Return the operations of the kernels that form the matrix, or its representation, as the method calls them,
+    without those that only products need."""
     prepare = getattr(jd.osim, method)().prepare
     without = lambda made: made._replace(Y=None) if isinstance(made, riding.Branches) else made  # noqa: E731
     return lane_operations(lambda q: without(prepare(given_at(model, q))), q, called)

@@ -1,4 +1,4 @@
-"""The page and the plots of `osim_operations.py`."""
+"""Write the page and the plots of `osim_operations.py`."""
 
 from collections.abc import Callable
 
@@ -16,13 +16,13 @@ each other: long programs run so."""
 
 
 def totals(row: dict) -> dict[str, int]:
-    """By method, the matrix and its factor."""
+    """Return the operations of the matrix and its factor by method."""
     found = {m: sum(p.values()) for m, p in row["parts"].items()}
     return found | {WITHOUT: found["LTL"] - row["parts"]["LTL"]["J"]}
 
 
 def bold(values: dict[str, int]) -> list[str]:
-    """The least is bold; `WITHOUT` is no method of its own."""
+    """Return table cells with the least value in bold; `WITHOUT` is not a separate method."""
     least = min(v for k, v in values.items() if k != WITHOUT)
     return [f"**{v:,}**" if v == least else f"{v:,}" for v in values.values()]
 
@@ -59,7 +59,7 @@ def stem(rows: dict) -> list[str]:
 
 
 def written(found: dict, told: Callable[[str], str]) -> str:
-    """As Markdown; `told` says where a section comes from."""
+    """Return the results as Markdown; `told` gives the origin of a section."""
     out = ["# Operations of the Delassus matrix", "", "Made by `benchmarks/osim_operations.py`.", "", ABOUT]
     for section, page in (("robots", robots), ("stem", stem)):
         if section in found:
@@ -68,7 +68,7 @@ def written(found: dict, told: Callable[[str], str]) -> str:
 
 
 def draw_robots(pyplot, rows: dict):
-    """A panel a robot; bars of all methods, in groups by what is held."""
+    """Plot one panel per robot, with bars of all methods grouped by the limbs held."""
     kinds = list(dict.fromkeys(name.split("_")[0] for name in rows))
     figure, axes = pyplot.subplots(1, len(kinds), figsize=(4.6 * len(kinds), 4.4), squeeze=False, layout="tight")
     for axis, kind in zip(axes[0], kinds, strict=True):
@@ -88,7 +88,7 @@ def draw_robots(pyplot, rows: dict):
 
 
 def draw_stem(pyplot, rows: dict, at: Callable):
-    """Operations of `PV` in units of those of `EFPA`."""
+    """Plot the operations of `PV` relative to those of `EFPA`."""
     panels = list(dict.fromkeys((row["links"], row["turned"]) for row in rows.values()))
     figure, axes = pyplot.subplots(1, len(panels), figsize=(4.2 * len(panels), 4), squeeze=False, layout="tight")
     sizes = np.unique(np.geomspace(2, 200, 60).round())

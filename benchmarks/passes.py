@@ -1,10 +1,10 @@
-"""What one pass over the program costs, however small the batch, and what every state adds to it.
+"""Measure the cost of one pass over the program, which even a small batch pays, and the cost of each additional state.
 
     python benchmarks/passes.py [CHAIN ...] [--states N ...] [--out FOLDER]
 
-Microseconds of one damped solve of `PVSoft` for batches of some sizes, of chains of so many joints whose tips are
-welded to the ground, a chain's batches in turns. Sweeps are unrolled: the longer the chain, the longer the machine
-code, which every pass fetches. Writes `passes.json` and a plot of the time a joint.
+Measures microseconds of one damped solve of `PVSoft`, for chains whose tips are welded to the ground and batches of
+several sizes; the batches of a chain are timed in turns. Sweeps are unrolled: the longer the chain, the longer the
+machine code, which every pass loads. Writes `passes.json` and a plot of the time per joint.
 """
 
 import functools
@@ -21,7 +21,7 @@ CHAINS = {str(n): n for n in (12, 25, 50)}
 
 
 def passes(joints: int, states: list[int]) -> dict[str, float]:
-    """Microseconds of a pass by the number of states."""
+    """Return the microseconds of a pass by the number of states."""
     model = topologies.chain(joints)
     runs = [program(model, model.neutral(), jd.solvers.PVSoft(max_steps=1), n)[1] for n in states]
     return dict(zip(map(str, states), together(runs, 1), strict=True))

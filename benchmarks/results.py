@@ -1,4 +1,4 @@
-"""What the scripts share: the names they are asked for, and results that are kept as soon as they are there."""
+"""Command-line names and result files shared by the scripts; results are saved as soon as they are measured."""
 
 import argparse
 import json
@@ -13,7 +13,7 @@ OUT = Path(__file__).resolve().parents[1] / "docs" / "benchmarks"
 
 
 def parser(about: str, kind: str, names: Collection[str]) -> argparse.ArgumentParser:
-    """Takes names of a `kind`, all by default, and the folder to write to."""
+    """Return a parser for names of a `kind`, all by default, and the output folder."""
 
     def known(name: str) -> str:
         if name not in names:
@@ -27,8 +27,8 @@ def parser(about: str, kind: str, names: Collection[str]) -> argparse.ArgumentPa
 
 
 class Results:
-    """Measurements in ``NAME.json``; those of earlier runs stay until they are replaced. Its `meta` says which
-    run each of them comes from."""
+    """Measurements in ``NAME.json``; those of earlier runs stay until they are replaced. Its `meta` records which run
+    each of them comes from."""
 
     def __init__(self, folder: Path, name: str):
         folder.mkdir(parents=True, exist_ok=True)
@@ -42,12 +42,12 @@ class Results:
             path.write_text(text)
 
     def keep(self, section: str, rows: Iterable[str] = ("",)) -> None:
-        """Writes everything; `rows` of the section were measured now, by default the section as a whole."""
+        """Write everything, and record that `rows` of the section, by default the whole section, were measured now."""
         self.origins.note(section, rows, origin())
         self.write(".json", json.dumps({"meta": self.origins.meta()} | self.found, indent=1) + "\n")
 
     def extend(self, section: str, old: dict, more: dict) -> None:
-        """`more` rows were measured now, and stand beside the `old` ones of the section."""
+        """Save the section with its `old` rows and with `more` rows that were measured now."""
         before = self.origins.of.pop(section, {})
         # a section that was measured as a whole has one origin for all rows
         self.origins.of[section] = {row: before[k] for row in old for k in (row, "") if row not in more and k in before}
@@ -55,5 +55,5 @@ class Results:
         self.keep(section, more)
 
     def plot(self, figure: str, draw: Callable) -> None:
-        """``NAME_FIGURE.png``; `draw` gets matplotlib's `pyplot` and returns the figure."""
+        """Save ``NAME_FIGURE.png``; `draw` receives matplotlib's `pyplot` and returns the figure."""
         save_plot(self.folder / f"{self.name}_{figure}.png", draw)

@@ -1,11 +1,11 @@
-"""How operations, CPU time and compile time grow with the robot, for every solver that takes its constraints.
+"""Measure how operations, CPU time and compile time grow with the robot, for every solver that accepts its constraints.
 
     python benchmarks/scaling.py [FAMILY ...] [--largest N] [--timed N] [--solvers SOLVER ...] [--batch N] [--again]
                                  [--out FOLDER]
 
-Families are the synthetic topologies of `topologies.py`. Each solver makes one damped solve, not refined, in float32,
-batched, on one core. Writes `scaling.json`, in which earlier numbers are kept unless `--again`, the fitted exponents as
-`scaling.md`, and one plot a family. What is measured: `measure.py`.
+Families are the synthetic topologies of `topologies.py`. Each solver makes one damped solve without refinement, in
+float32, batched, on one core. Writes `scaling.json`, which keeps earlier numbers unless `--again` is given, the fitted
+exponents as `scaling.md`, and one plot per family. `measure.py` makes the measurements.
 """
 
 import functools
@@ -25,7 +25,7 @@ from jaxdyn.commands.bench import one_core
 GROUND = ("PVSoft", "ConstrainedABA", "PVEarly", "PV", "LTL", "ProxLTL")
 LOOPS = ("LCABA", "ProxBBO", "Unified", "ProxLTL", "ProxLTLSoft")
 
-#: builder, sizes, solvers, and what the size counts
+#: by family: builder, sizes, solvers, and the unit of the size
 FAMILIES = {
     "chain": (topologies.chain, (6, 12, 25, 50, 100), GROUND, "joints"),
     "tree": (topologies.tree, (10, 20, 40, 80), GROUND, "joints, ten a limb"),
@@ -38,13 +38,13 @@ FAMILIES = {
 
 
 def points(rows: dict, key: str) -> tuple[list[int], list[float]]:
-    """Sizes and values, where there are any."""
+    """Return the sizes and values of rows that have `key`."""
     found = {int(n): r[key] for n, r in rows.items() if key in r}
     return list(found), list(found.values())
 
 
 def exponent(sizes, values) -> float:
-    """The slope of a line through the logarithms of the upper half of the sizes; NaN of a single one."""
+    """Return the slope of a line fitted to the logarithms of the upper half of the sizes; NaN for a single one."""
     if len(sizes) < 2:
         return float("nan")
     half = len(sizes) // 2
@@ -57,7 +57,7 @@ KEYS = {"operations": "operations", "microseconds": "time", "compile_seconds": "
 
 
 def written(families: dict, told: Callable[[str], str]) -> str:
-    """As Markdown: exponents, and the values of the largest robot; `told` says where a family comes from."""
+    """Return exponents and the values of the largest robot as Markdown; `told` gives the origin of a family."""
     out = ["# Growth", "", "Made by `benchmarks/scaling.py`: exponents of n, fitted to the upper half of the sizes."]
     for family, solvers in families.items():
         out += ["", f"## {family}", "", f"n counts {FAMILIES[family][3]}. {told(family)}".rstrip(), ""]
@@ -86,7 +86,8 @@ def draw(pyplot, name: str, about: str, found: dict):
 
 
 def missing(name: str, found: dict, options) -> tuple[dict, dict]:
-    """(solver, size) to what `measure` takes: those to be timed, and those whose operations alone are counted."""
+    """Return the missing cases for `measure` by (solver, size): those to be timed, and those of which only operations
+    are counted."""
     build, sizes, solvers, _ = FAMILIES[name]
     build, timed, counted = functools.cache(build), {}, {}
     for n, solver in itertools.product([n for n in sizes if n <= options.largest], solvers):
@@ -112,7 +113,7 @@ def main() -> None:
             about = FAMILIES[name][3]
             found = results.found.setdefault(name, {})
             timed, counted = missing(name, found, options)
-            # all sizes in turns, too: a machine that is slow for a while must not bend the curve
+            # all sizes in turns, too, so that a temporary slowdown of the machine does not distort the curve
             measured = measure(counted, options.batch, False) if counted else {}
             measured |= measure(timed, options.batch, rounds=100) if timed else {}
             for (solver, n), row in measured.items():

@@ -1,4 +1,4 @@
-"""Scenes of free boxes: stacks, a square pyramid, boxes side by side. Faces touch in four points each."""
+"""Scenes of free boxes: stacks, a square pyramid, boxes side by side. Each pair of faces touches at four points."""
 
 import dataclasses
 import itertools
@@ -9,14 +9,14 @@ from scene_parts import ContactScene, Poses, Touch, contacts, moved, upright
 import jaxdyn as jd
 
 SIDE = 0.3
-#: between neighbours of a layer, which do not touch
+#: distance between neighbours of a layer, which do not touch
 GAP = 0.02
-#: standard deviation by which boxes are off their places, metres and radians
+#: standard deviation of the displacements of boxes, metres and radians
 SPREAD = 0.005
 
 
 def add_box(spec: jd.ModelSpec, name: str, rng, side: float = SIDE) -> str:
-    """A box of random mass on a free joint."""
+    """Add a box of random mass on a free joint, and return its name."""
     mass = rng.uniform(0.5, 2.0)
     inertia = jd.Inertia(mass, (0, 0, 0), np.eye(3) * mass * side**2 / 6)
     spec.add_body(name, "world", jd.joints.Free(name=name), inertia=inertia)
@@ -24,7 +24,7 @@ def add_box(spec: jd.ModelSpec, name: str, rng, side: float = SIDE) -> str:
 
 
 def placed(model: jd.Model, places: dict[str, tuple]) -> np.ndarray:
-    """The configuration with boxes at these centres, axes along the world's."""
+    """Return the configuration with boxes at these centres and axes along those of the world."""
     q = np.array(model.neutral())
     for name, (x, y, z) in places.items():
         q[model.q_slice(name)] = (x, y, z, 1, 0, 0, 0)
@@ -32,7 +32,7 @@ def placed(model: jd.Model, places: dict[str, tuple]) -> np.ndarray:
 
 
 def face(poses: Poses, a: str, b: str, low, high) -> list[Touch]:
-    """The four corners of the rectangle from `low` to `high` (2,) in the lower face of box a, which rests on b."""
+    """Return contacts at the corners of the rectangle from `low` to `high` (2,) in the lower face of box a on b."""
     corners = itertools.product((low[0], high[0]), (low[1], high[1]))
     return [(a, b, poses[a] @ upright((x, y, -SIDE / 2))) for x, y in corners]
 
@@ -41,7 +41,7 @@ WHOLE = (-SIDE / 2, -SIDE / 2), (SIDE / 2, SIDE / 2)
 
 
 def stack(n: int = 30, seed: int = 0) -> ContactScene:
-    """`n` boxes, each on the one below: 4n contacts, nv = 6n."""
+    """Return a stack of `n` boxes: 4n contacts, nv = 6n."""
     rng, spec = np.random.default_rng(seed), jd.ModelSpec(f"stack_{n}")
     names = [add_box(spec, f"box{k}", rng) for k in range(n)]
     model = spec.build()
@@ -52,8 +52,8 @@ def stack(n: int = 30, seed: int = 0) -> ContactScene:
 
 
 def pyramid_layout(base: int) -> tuple[dict[str, tuple], list[tuple[str, str, tuple, tuple]]]:
-    """Centres by name, and touching faces (a, b, low, high) of a square pyramid: `base`² boxes on the ground, then
-    (base - 1)², and so on, each over the corners of four others."""
+    """Return the centres by name, and the touching faces (a, b, low, high), of a square pyramid: `base`² boxes on the
+    ground, then (base - 1)², and so on, each over the corners of four others."""
     pitch, places, faces = SIDE + GAP, {}, []
     inner, outer = GAP / 2, SIDE / 2
     for layer, n in enumerate(range(base, 0, -1)):
@@ -71,7 +71,7 @@ def pyramid_layout(base: int) -> tuple[dict[str, tuple], list[tuple[str, str, tu
 
 
 def pyramid(base: int = 4, seed: int = 0) -> ContactScene:
-    """A square pyramid: with a base of 4 x 4, 30 boxes (nv = 180) and 16 + 4 (9 + 4 + 1) = 72 touching faces."""
+    """Return a square pyramid; a base of 4 x 4 gives 30 boxes (nv = 180) and 16 + 4 (9 + 4 + 1) = 72 touching faces."""
     rng, spec = np.random.default_rng(seed), jd.ModelSpec(f"pyramid_{base}")
     places, faces = pyramid_layout(base)
     for name in places:
@@ -84,7 +84,7 @@ def pyramid(base: int = 4, seed: int = 0) -> ContactScene:
 
 
 def side_by_side(touching: bool = True, seed: int = 0) -> ContactScene:
-    """Two boxes on the ground, against each other (12 contacts) or apart (8, whose rows nothing couples)."""
+    """Return two boxes on the ground, in touch (12 contacts) or apart (8 contacts; their rows are not coupled)."""
     rng, spec = np.random.default_rng(seed), jd.ModelSpec("side_by_side" if touching else "apart")
     names = [add_box(spec, name, rng) for name in ("left", "right")]
     model = spec.build()
@@ -93,7 +93,7 @@ def side_by_side(touching: bool = True, seed: int = 0) -> ContactScene:
     poses = Poses(model, q)
     touches = [t for name in names for t in face(poses, name, "world", *WHOLE)]
     if touching:
-        # its z axis is the normal of the face to the right
+        # its z axis is the normal of the right face
         frame = jd.Transform(np.array([[0.0, 0, 1], [0, 1, 0], [-1, 0, 0]]), (SIDE / 2, 0, 0))
         corners = itertools.product((-SIDE / 2, SIDE / 2), repeat=2)
         touches += [("left", "right", poses["left"] @ frame @ upright((y, z, 0))) for y, z in corners]
@@ -101,12 +101,12 @@ def side_by_side(touching: bool = True, seed: int = 0) -> ContactScene:
 
 
 def box(seed: int = 0) -> ContactScene:
-    """One box on the ground: 12 rows for 6 freedoms."""
+    """Return one box on the ground: 12 rows for 6 freedoms."""
     return dataclasses.replace(stack(1, seed), name="box")
 
 
 def on_ice(seed: int = 0) -> ContactScene:
-    """Two boxes, one on the other, without friction: a row a contact."""
+    """Return two boxes, one on the other, without friction: one row per contact."""
     scene = stack(2, seed)
     poses = Poses(scene.model, scene.q)
     touches = [(c.body_a, c.body_b, poses[c.body_a] @ c.placement_a) for c in scene.contacts]

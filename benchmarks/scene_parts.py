@@ -1,4 +1,4 @@
-"""What scenes with contacts are made of: contacts that close where a robot stands, and rows on single joints."""
+"""Parts of scenes with contacts: contacts that are closed at a given configuration, and rows on single joints."""
 
 import dataclasses
 import warnings
@@ -18,8 +18,8 @@ Touch = tuple[str, str, jd.Transform]
 class ContactScene:
     """Bodies in contact at the configuration `q`.
 
-    `contacts` are rows between two bodies, or a body and the world, that close at q; `joints` rows on single joints,
-    one for each velocity; `within` the constraints that hold meanwhile, which are the model's own.
+    `contacts` are rows between two bodies, or a body and the world, that are closed at q; `joints` are rows on single
+    joints, one for each velocity; `within` are the enforced constraints, which are the model's own.
     """
 
     name: str
@@ -34,7 +34,7 @@ class ContactScene:
 
     @property
     def constraints(self) -> tuple:
-        """What the operator is asked for: contacts, then joints."""
+        """Return the constraints of the operator: contacts, then joints."""
         return self.contacts + self.joints
 
     @property
@@ -42,8 +42,8 @@ class ContactScene:
         return sum(c.layout(self.model.topology).rows for c in self.constraints)
 
     def configurations(self, n: int, seed: int = 0, spread: float = 0.02) -> jax.Array:
-        """`n` of them (n, nq) around `q`, repeated after the first 32. Loops are closed, as redundant rows are
-        redundant there alone; contacts are open a little, which costs the same."""
+        """Return `n` configurations (n, nq) around `q`, repeated after the first 32. Loops are closed, as redundant
+        rows are redundant only there; contacts are slightly open, which costs the same."""
         moves = np.random.default_rng(seed).normal(size=(min(n, 32), self.model.nv)) * spread
         around = jax.vmap(lambda dv: jd.integrate(self.model, self.q, dv))(jnp.asarray(moves, self.q.dtype))
         if self.within:
@@ -52,7 +52,7 @@ class ContactScene:
 
 
 class Poses:
-    """Where bodies and frames are at a configuration."""
+    """The poses of bodies and frames at a configuration."""
 
     def __init__(self, model: jd.Model, q):
         self.model, self.q, self.bodies = model, q, jd.forward_kinematics(model, q)
@@ -69,12 +69,12 @@ class Poses:
 
 
 def upright(point) -> jd.Transform:
-    """The frame of a contact with level ground."""
+    """Return the frame of a contact with level ground."""
     return jd.Transform(np.eye(3), point)
 
 
 def contacts(poses: Poses, touches: Iterable[Touch], kind: type = jd.constraints.Point) -> tuple:
-    """A constraint for each touch, in frames of both bodies that coincide at the poses' configuration."""
+    """Return a constraint for each touch, in frames of both bodies that coincide at the configuration of `poses`."""
     made = []
     for k, (a, b, place) in enumerate(touches):
         places = {"placement_a": poses[a].inverse() @ place, "placement_b": poses[b].inverse() @ place}
@@ -83,7 +83,7 @@ def contacts(poses: Poses, touches: Iterable[Touch], kind: type = jd.constraints
 
 
 def joint_rows(model: jd.Model) -> tuple:
-    """A row for each velocity of each joint but free ones, as dry friction in joints has them."""
+    """Return a row for each velocity of each joint except free ones, as for dry friction in joints."""
     made = []
     for joint, kind in zip(model.joint_names, model.topology.kinds, strict=True):
         if not isinstance(kind, type(jd.joints.Free.kind)):
@@ -92,7 +92,7 @@ def joint_rows(model: jd.Model) -> tuple:
 
 
 def moved(model: jd.Model, q, seed: int, spread: float) -> jax.Array:
-    """A configuration near `q`, with the model's own loops closed, as far as their numbers agree."""
+    """Return a configuration near `q`, with the model's own loops closed as far as the given dimensions allow."""
     by = np.random.default_rng(seed).normal(size=model.nv) * spread
     q = jd.integrate(model, jnp.asarray(q), jnp.asarray(by, model.gravity.dtype))
     with warnings.catch_warnings():
@@ -101,7 +101,7 @@ def moved(model: jd.Model, q, seed: int, spread: float) -> jax.Array:
 
 
 def posture(model: jd.Model, joints: dict[str, object]) -> np.ndarray:
-    """The neutral configuration but for some joints."""
+    """Return the neutral configuration with the values of some joints replaced."""
     q = np.array(model.neutral())
     for joint, value in joints.items():
         q[model.q_slice(joint)] = value
@@ -109,7 +109,7 @@ def posture(model: jd.Model, joints: dict[str, object]) -> np.ndarray:
 
 
 def landed(model: jd.Model, q, root: str, points: Sequence[tuple[str, tuple]], clearance: float) -> jax.Array:
-    """`q` with its free root raised or lowered until the lowest of the points is at that height."""
+    """Return `q` with its free root raised or lowered until the lowest of the points is at the height `clearance`."""
     poses = Poses(model, q)
     lowest = min(poses.point(body, at)[2] for body, at in points)
     height = model.q_slice(root).start + 2
@@ -117,11 +117,11 @@ def landed(model: jd.Model, q, root: str, points: Sequence[tuple[str, tuple]], c
 
 
 def grounded(poses: Poses, points: Sequence[tuple[str, tuple]]) -> list[Touch]:
-    """Contacts with the ground right below points of links: their surfaces are that far from the points."""
+    """Return contacts with the ground directly below points of links; the links' surfaces are assumed to reach it."""
     return [(body, "world", upright(poses.point(body, at) * [1, 1, 0])) for body, at in points]
 
 
 def between(poses: Poses, pairs: Sequence[tuple[tuple[str, tuple], tuple[str, tuple]]]) -> list[Touch]:
-    """Contacts half way between points of two links."""
+    """Return contacts half way between points of two links."""
     middle = lambda a, b: upright((poses.point(*a) + poses.point(*b)) / 2)  # noqa: E731
     return [(a[0], b[0], middle(a, b)) for a, b in pairs]

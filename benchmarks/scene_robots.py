@@ -1,8 +1,8 @@
 """Scenes of real robots, as in Table I of the paper on matrix-free Delassus operators: a quadruped and a humanoid that
 stand or have fallen, Cassie with its loops, and humanoids that fall on a pyramid of boxes.
 
-Robots come from `example-robot-data`. Where the paper captured contacts from a simulator, here they are given: below
-the links that a posture brings near the ground, and half way between links that it brings near each other.
+Robots come from `example-robot-data`. The paper captured contacts from a simulator; here they are prescribed: below
+links that are near the ground in a posture, and half way between links that are near each other.
 """
 
 import warnings
@@ -49,7 +49,7 @@ def in_contact(
     friction: bool,
     seed: int,
 ) -> ContactScene:
-    """A robot near a posture, some of whose points touch the ground, others each other."""
+    """Return a robot near a posture, with contacts of some points with the ground and of others with each other."""
     q = moved(model, posture(model, joints), seed, SPREAD)
     q = landed(model, q, "root_joint", ground, clearance)
     poses = Poses(model, q)
@@ -64,7 +64,7 @@ FOOT = 0.022
 
 
 def quadruped(friction: bool = False, seed: int = 0) -> ContactScene:
-    """Go2 on its four feet."""
+    """Return Go2 on its four feet."""
     bent = {f"{leg}_{joint}_joint": x for leg in LEGS for joint, x in (("thigh", 0.785), ("calf", -1.44))}
     feet = [(f"{leg}_foot", ZERO) for leg in LEGS]
     model = floating("go2_description/urdf/go2.urdf")
@@ -72,7 +72,7 @@ def quadruped(friction: bool = False, seed: int = 0) -> ContactScene:
 
 
 def quadruped_fallen(points: int, friction: bool = False, seed: int = 0) -> ContactScene:
-    """Go2 on its belly with folded legs: 9 or 10 points, of which two are a calf against its own trunk."""
+    """Return Go2 on its belly with folded legs: 9 or 10 points, of which two are a calf against its own trunk."""
     folded = {f"{leg}_{joint}_joint": x for leg in LEGS for joint, x in (("thigh", 1.4), ("calf", -2.7))}
     ground: list[Point] = [(f"{leg}_calf", ZERO) for leg in LEGS]  # knees
     ground += [("FL_foot", ZERO), ("base", (0.1, 0, -0.06)), ("base", (-0.1, 0, -0.06)), ("FR_foot", ZERO)]
@@ -82,15 +82,15 @@ def quadruped_fallen(points: int, friction: bool = False, seed: int = 0) -> Cont
 
 
 SIDES = (("left", 1), ("right", -1))
-#: near the posture in which Cassie's loops close and its feet are level
+#: approximate posture in which Cassie's loops close and its feet are level
 SQUAT = {"pitch-op": 0.192, "knee-op": -0.227, "shin-tarsus-joint": 0.693, "tarsus-spring-joint": -0.633}
 SQUAT |= {"tarsus-crank-joint": -1.751, "crank-rod-joint": 1.751, "foot-op": -1.751}
 
 
 def cassie_standing(friction: bool = False, seed: int = 0) -> ContactScene:
-    """Cassie on both feet, of four points each; its loops hold meanwhile."""
+    """Return Cassie on both feet with four points each, with its loops enforced."""
     model, _ = cassie()
-    # a foot is a capsule in its x-y plane, which lies along this direction
+    # a foot is a capsule in its x-y plane, along this direction
     along, middle = np.array([0.768, -0.640, 0.0]), np.array([0.01, 0.045, 0.0])
     ends = [tuple((middle + s * 0.08 * along + [0, 0, w]).tolist()) for s in (-1, 1) for w in (-0.012, 0.012)]
     soles: list[Point] = [(f"{side}-foot", end) for side, _ in SIDES for end in ends]
@@ -104,7 +104,7 @@ SOLES: list[Point] = [(f"{side}_ankle_roll_link", at) for side, _ in SIDES for a
 
 
 def both(link: str, at=ZERO) -> list[Point]:
-    """A point of the left and of the right link."""
+    """Return a point of the left and of the right link."""
     return [(f"{side}_{link}", (at[0], s * at[1], at[2])) for side, s in SIDES]
 
 
@@ -113,13 +113,13 @@ def humanoid_model() -> jd.Model:
 
 
 def humanoid(friction: bool = False, seed: int = 0) -> ContactScene:
-    """G1 on both feet, of four points each."""
+    """Return G1 on both feet with four points each."""
     bent = {"hip_pitch": -0.2, "knee": 0.42, "ankle_pitch": -0.22, "elbow": 0.9}
     joints = {f"{side}_{joint}_joint": x for side, _ in SIDES for joint, x in bent.items()}
     return in_contact("humanoid_standing", humanoid_model(), joints, SOLES, (), 0.0, friction, seed)
 
 
-#: what a humanoid lies on
+#: points on which a humanoid lies
 FRONT: list[Point] = [
     *SOLES[2:4],
     *SOLES[6:],
@@ -139,10 +139,11 @@ FRONT: list[Point] = [
 
 
 def humanoid_fallen(points: int, friction: bool = False, seed: int = 0) -> ContactScene:
-    """G1 face down: 23 or 24 points, three of which are between own links: the knees, and the hands on the hips.
+    """Return G1 face down: 23 or 24 points, three of which are between its own links: the knees, and the hands on the
+    hips.
 
-    The paper has 25 contacts and 101 rows with friction in joints. With 29 joints these cannot both be: 25 contacts are
-    75 rows, and 26 more would leave three joints out. Here 24 contacts and 29 joints make 101.
+    The paper has 25 contacts and 101 rows with friction in joints. With 29 joints this is impossible: 25 contacts have
+    75 rows, and the other 26 would leave three joints out. Here 24 contacts and 29 joints have 101 rows.
     """
     lying: dict[str, object] = {}
     for side, s in SIDES:
@@ -155,7 +156,7 @@ def humanoid_fallen(points: int, friction: bool = False, seed: int = 0) -> Conta
 
 
 def nearest_box(poses: Poses, boxes: Sequence[str], body: str, at) -> tuple[float, Touch]:
-    """How far a point of a link is from the nearest box, and their contact on the box's surface."""
+    """Return the distance of a point of a link from the nearest box, and their contact on the surface of the box."""
     found = []
     point = poses.point(body, at)
     for name in boxes:
@@ -165,7 +166,7 @@ def nearest_box(poses: Poses, boxes: Sequence[str], body: str, at) -> tuple[floa
     return min(found, key=lambda x: x[0])
 
 
-#: where a humanoid touches what it leans on
+#: points at which a humanoid leans against boxes
 LEANING: list[Point] = [
     *both("knee_link"),
     *both("elbow_link"),
@@ -173,13 +174,14 @@ LEANING: list[Point] = [
     ("pelvis", (0.06, 0.0, -0.05)),
     ("torso_link", (0.08, 0.0, 0.2)),
 ]
-#: the slope of a pyramid's side from the vertical
+#: angle of a pyramid's side from the vertical
 SLOPE = float(np.arctan2((SIDE + 0.02) / 2, SIDE))
 
 
 def pyramid_with_robots(base: int = 4, robots: int = 3, seed: int = 0) -> ContactScene:
-    """A pyramid that falls apart, each pair of boxes in touch at one corner (72 contacts), and three G1 leaning on its
-    sides, with four points of the feet on the ground and eight against boxes: 108 contacts, nv = 180 + 3 · 35 = 285."""
+    """Return a collapsing pyramid, in which each pair of boxes touches at one corner (72 contacts), and three G1
+    leaning on its sides, with four points of the feet on the ground and eight against boxes: 108 contacts,
+    nv = 180 + 3 · 35 = 285."""
     rng, scene = np.random.default_rng(seed), Scene("pyramid_with_robots")
     places, faces = pyramid_layout(base)
     for name in places:
@@ -192,7 +194,7 @@ def pyramid_with_robots(base: int = 4, robots: int = 3, seed: int = 0) -> Contac
         yaw, pitch = k * np.pi / 2, SLOPE
         turn = np.cos(yaw / 2), 0, 0, np.sin(yaw / 2)
         lean = np.cos(pitch / 2), 0, np.sin(pitch / 2), 0
-        # yaw after lean, as quaternions
+        # quaternion of lean followed by yaw
         wxyz = (turn[0] * lean[0], -turn[3] * lean[2], turn[0] * lean[2], turn[3] * lean[0])
         away = base * SIDE / 2 - 0.02
         q[model.q_slice(f"r{k}/root_joint")] = (-away * np.cos(yaw), -away * np.sin(yaw), 0.7, *wxyz)

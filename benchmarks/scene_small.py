@@ -21,7 +21,7 @@ LINK = 0.2
 
 
 def rod(mass: float, length: float, axis: int = 2, radius: float = 0.03) -> jd.Inertia:
-    """A bar from the origin along an axis; a negative length turns it round."""
+    """Return the inertia of a bar from the origin along an axis; a negative length reverses its direction."""
     along, sway = mass * radius**2 / 2, mass * (length**2 / 12 + radius**2 / 4)
     moments = np.full(3, sway)
     moments[axis] = along
@@ -33,8 +33,8 @@ def shift(x=0.0, y=0.0, z=0.0) -> jd.Transform:
 
 
 def swimmer(links: int, seed: int = 0) -> ContactScene:
-    """A chain of `links` in the plane, the first on a planar joint, and two points of each against the ground: with six
-    rows a link for n + 2 freedoms. They do not move along z, where the rows are zero."""
+    """Return a planar chain of `links`, the first on a planar joint, with two points of each link on the ground: six
+    rows per link for n + 2 freedoms. The links cannot move along z, so the rows along z are zero."""
     rng, spec, parent = np.random.default_rng(seed), jd.ModelSpec(f"swimmer_{links}"), "world"
     for k in range(links):
         joint = jd.joints.Revolute(axis=(0, 0, 1)) if k else jd.joints.Planar(axis=(0, 0, 1))
@@ -49,7 +49,7 @@ def swimmer(links: int, seed: int = 0) -> ContactScene:
 
 
 def crawler(friction: bool = False, seed: int = 0) -> ContactScene:
-    """A quadruped with two joints a leg (nv = 14) on its feet, a knee against what hangs below the trunk."""
+    """Return a quadruped with two joints per leg (nv = 14) on its feet, with a knee against a part below the trunk."""
     spec = jd.ModelSpec("crawler")
     trunk = jd.Inertia(5.0, (0, 0, 0.02), np.diag([0.05, 0.15, 0.18]))
     spec.add_body("trunk", "world", jd.joints.Free(name="root"), inertia=trunk)
@@ -74,7 +74,7 @@ def crawler(friction: bool = False, seed: int = 0) -> ContactScene:
 
 
 def strider(friction: bool = False, seed: int = 0) -> ContactScene:
-    """The shipped biped on toes and heels; its loops, whose rows are redundant, hold meanwhile."""
+    """Return the shipped biped on toes and heels; its loops, whose rows are redundant, are enforced."""
     model = jd.load("strider")
     feet = [(f"{side}_foot", (x, 0.0, -0.03)) for side in ("left", "right") for x in (0.0, 0.12)]
     q = landed(model, moved(model, model.neutral(), seed, 0.02), "root", feet, 0.01)
@@ -85,7 +85,7 @@ def strider(friction: bool = False, seed: int = 0) -> ContactScene:
 
 
 def four_bar(seed: int = 0) -> ContactScene:
-    """The shipped linkage, whose coupler touches the world: one freedom for three rows."""
+    """Return the shipped linkage, whose coupler touches the world: three rows for one freedom."""
     model = jd.load("four_bar")
     q = moved(model, model.neutral(), seed, 0.02)
     poses = Poses(model, q)
@@ -94,7 +94,7 @@ def four_bar(seed: int = 0) -> ContactScene:
 
 
 def tentacle(seed: int = 0) -> ContactScene:
-    """A free body with a chain of three links on ball joints with friction, curled up: contacts of the body, of the
+    """Return a free body with a curled chain of three links on ball joints with friction; contacts of the body, of the
     tip, and of the tip with the first link."""
     spec = jd.ModelSpec("tentacle")
     root = jd.Inertia(2.0, (0, 0, 0), np.diag([0.02, 0.02, 0.02]))
@@ -114,7 +114,7 @@ def tentacle(seed: int = 0) -> ContactScene:
 
 
 def arm(seed: int = 0) -> ContactScene:
-    """A fixed arm of seven joints whose tip and elbow touch the ground, with friction in its joints."""
+    """Return a fixed arm of seven joints whose tip and elbow touch the ground, with friction in its joints."""
     model, q = iiwa(None)
     q = moved(model, q, seed, 0.2)
     poses = Poses(model, q)

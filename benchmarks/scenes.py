@@ -1,7 +1,7 @@
 """Scenes with contacts by name, for the operator J M⁻¹ Jᵀ: those of the paper's Table I, families, and small ones.
 
-Each builder takes a seed, from which postures and masses of boxes are drawn, and returns a `ContactScene`. Frames of
-contacts are given: nothing here looks for collisions.
+Each builder takes a seed for random postures and masses of boxes, and returns a `ContactScene`. Frames of contacts are
+prescribed; no collision detection is used.
 """
 
 import functools
@@ -12,7 +12,7 @@ import scene_robots as robots
 import scene_small as small
 from scene_parts import ContactScene
 
-#: name: (builder, its arguments, contacts, rows); rows beyond three a contact are those of joints
+#: name: (builder, its arguments, contacts, rows); rows beyond three per contact are those of joints
 PAPER: dict[str, tuple[Callable[..., ContactScene], tuple, int, int]] = {
     "quadruped_standing": (robots.quadruped, (), 4, 12),
     "quadruped_standing_friction": (robots.quadruped, (True,), 4, 24),
@@ -23,7 +23,7 @@ PAPER: dict[str, tuple[Callable[..., ContactScene], tuple, int, int]] = {
     "humanoid_standing": (robots.humanoid, (), 8, 24),
     "humanoid_standing_friction": (robots.humanoid, (True,), 8, 53),
     "humanoid_fallen": (robots.humanoid_fallen, (23,), 23, 69),
-    # 25 in the paper, which 101 rows with 29 joints leave no room for
+    # 25 contacts in the paper, which is impossible for 101 rows with 29 joints
     "humanoid_fallen_friction": (robots.humanoid_fallen, (24, True), 24, 101),
     "stack_30": (boxes.stack, (30,), 120, 360),
     "pyramid_4": (boxes.pyramid, (4,), 288, 864),
@@ -47,7 +47,7 @@ SMALL: dict[str, tuple[Callable[..., ContactScene], tuple]] = {
     "arm": (small.arm, ()),
 }
 
-#: builder, sizes, and what the size counts
+#: by family: builder, sizes, and the unit of the size
 FAMILIES: dict[str, tuple[Callable[..., ContactScene], tuple[int, ...], str]] = {
     "swimmer": (small.swimmer, (3, 6, 12, 25, 50, 100), "links"),
     "stack": (boxes.stack, (1, 2, 4, 8, 15, 30), "boxes"),

@@ -1,10 +1,10 @@
 """The robots of the papers' tables, with their constraints.
 
 Arms, legs and hands come from the package `example-robot-data`. Digit comes from a folder of Gepetto's
-`example-parallel-robots` (`digit_like_2legs_6D`), given by the environment variable JAXDYN_DIGIT. Iiwa and Atlas, which
-neither holds, are built here with their topology, and round numbers for lengths and masses.
+`example-parallel-robots` (`digit_like_2legs_6D`), given by the environment variable JAXDYN_DIGIT. Iiwa and Atlas are in
+neither; they are built here with their topology, and round numbers for lengths and masses.
 
-Each function returns a model and a configuration; constraints of hands and feet hold there.
+Each function returns a model and a configuration at which the constraints of hands and feet are satisfied.
 """
 
 import dataclasses
@@ -27,13 +27,13 @@ System = tuple[jd.Model, jax.Array]
 
 
 class Scene:
-    """Robots in one model: bodies and frames get a prefix."""
+    """Several robots in one model; the names of bodies and frames get a prefix."""
 
     def __init__(self, name: str):
         self.spec, self.posture = jd.ModelSpec(name), {}
 
     def add(self, source, prefix: str = "", parent: str = "world", at=(0, 0, 0), floating: bool | None = None) -> None:
-        """A file, or a spec, at a place of `parent`, with the constraints of its own."""
+        """Add a robot from a file or a spec, with its own constraints, at a position on `parent`."""
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", jd.ModelWarning)
             one = source if isinstance(source, jd.ModelSpec) else load_spec(source, floating=floating)
@@ -57,8 +57,8 @@ class Scene:
         self.spec.add_body("cube", "world", jd.joints.Free(name="cube"), inertia=inertia)
 
     def build(self, ties: Sequence[tuple], hold: Sequence[str] = ()) -> System:
-        """`ties` are (kind, a, b), not stabilised: they hold where the posture is. The cube is put amidst the frames
-        `hold`."""
+        """Build the model and its configuration. `ties` are (kind, a, b): constraints without stabilisation, satisfied
+        in the posture. The cube is placed at the mean position of the frames `hold`."""
         model = self.spec.build()
         q = np.array(model.neutral())
         for joint, value in self.posture.items():
@@ -79,7 +79,7 @@ def described(path: str) -> Path:
 
 
 def robot(path: str, ties: Sequence[tuple] = (), floating: bool = True) -> System:
-    """A robot of `example-robot-data` whose ties go to the ground."""
+    """Return a robot of `example-robot-data` with ties to the ground."""
     scene = Scene(Path(path).stem)
     scene.add(described(path), floating=floating)
     return scene.build([(kind, frame, "world") for kind, frame in ties])
@@ -97,7 +97,7 @@ QUADRUPEDS = {
 
 
 def quadruped(name: str, n: int) -> System:
-    """With `n` of its feet held at a point."""
+    """Return a quadruped with `n` of its feet held at a point."""
     path, feet = QUADRUPEDS[name]
     return robot(path, [(jd.constraints.Point, f) for f in feet[:n]])
 
@@ -106,12 +106,12 @@ TALOS = ("left_sole_link", "right_sole_link", "wrist_left_ft_tool_link", "wrist_
 
 
 def talos(n: int, copies: int = 1) -> System:
-    """Two feet, then two hands, welded."""
+    """Return Talos with `n` limbs welded to the ground: feet, then hands; each weld is repeated `copies` times."""
     return robot("talos_data/robots/talos_reduced.urdf", copies * [(jd.constraints.Weld, f) for f in TALOS[:n]])
 
 
 def cassie() -> System:
-    """With the loops of its file, not closed."""
+    """Return Cassie with the loops of its file, in a configuration in which they are not closed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", jd.ModelWarning)
         model = jd.load(described("cassie_description/robots/cassie_v2.sdf"))
@@ -119,7 +119,7 @@ def cassie() -> System:
 
 
 def made(name: str) -> System:
-    """A synthetic one."""
+    """Return a synthetic robot of `topologies.py`."""
     build, args = MADE[name]
     model = build(*args)
     return model, model.neutral()
@@ -147,14 +147,14 @@ def _limb(spec: jd.ModelSpec, rng, parent: str, tag: str, n: int, length: float,
 
 
 def iiwa(kind: type | None) -> System:
-    """An arm of seven joints, its tip held."""
+    """Return an arm of seven joints, with its tip held by a constraint of this kind, or free for None."""
     scene = Scene("iiwa")
     tip = _limb(scene.spec, np.random.default_rng(7), "world", "link", 7, 0.2, 3.0)
     return scene.build([] if kind is None else [(kind, tip, "world")])
 
 
 def atlas(n: int) -> System:
-    """A humanoid of thirty joints: back of three, neck, legs of six, arms of seven; feet, then hands welded."""
+    """Return a humanoid of thirty joints (back 3, neck 1, legs 6 each, arms 7 each) with feet, then hands, welded."""
     scene, rng = Scene("atlas"), np.random.default_rng(30)
     scene.spec.add_body(
         "pelvis", "world", jd.joints.Free(), inertia=jd.Inertia(18.0, (0, 0, 0.05), np.diag([0.3, 0.3, 0.3]))
@@ -167,7 +167,7 @@ def atlas(n: int) -> System:
 
 
 TIPS = tuple(f"link_{k}.0_tip" for k in (3, 7, 11, 15))
-#: fingers spread sideways by these, which stay straight
+#: joints that spread the fingers sideways; they stay at zero
 SPREAD = ("joint_0.0", "joint_4.0", "joint_8.0")
 
 
@@ -183,21 +183,21 @@ def _hands(scene: Scene, sides: Sequence[tuple[str, str, str, tuple]]) -> list[s
 
 
 def hand_cube() -> System:
-    """An Allegro hand holds a cube with four fingertips, each a point."""
+    """Return an Allegro hand that holds a cube with four fingertips, each by a point constraint."""
     scene = Scene("hand_cube")
     tips = _hands(scene, [("", "right", "world", (0, 0, 0))])
     return scene.build([(jd.constraints.Point, t, "cube") for t in tips], tips)
 
 
 def two_hands_cube() -> System:
-    """Eight points: what they want of the cube is redundant."""
+    """Return two Allegro hands that hold a cube by eight points, whose rows are redundant."""
     scene = Scene("two_hands_cube")
     tips = _hands(scene, [("r/", "right", "world", (0, 0, 0)), ("l/", "left", "world", (0.18, 0, 0))])
     return scene.build([(jd.constraints.Point, t, "cube") for t in tips], tips)
 
 
 def humanoid_hands_cube(feet: bool) -> System:
-    """A humanoid with an Allegro hand on each wrist."""
+    """Return a humanoid with an Allegro hand on each wrist that hold a cube, with welded feet if `feet` is True."""
     scene = Scene("humanoid_hands_cube" + ("_feet" if feet else ""))
     scene.add(described("simple_humanoid_description/urdf/simple_humanoid.urdf"), floating=True)
     tips = _hands(scene, [("l/", "left", "l_wrist", (0, 0, 0)), ("r/", "right", "r_wrist", (0, 0, 0))])
@@ -212,7 +212,7 @@ def has_digit() -> bool:
 
 
 def digit(robots: int, cube: bool) -> System:
-    """Digit's legs with three loops each and the feet welded; each base ties the cube by two points."""
+    """Return Digits: legs with three loops each and feet welded; if `cube`, each torso holds a cube by two points."""
     scene = Scene(f"digit{robots}" + ("_cube" if cube else ""))
     ties: list[tuple] = []
     for k in range(robots):

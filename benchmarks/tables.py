@@ -1,4 +1,4 @@
-"""The papers' tables, and what `Auto` chooses from, measured.
+"""Measure the papers' tables, and the solvers from which `Auto` chooses.
 
     python benchmarks/tables.py [TABLE ...] [--out FOLDER] [--again]
 
@@ -6,13 +6,13 @@
 - `pv`: arms, quadrupeds and humanoids held to the ground (popov_vereshchagin, Table II), one solve.
 - `ltl`: the parts of ProxLTL (proximal_ltl, Figs. 4 to 8): mass matrix, Jacobian, factor, operational-space inertia and
   its inverse, the latter from dense matrices too, the whole solve.
-- `pinocchio`: LCABA and ProxLTL in both precisions beside Pinocchio's `lcaba` and `constraintDynamics` (in double
-  precision, called from Python, which takes a microsecond or two), one solve; needs `pip install pin`.
-- `choice`: robots and synthetic topologies, three solves; on the random ones the weights of `jaxdyn.systems.cost` were
-  not fitted.
+- `pinocchio`: LCABA and ProxLTL in both precisions, compared with Pinocchio's `lcaba` and `constraintDynamics` (in
+  double precision, called from Python, which takes a microsecond or two), one solve; needs `pip install pin`.
+- `choice`: robots and synthetic topologies, three solves; the weights of `jaxdyn.systems.cost` were not fitted to the
+  random ones.
 
-Single precision, batched, on one core; what is measured is told in `measure.py`. Robots of `systems.py` that are not
-there are left out with a word. Writes `tables.json`, in which earlier measurements are kept unless `--again`, and
+Single precision, batched, on one core; `measure.py` makes the measurements. Unavailable robots of `systems.py` are
+skipped with a message. Writes `tables.json`, which keeps earlier measurements unless `--again` is given, and
 `tables.md`.
 """
 
@@ -50,7 +50,7 @@ CHOICE = ("LCABA", "ProxBBO", "ProxLTL", "ProxLTLSoft", "Unified", "Auto")
 
 
 class DenseRows(jd.solvers.ProxLTL):
-    """ProxLTL with one dense block of all rows, as its paper has it."""
+    """ProxLTL with one dense block of all rows, as in its paper."""
 
     def system(self, problem, weights):
         return saddle_factor(problem, weights, dense=True)
@@ -74,12 +74,13 @@ def solver_of(name: str, solves: int) -> jd.solvers.Solver:
 
 
 def competes(name: str, solver: str) -> bool:
-    """Whether it is worth the time to compile it: `ProxLTLSoft` takes more operations the larger the robot is."""
+    """Return whether a solver is worth compiling: `ProxLTLSoft` is not competitive on large robots."""
     return solver != "ProxLTLSoft" or systems.system(name)[0].nv <= 16
 
 
 def same_as(name: str, solver: str) -> str:
-    """Whose program it is: that of what `Auto` picks; in `Unified` all constraints may ride, or none."""
+    """Return the solver whose program this one shares: `Auto` runs that of its choice; `Unified` is ProxBBO if all
+    constraints ride, LCABA if none."""
     model, _ = systems.system(name)
     if solver == "Auto":
         solver = type(jd.solvers.Auto().pick(model.topology, model.constraints)).__name__
@@ -109,14 +110,14 @@ def _inertia(model, q, mu):
 
 
 def _dense(q, model):
-    """Λ⁻¹ by a dense factor of M."""
+    """Return J M⁻¹ Jᵀ by a dense factor of M."""
     M, J = jd.mass_matrix(model, q), jd.constraint_jacobian(model, q, model.constraints)
     A = jax.scipy.linalg.solve_triangular(jnp.linalg.cholesky(M), J.T, lower=True)
     return A.T @ A
 
 
 def parts(name: str, batch: int = 256) -> dict:
-    """What ProxLTL consists of; everything from the factor on contains what comes before."""
+    """Return the cost of the parts of ProxLTL; everything from the factor on includes what comes before."""
     model, q = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), systems.system(name))
     qs = states(model, q, batch)[0].astype(jnp.float32)
     mu = jnp.asarray(1e4, jnp.float32)
@@ -138,7 +139,7 @@ def parts(name: str, batch: int = 256) -> dict:
 
 
 def beside(name: str, batch: int = 256) -> dict:
-    """One solve of jaxdyn and of Pinocchio, in turns."""
+    """Return the cost of one solve of jaxdyn and of Pinocchio, timed in turns."""
     with jax.enable_x64(True):
         model, q = systems.system(name)
         at, v, tau = states(model, q, batch)
@@ -157,12 +158,12 @@ def beside(name: str, batch: int = 256) -> dict:
     return {who: found | {"microseconds": us} for (who, (found, _)), us in zip(made.items(), least, strict=True)}
 
 
-#: measurements of a robot that are more than its solvers
+#: measurements of a robot other than those of its solvers
 OTHERS = {"ltl": parts, "pinocchio": beside}
 
 
 def written(tables: dict, told: Callable[[str], str]) -> str:
-    """As Markdown: microseconds (thousands of operations); `told` says where a table comes from."""
+    """Return microseconds (thousands of operations) as Markdown; `told` gives the origin of a table."""
     out = ["# Tables", "", "Made by `benchmarks/tables.py`: µs of CPU time per evaluation (thousands of operations)."]
     for name, (robots, solvers, _) in TABLES.items():
         rows = {robot: tables[name][robot] for robot in robots if tables.get(name, {}).get(robot)}

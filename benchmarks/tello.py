@@ -12,7 +12,7 @@ import jaxdyn as jd
 from jaxdyn.constraints import Transmission
 
 RATIO = 6.0
-#: kg m² of a rotor about its axis, and across
+#: moments of inertia of a rotor about its axis and across it, kg m²
 SPIN, ACROSS = 5.1512e-5, 2.5984e-5
 #: joints of a leg without rotors, and motors
 LINKS = ("clamp", "gimbal", "thigh", "shin", "foot")
@@ -20,7 +20,7 @@ MOTORS = ("clamp_rotor", "hip_rotor_1", "hip_rotor_2", "knee_rotor_1", "knee_rot
 
 
 def hip(q):
-    """φ of two rotors and the angles of gimbal and thigh."""
+    """Return φ of two rotors and the angles of gimbal and thigh."""
     gimbal, thigh = q[2], q[3]
     found = []
     for y, side in ((q[0] / RATIO, 1.0), (q[1] / RATIO, -1.0)):
@@ -33,7 +33,7 @@ def hip(q):
 
 
 def knee(q):
-    """φ of two rotors and the angles of shin and foot: both rotors together turn the shin."""
+    """Return φ of two rotors and the angles of shin and foot: the mean of both rotors turns the shin."""
     one, two, shin, foot = q[0] / RATIO, q[1] / RATIO, q[2], q[3]
     apart, pi = (one - two) / 2, np.pi
     bars = 0.00336 * jnp.cos(apart + 1979 * pi / 4500) - 0.0208 * jnp.cos(apart + 493 * pi / 1500)
@@ -49,7 +49,7 @@ def _inertia(mass, center, diagonal, xz=0.0) -> jd.Inertia:
 
 
 def _motor(robot: Geared, name: str, parent: str, axis, placement) -> None:
-    """A rotor. What it turns with is said elsewhere."""
+    """Add a rotor without its coupling to the joints."""
     if robot.rotors == "geared":
         along = np.outer(axis, axis)
         robot.link(
@@ -91,7 +91,8 @@ def _leg(robot: Geared, tag: str, side: float, armature) -> None:
 
 
 def legs(rotors: str = "geared", sides: tuple[str, ...] = ("left", "right")) -> jd.Model:
-    """Legs on the world. `rotors` as in `Geared`; armature is what rotors are at the joints in the pose `home`."""
+    """Return legs fixed to the world. `rotors` as in `Geared`; armature is the inertia of the rotors reflected at the
+    joints in the neutral configuration."""
     robot = Geared("tello", rotors)
     armature = reflected() if rotors == "armature" else np.zeros(len(LINKS))
     for tag in sides:
@@ -100,14 +101,14 @@ def legs(rotors: str = "geared", sides: tuple[str, ...] = ("left", "right")) -> 
 
 
 def ratios(model: jd.Model, q) -> jax.Array:
-    """Velocities of the links' joints of the left leg by those of its motors, (5, 5)."""
+    """Return the derivatives (5, 5) of the velocities of the left leg's joints with respect to those of its motors."""
     at = np.array([model.topology.v_starts[model.topology.joint(f"left_{name}")] for name in LINKS])
     return jax.vmap(lambda w: jd.expand(model, jd.State(q, w)).v[at], out_axes=1)(jnp.eye(model.nv))
 
 
 @functools.cache
 def reflected() -> np.ndarray:
-    """Inertias of the rotors at the links' joints of a leg, each as if the others stood still."""
+    """Return the inertias of the rotors reflected at the joints of a leg, each with the other joints at rest."""
     model = jd.embed(legs(sides=("left",)))
     turns = np.linalg.inv(np.asarray(ratios(model, model.neutral())))
     return SPIN * (turns**2).sum(0)

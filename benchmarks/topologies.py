@@ -1,6 +1,6 @@
 """Synthetic robots from a seed, for benchmarks and tests: chains, trees, ladders, cycles, chains of loops, random ones.
 
-Each function returns a model whose constraints hold at `model.neutral()`.
+Each function returns a model whose constraints are satisfied at `model.neutral()`.
 """
 
 import numpy as np
@@ -11,14 +11,14 @@ LENGTH = 0.4
 
 
 def turn(rng, most=0.5):
-    """A rotation by a random vector of at most that many radians in each coordinate."""
+    """Return the quaternion of a random rotation vector with coordinates of at most `most` radians."""
     half = rng.uniform(-most, most, 3) / 2
     angle = np.linalg.norm(half)
     return np.concatenate([[np.cos(angle)], np.sinc(angle / np.pi) * half])
 
 
 class Robot:
-    """A spec that grows, and where its bodies are at neutral."""
+    """A spec to which bodies are added, with their poses at neutral."""
 
     def __init__(self, name: str, seed: int):
         self.spec, self.rng, self.at = (
@@ -26,11 +26,11 @@ class Robot:
             np.random.default_rng(seed),
             {"world": jd.Transform.identity()},
         )
-        #: axis of all joints, None for random ones, and how far each is turned from its parent's at most
+        #: axis of all joints, or None for random ones; largest rotation of a body relative to its parent
         self.axis, self.most = None, 0.5
 
     def body(self, name: str, parent: str, joint=None, tip: bool = True) -> str:
-        """A bar on a revolute joint about a random axis, at the tip of its parent or at its origin."""
+        """Add a bar at the tip of its parent or at its origin, by default on a revolute joint about a random axis."""
         mass = self.rng.uniform(0.8, 1.5)
         sway = mass * LENGTH**2 / 12
         inertia = jd.Inertia(mass, (0, 0, LENGTH / 2), np.diag([sway, sway, mass * 0.05**2 / 6]))
@@ -50,7 +50,7 @@ class Robot:
         return names
 
     def tie(self, kind, a: str, b: str = "world", point=(0, 0, LENGTH), name: str | None = None) -> None:
-        """A constraint that holds at neutral, at a point of a."""
+        """Add a constraint at a point of `a` that is satisfied at neutral."""
         here = jd.Transform(np.eye(3), point)
         there = self.at[b].inverse() @ self.at[a] @ here
         self.spec.add_constraint(kind(a, b, placement_a=here, placement_b=there, name=name))
@@ -60,7 +60,7 @@ class Robot:
 
 
 def chain(n: int, seed: int = 0) -> jd.Model:
-    """`n` revolute joints, the tip welded to the ground (popov_vereshchagin, Fig. 4a)."""
+    """Return a chain of `n` revolute joints with the tip welded to the ground (popov_vereshchagin, Fig. 4a)."""
     robot = Robot(f"chain_{n}", seed)
     links = robot.chain("world", n, "link")
     robot.tie(jd.constraints.Weld, links[-1])
@@ -68,7 +68,7 @@ def chain(n: int, seed: int = 0) -> jd.Model:
 
 
 def tree(n: int, seed: int = 0) -> jd.Model:
-    """A floating base with limbs of ten links, `n` in all, each welded to the ground."""
+    """Return a floating base with limbs of ten links, `n` links in all, each limb welded to the ground."""
     robot = Robot(f"tree_{n}", seed)
     robot.body("base", "world", jd.joints.Free())
     for k in range(n // 10):
@@ -78,7 +78,7 @@ def tree(n: int, seed: int = 0) -> jd.Model:
 
 
 def ladder(rungs: int, seed: int = 0) -> jd.Model:
-    """A fixed stem of three links a rung; every rung has seven and ends welded to the ground
+    """Return a fixed stem of three links per rung; every rung has seven links and ends welded to the ground
     (popov_vereshchagin, Fig. 4b)."""
     robot, stem = Robot(f"ladder_{rungs}", seed), "world"
     for k in range(rungs):
@@ -88,7 +88,7 @@ def ladder(rungs: int, seed: int = 0) -> jd.Model:
 
 
 def long_stem(stem: int, branches: int, links: int = 7, turned: bool = True, seed: int = 0) -> jd.Model:
-    """A floating stem of `stem` links. From its first and from its last one start `branches` chains of `links` each,
+    """Return a floating stem of `stem` links. From its first and its last link start `branches` chains of `links` each,
     whose tips are welded to the ground (popov_vereshchagin, Fig. 2e). If not `turned`, all joints are parallel."""
     robot = Robot(f"long_stem_{stem}_{branches}x{links}", seed)
     robot.most = 0.5 if turned else 0.0
@@ -102,12 +102,12 @@ def long_stem(stem: int, branches: int, links: int = 7, turned: bool = True, see
 
 
 def cycle(n: int, seed: int = 0) -> jd.Model:
-    """One loop of `n` links that starts and ends at a floating base (lcaba_proxbbo, Fig. 6)."""
+    """Return a loop of `n` links that starts and ends at a floating base (lcaba_proxbbo, Fig. 6)."""
     return loop_chain(1, n, seed, f"cycle_{n}")
 
 
 def loop_chain(loops: int, links: int = 7, seed: int = 0, name: str | None = None) -> jd.Model:
-    """Loops of `links` links from a floating base; the next starts at the middle of the last
+    """Return loops of `links` links from a floating base; each starts at the middle of the one before
     (lcaba_proxbbo, Fig. 7)."""
     robot = Robot(name or f"loop_chain_{loops}x{links}", seed)
     base = robot.body("base", "world", jd.joints.Free())
@@ -119,8 +119,8 @@ def loop_chain(loops: int, links: int = 7, seed: int = 0, name: str | None = Non
 
 
 def nested_loops(loops: int, seed: int = 0) -> jd.Model:
-    """A chain whose k-th link from the end is tied to the k-th from the start: all loops share the middle, the worst
-    for eliminations in the order of the tree (lcaba_proxbbo, Fig. 8)."""
+    """Return a chain whose k-th link from the end is tied to the k-th from the start: all loops share the middle, the
+    worst case for elimination in the order of the tree (lcaba_proxbbo, Fig. 8)."""
     robot = Robot(f"nested_{loops}", seed)
     robot.body("base", "world", jd.joints.Free())
     links = robot.chain("base", 6 * loops, "link")
@@ -130,8 +130,9 @@ def nested_loops(loops: int, seed: int = 0) -> jd.Model:
 
 
 def branching_loops(branches: int, seed: int = 0) -> jd.Model:
-    """A floating base with branches of eight links, tips welded to the first one's: no link that is eliminated has more
-    than one neighbour, while the rows of all loops ride on the first branch (lcaba_proxbbo, Fig. 9)."""
+    """Return a floating base with branches of eight links, whose tips are welded to that of the first: no link has more
+    than one neighbour when it is eliminated, while the rows of all loops ride on the first branch (lcaba_proxbbo,
+    Fig. 9)."""
     robot = Robot(f"branching_{branches}", seed)
     robot.body("base", "world", jd.joints.Free())
     tips = [robot.chain("base", 8, f"branch{k}")[-1] for k in range(branches)]
@@ -141,7 +142,7 @@ def branching_loops(branches: int, seed: int = 0) -> jd.Model:
 
 
 def handled_object(hands: int, seed: int = 0) -> jd.Model:
-    """A floating base with arms of eight links, each with a loop of its own and its tip on one common body."""
+    """Return a floating base with arms of eight links, each with its own loop and its tip on a common body."""
     robot = Robot(f"object_{hands}", seed)
     robot.body("base", "world", jd.joints.Free())
     robot.body("object", "world", jd.joints.Free())
@@ -153,8 +154,8 @@ def handled_object(hands: int, seed: int = 0) -> jd.Model:
 
 
 def held_loops(limbs: int, loops: int = 3, seed: int = 0) -> jd.Model:
-    """A floating base on limbs of six links welded to the ground, with a chain as in `nested_loops`: rows to the ground
-    are cheaper as penalties, those around a common middle cheaper as rows."""
+    """Return a floating base on limbs of six links welded to the ground, with a chain as in `nested_loops`: constraints
+    to the ground are cheaper as penalties, those around a common middle cheaper as riding rows."""
     robot = Robot(f"held_{limbs}_{loops}", seed)
     robot.body("base", "world", jd.joints.Free())
     links = robot.chain("base", 6 * loops, "link")
@@ -166,8 +167,8 @@ def held_loops(limbs: int, loops: int = 3, seed: int = 0) -> jd.Model:
 
 
 def random_loops(n: int, loops: int, seed: int, near: bool = False) -> jd.Model:
-    """A random tree of `n` links from a floating base, with point constraints between random pairs of links; with
-    `near`, between links at most six apart in the tree."""
+    """Return a random tree of `n` links from a floating base, with point constraints between random pairs of links;
+    with `near`, between links at most six apart in the tree."""
     robot = Robot(f"random_{'near_' if near else ''}{n}_{loops}_{seed}", seed)
     names, up = [robot.body("base", "world", jd.joints.Free())], {"base": "world"}
     for k in range(n):
@@ -194,11 +195,11 @@ def random_loops(n: int, loops: int, seed: int, near: bool = False) -> jd.Model:
 
 
 def _random(name: str, seed: int, *sizes: tuple[int, int, bool]) -> dict[str, tuple]:
-    """Random robots of (links, loops, near), by numbered names, with seeds from `seed` on."""
+    """Return the builders of random robots of (links, loops, near) by numbered names, with seeds from `seed` on."""
     return {f"{name}_{k}": (random_loops, (n, loops, seed + k, near)) for k, (n, loops, near) in enumerate(sizes)}
 
 
-#: those that are measured, by name: (builder, its arguments)
+#: robots to measure, by name: (builder, its arguments)
 MADE = {
     "cycle_3": (cycle, (3,)),
     "cycle_8": (cycle, (8,)),
@@ -213,7 +214,7 @@ MADE = {
     "ladder_2": (ladder, (2,)),
     "held_4": (held_loops, (4,)),
 }
-#: random ones that the weights of `jaxdyn.systems.cost` are fitted to, and ten that they have not seen
+#: random robots to which the weights of `jaxdyn.systems.cost` are fitted, and ten that are not used for the fit
 MADE |= _random(
     "tangle", 0, *((8, 2, False), (12, 4, False), (16, 4, False), (10, 4, True), (18, 6, True), (24, 8, True))
 )

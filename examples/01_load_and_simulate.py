@@ -1,7 +1,7 @@
 """01 Load and simulate.
 
-Loads a four-bar linkage, closes its loop, lets it swing freely for two seconds, and shows that
-energy and the loop are kept.
+Loads a four-bar linkage, closes its loop, lets it swing freely for two seconds, and shows that energy is conserved and
+the loop stays closed.
 """
 
 import jax
@@ -26,7 +26,7 @@ def main(source="four_bar", seconds=2.0, dt=1e-3):
         q = jd.assemble(model, q)  # close the loop
         rest = jd.State(q, jnp.zeros(model.nv))
         torques = jnp.zeros((round(seconds / dt), model.nv))
-        # the Gauss-Legendre method keeps energy, `project` keeps the loop closed to rounding
+        # the Gauss-Legendre method conserves energy, `project` keeps the loop closed to rounding
         traj = jd.simulate(model, rest, torques, dt, integrator=jd.integrators.Gauss(), project=True)
         opening = jax.vmap(lambda q: jd.constraint_residual(model, q))(traj.q)
         return traj, jnp.abs(opening).max(), jax.vmap(lambda q, v: energy(model, jd.State(q, v)))(traj.q, traj.v)

@@ -1,6 +1,6 @@
 """02 A thousand rollouts with randomised models.
 
-Simulates a thousand four-bar linkages at once, each with link masses, friction and a start speed of its own: the
+Simulates a thousand four-bar linkages at once, each with its own link masses, friction and initial speed: the
 model is an argument like any other, so `jax.vmap` maps over it.
 """
 
@@ -15,7 +15,7 @@ import jaxdyn as jd
 def main(count=1000, steps=500, dt=1e-3, seed=0):
     model = jd.load("four_bar")
     q = jd.assemble(model, model.neutral())
-    # a velocity that the closed loop allows: the direction along which no row moves
+    # a velocity that the closed loop allows: the null-space direction of the constraint Jacobian
     along = jnp.linalg.svd(jd.constraint_jacobian(model, q))[2][-1]
     along = along / along[model.v_slice("crank")]
 

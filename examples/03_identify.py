@@ -1,7 +1,7 @@
 """03 Identify link masses and a spring of a closed-loop mechanism.
 
-Recovers the masses of three links and the stiffness of a spring from a recorded trajectory, by the gradient of
-short predictions from every recorded state.
+Recovers the masses of three links and the stiffness of a spring from a recorded trajectory, using the gradient of
+short predictions that start at recorded states.
 """
 
 import jax
@@ -10,12 +10,12 @@ import optax
 
 import jaxdyn as jd
 
-#: spring at the rocker, N m/rad
+#: stiffness of the spring at the rocker, N m/rad
 STIFFNESS = 4.0
 
 
 def drive(t):
-    """The crank's torque in the experiment, N m."""
+    """Return the crank's torque in the experiment, N m."""
     return 2.0 * jnp.sin(9.0 * t) + 1.2 * jnp.sin(23.0 * t + 1.0)
 
 
@@ -25,9 +25,9 @@ def main(steps=600, window=15, iterations=300, dt=2e-3, verbose=True):
     q = jd.assemble(model, model.neutral())
 
     def robot(log_scale):
-        """Masses and stiffness are positive: what is fitted are their logarithms, relative to a guess."""
+        """Build the model from logarithms of masses and stiffness relative to a guess, which keeps them positive."""
         mass, stiffness = model.bodies.mass * jnp.exp(log_scale[:3]), STIFFNESS * jnp.exp(log_scale[3])
-        # links keep their shape, so that inertia goes with mass
+        # links keep their shape, so inertia is proportional to mass
         rotational = model.bodies.rotational * jnp.exp(log_scale[:3])[:, None, None]
         spring = jnp.zeros(model.nv).at[rocker].set(stiffness)
         return model.replace({"bodies.mass": mass, "bodies.rotational": rotational, "joints.stiffness": spring})
@@ -36,7 +36,7 @@ def main(steps=600, window=15, iterations=300, dt=2e-3, verbose=True):
     truth = jnp.log(jnp.array([1.5, 0.6, 1.8, 2.0]))
     record = jax.jit(lambda s: jd.simulate(robot(s), jd.State(q, jnp.zeros(model.nv)), torques, dt))(truth)
 
-    # short windows make a smooth loss, and all of them run at once
+    # short windows give a smooth loss, and all of them run in one batch
     starts = jnp.arange(0, steps - window + 1, window)
     scale = record.v.std(0)
 

@@ -1,7 +1,7 @@
 """04 Swing up a loop mechanism.
 
-Finds torques that bring a crank-rocker linkage from its lowest to its highest position and to rest there, with a
-motor too weak to lift it directly, by gradients through the simulator.
+Optimises torques that bring a crank-rocker linkage from its lowest to its highest position and to rest there, with a
+motor too weak to lift it directly, using gradients through the simulator.
 """
 
 import jax
@@ -12,7 +12,7 @@ import jaxdyn as jd
 
 
 def closed_at(model, angle, guess):
-    """The closed configuration with the crank at `angle`."""
+    """Return the closed configuration with the crank at `angle`."""
     hold = (jd.constraints.Coupling(("crank",), (1.0,), angle),)
     return jd.assemble(model, guess, constraints=model.constraints + hold)
 
@@ -22,7 +22,7 @@ def main(starts=16, knots=20, each=8, iterations=200, dt=8e-3, strength=0.6, see
     crank = model.v_slice("crank").start
     steps = knots * each
 
-    # every closed position, crank turn by crank turn, and the torque that would hold it
+    # closed configurations over a turn of the crank, and the torque that would hold each of them
     angles = jnp.linspace(-jnp.pi, jnp.pi, 73)
 
     def follow(q, angle):
@@ -37,13 +37,13 @@ def main(starts=16, knots=20, each=8, iterations=200, dt=8e-3, strength=0.6, see
     print(f"from {angles[low]:.2f} to {goal:.2f} rad, {height[high] - height[low]:.2f} J up, with {limit:.2f} N m")
 
     def torques(raw):
-        """Held over `each` steps and within the motor's limit."""
+        """Return torques within the motor's limit, each held constant over `each` steps."""
         u = limit * jnp.tanh(jnp.repeat(raw, each))
         return jnp.zeros((steps, model.nv)).at[:, crank].set(u)
 
     def miss(raw):
         end = jd.simulate(model, start, torques(raw), dt)[-1]
-        turn = 1 - jnp.cos(end.q[crank] - goal)  # every turn of the crank counts
+        turn = 1 - jnp.cos(end.q[crank] - goal)  # periodic: the goal counts in every turn of the crank
         return turn + 0.05 * end.v[crank] ** 2
 
     rate = optax.cosine_decay_schedule(0.1, iterations)
@@ -56,7 +56,7 @@ def main(starts=16, knots=20, each=8, iterations=200, dt=8e-3, strength=0.6, see
             change, memory = optimiser.update(slope, memory)
             return optax.apply_updates(raw, change), memory, value
 
-        return jax.vmap(one)(raw, memory)  # many guesses at once: some end in a poor optimum
+        return jax.vmap(one)(raw, memory)  # many initial guesses at once, because some end in a poor optimum
 
     raw = 0.5 * jax.random.normal(jax.random.key(seed), (starts, knots))
     memory, history = jax.vmap(optimiser.init)(raw), []

@@ -1,7 +1,7 @@
 """05 Gradients both ways and a Hessian.
 
-Differentiates constrained accelerations and a rollout in forward and in reverse mode, compares with differences
-along the closed loop, and takes a Hessian.
+Differentiates constrained accelerations and a rollout in forward and in reverse mode, compares the result with finite
+differences along the closed loop, and computes a Hessian.
 """
 
 import jax
@@ -18,7 +18,7 @@ def main(steps=10, dt=5e-3):
     along = jnp.linalg.svd(jd.constraint_jacobian(model, q))[2][-1]
     v, tau = along * 3.0, jnp.zeros(model.nv).at[crank].set(0.5)
 
-    # accelerations by velocity, torque and masses, in both modes
+    # derivatives of accelerations with respect to velocity, torque and masses, in both modes
     def acceleration(v, tau, mass):
         return jd.forward_dynamics(model.replace({"bodies.mass": mass}), jd.State(q, v), tau).acceleration
 
@@ -28,7 +28,7 @@ def main(steps=10, dt=5e-3):
     modes = max(float(jnp.abs(a - b).max() / jnp.abs(a).max()) for a, b in zip(forward, reverse, strict=True))
     print(f"forward and reverse mode differ by {modes:.1e}, relative")
 
-    # a rollout by its masses: gradient and differences
+    # derivative of a rollout with respect to masses: gradient and finite differences
     def crank_angle(mass):
         robot = model.replace({"bodies.mass": mass})
         return jd.simulate(robot, jd.State(q, v), jnp.tile(tau, (steps, 1)), dt).q[-1, crank]
@@ -41,7 +41,7 @@ def main(steps=10, dt=5e-3):
     error = float(np.abs(slope - differences).max() / np.abs(differences).max())
     print(f"gradient by the masses {slope}, differences off by {error:.1e}")
 
-    # the Hessian of an acceleration; that of a rollout works too, but takes minutes to compile
+    # the Hessian of an acceleration; the Hessian of a rollout works too, but takes minutes to compile
     def crank_acceleration(mass):
         return acceleration(v, tau, mass)[crank]
 

@@ -1,7 +1,7 @@
 """06 A small neural policy, trained through the simulator.
 
 Trains a network that turns the crank of a closed-loop linkage to a given angle and holds it there against gravity,
-from any start, by the gradient of a batch of rollouts.
+from any start, using the gradient of a batch of rollouts.
 """
 
 import equinox as eqx
@@ -11,7 +11,7 @@ import optax
 
 import jaxdyn as jd
 
-#: crank angle to hold, rad, and the strongest torque, N m
+#: crank angle to hold, rad, and the torque limit, N m
 GOAL, LIMIT = 0.5, 3.0
 
 
@@ -23,7 +23,7 @@ def main(batch=32, steps=60, iterations=120, dt=5e-3, width=16, seed=0, verbose=
 
     @jax.jit
     def start(key):
-        """The linkage at rest with the crank turned by up to a radian."""
+        """Return the linkage at rest with the crank turned by up to a radian."""
         hold = (jd.constraints.Coupling(("crank",), (1.0,), jax.random.uniform(key, (), minval=-1.0, maxval=1.0)),)
         q = jd.assemble(model, closed, constraints=model.constraints + hold)
         return jd.State(q, jnp.zeros(model.nv))

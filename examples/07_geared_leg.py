@@ -1,7 +1,8 @@
 """07 A geared leg: what rotors do to its torques, and motion with everything embedded.
 
 The motors of a leg sit in its links, one behind a gear and one behind a belt that runs over both joints. `embed` makes
-them part of the joints: the robot has two velocities, and its rotors their inertia and their gyroscopic moments.
+them part of the joints: the robot has two velocities, and the model includes the inertia and the gyroscopic moments of
+the rotors.
 """
 
 import jax
@@ -10,12 +11,12 @@ import numpy as np
 
 import jaxdyn as jd
 
-#: rad/s of the rotors by rad/s of the joints, and the moment of inertia of a rotor, kg m²
+#: gear ratio (rotor speed over joint speed), and the moment of inertia of a rotor, kg m²
 RATIO, SPIN = 6.0, 8e-5
 
 
 def leg(rotors=True, armature=0.0):
-    """A thigh and a shin that hang from the world, with rotors, without, or with armature in their place."""
+    """Return a thigh and a shin that hang from the world, with rotors, without, or with armature instead."""
     spec = jd.ModelSpec("leg")
     link = jd.Inertia(0.6, (0, 0, -0.1), np.diag([3e-3, 3e-3, 3e-4]))
     below = jd.Transform(np.eye(3), (0, 0, -0.2))
@@ -52,7 +53,7 @@ def main(steps=500, dt=2e-3, verbose=True):
     for what, error in errors.items():
         print(f"  torques with rotors {what}: {100 * error:.1f} % off")
 
-    # a swing, in which rotors stay with their joints
+    # a swing, during which the rotors stay coupled to their joints
     start = jd.State(robot.neutral(), jnp.array([2.0, 3.0, -4.0]))
     swing = jax.jit(lambda s: jd.simulate(robot, s, jnp.zeros((steps, robot.nv)), dt))(start)
     slip = jnp.abs(jax.vmap(lambda q: jd.constraint_residual(cut, q))(swing.q)).max()

@@ -1,7 +1,7 @@
 """08 A quadruped stands up and walks.
 
-A robot of twelve motors lies on its belly, pushes itself up, and trots by feet that follow a simple path under PD
-control. What carries it are the contacts of its four feet and its trunk with the ground.
+A robot with twelve motors lies on its belly, pushes itself up, and trots; PD control makes its feet follow a simple
+path. Contacts of its four feet and its trunk with the ground support it.
 """
 
 import jax
@@ -10,10 +10,11 @@ import numpy as np
 
 import jaxdyn as jd
 
-#: m; the order of the legs, with the signs of their hips in x and y
+#: lengths of thigh and shin and radius of the foot, m; the legs in order, with the signs of their hips in x and y
 THIGH, SHIN, FOOT = 0.2, 0.2, 0.02
 LEGS = {"front_left": (1, 1), "front_right": (1, -1), "hind_left": (-1, 1), "hind_right": (-1, -1)}
-#: N m/rad of all motors; N m s/rad, as dampers of the joints, which a step takes at its end; N m
+#: of all motors: stiffness, N m/rad; damping, N m s/rad, by dampers of the joints, which a step integrates implicitly;
+#: torque limit, N m
 STIFFNESS, DAMPING, STRONGEST = 200.0, 5.0, 40.0
 
 
@@ -22,13 +23,13 @@ def at(x, y, z):
 
 
 def rod(mass, length):
-    """A slender rod that hangs from its joint."""
+    """Return the inertia of a slender rod that hangs from its joint."""
     across = mass * length**2 / 12
     return jd.Inertia(mass, (0, 0, -length / 2), np.diag([across, across, across / 10]))
 
 
 def quadruped(friction=0.7):
-    """A trunk of 8 kg, and four legs with a hip that swings sideways, a hip that swings to and fro, and a knee."""
+    """Return a trunk of 8 kg with four legs: a hip joint sideways, a hip joint forwards and backwards, and a knee."""
     spec, size = jd.ModelSpec("quadruped"), np.array([0.45, 0.2, 0.1])
     box = 8.0 / 12 * np.diag([size[1] ** 2 + size[2] ** 2, size[0] ** 2 + size[2] ** 2, size[0] ** 2 + size[1] ** 2])
     spec.add_body("trunk", "world", jd.joints.Free(), inertia=jd.Inertia(8.0, (0, 0, 0), box))
@@ -48,20 +49,20 @@ def quadruped(friction=0.7):
 
 
 def angles(x, z):
-    """Angles of hip and knee that put the foot x m in front of the hip and z m below it."""
+    """Return the angles of hip and knee that put the foot x m in front of the hip and z m below it."""
     reach = jnp.sqrt(x * x + z * z)
     knee = jnp.arccos(jnp.clip((THIGH**2 + SHIN**2 - reach**2) / (2 * THIGH * SHIN), -1, 1)) - jnp.pi
     return -jnp.arctan2(x, z) - knee / 2, knee
 
 
 def gait(t, stride, period, low=0.09, high=0.29, up=1.0):
-    """Where the feet shall be from their hips, x and z (4,): up within a second, then a trot."""
+    """Return the desired positions of the feet relative to their hips, x and z (4,): rise for `up` seconds and trot."""
     height = low + (high - low) * jnp.clip(t / up, 0, 1)
-    phase = (t / period + jnp.array([0, 0.5, 0.5, 0])) % 1  # legs across from each other swing together
+    phase = (t / period + jnp.array([0, 0.5, 0.5, 0])) % 1  # diagonal legs swing together
     swings = phase < 0.5
     along = jnp.where(
         swings, -0.5 * jnp.cos(2 * jnp.pi * phase), 1.5 - 2 * phase
-    )  # from behind to the front in the air, then back
+    )  # forwards in the air, then backwards on the ground
     grows = jnp.clip((t - up - 0.5) / period, 0, 1)
     lift = 0.08 * jnp.sin(2 * jnp.pi * phase) * swings
     return grows * stride * along, height - grows * lift
@@ -74,13 +75,13 @@ def main(seconds=4.0, stride=0.1, period=0.4, dt=2e-3, verbose=True):
     }
 
     def wanted(t):
-        """Angles of all joints, in the places of v."""
+        """Return the desired angles of all joints, indexed like v."""
         hip, knee = angles(*gait(t, stride, period))
         return jnp.zeros(robot.nv).at[motors["hip"]].set(hip).at[motors["knee"]].set(knee)
 
     def policy(state, t):
         angle, rate = jax.jvp(wanted, (t,), (jnp.ones_like(t),))
-        push = STIFFNESS * (angle[6:] - state.q[7:]) + DAMPING * rate[6:]  # the joints' dampers do the rest
+        push = STIFFNESS * (angle[6:] - state.q[7:]) + DAMPING * rate[6:]  # the dampers of the joints add the rest
         return jnp.zeros(robot.nv).at[6:].set(jnp.clip(push, -STRONGEST, STRONGEST))
 
     lying = robot.neutral().at[7:].set(wanted(0.0)[6:]).at[2].set(0.05 + 1e-3)
@@ -95,7 +96,7 @@ def main(seconds=4.0, stride=0.1, period=0.4, dt=2e-3, verbose=True):
     speed = float(walked[0]) / (seconds - 2.0)
     weight = float(-robot.gravity[2] * robot.bodies.mass.sum())
     load = float(force[round(2.0 / dt) :].sum(1).mean())
-    upright = 1 - 2 * (traj.q[:, 4] ** 2 + traj.q[:, 5] ** 2)  # of the trunk's z axis, along the world's
+    upright = 1 - 2 * (traj.q[:, 4] ** 2 + traj.q[:, 5] ** 2)  # component of the trunk's z axis along the world's
     got = {
         "lying": float(traj.q[0, 2]),
         "height": float(traj.q[stands, 2]),

@@ -1,7 +1,7 @@
 """09 Boxes slide, tip and stack.
 
-Three boxes on a slope do what friction makes of them: one slides, one stays, and a tall one tips over. Others fall on
-each other and make a tower. What happens is compared with what paper and pencil say.
+Of three boxes on a slope with friction, one slides, one stays, and a tall one tips over. Others fall on each other and
+form a tower. The results are compared with analytic solutions.
 """
 
 import jax
@@ -14,7 +14,7 @@ GRAVITY = 9.81
 
 
 def boxes(sizes, friction, slope=0.0, density=500.0):
-    """Free boxes by name, on a ground that goes down along x by `slope` radians: gravity leans instead."""
+    """Return free boxes on ground that descends along x by `slope` radians; gravity is tilted instead of the ground."""
     spec = jd.ModelSpec("boxes", gravity=(GRAVITY * np.sin(slope), 0, -GRAVITY * np.cos(slope)))
     for name, size in sizes.items():
         size = np.asarray(size)
@@ -27,7 +27,7 @@ def boxes(sizes, friction, slope=0.0, density=500.0):
 
 
 def placed(model, places):
-    """The boxes upright with their middles at `places`, at rest."""
+    """Return the state at rest with upright boxes centred at `places`."""
     q = np.array(model.neutral())
     for place, joint in zip(places, model.joint_names, strict=True):
         at = model.q_slice(joint).start
@@ -36,25 +36,25 @@ def placed(model, places):
 
 
 def moved(model, state, steps, dt):
-    """The motion under gravity and contact alone."""
+    """Simulate the motion under gravity and contact only."""
     law = jd.contact.PGS(sweeps=100)
     return jax.jit(lambda s: jd.simulate(model, s, jnp.zeros((steps, model.nv), s.q.dtype), dt, contacts=law))(state)
 
 
 def middles(model, traj):
-    """Places of the boxes (T + 1, boxes, 3)."""
+    """Return the centres of the boxes (T + 1, boxes, 3)."""
     return jnp.stack([traj.q[:, model.q_slice(j).start :][:, :3] for j in model.joint_names], 1)
 
 
 def on_a_slope(slope=0.6, seconds=0.5, dt=2e-3):
     sizes = {"slippery": (0.2, 0.2, 0.1), "rough": (0.2, 0.2, 0.1), "tall": (0.1, 0.2, 0.3)}
     model = boxes(sizes, {"slippery": 0.3, "rough": 0.8, "tall": 0.8}, slope)
-    model = model.with_pairs([(name, "ground") for name in sizes])  # they stand side by side
+    model = model.with_pairs([(name, "ground") for name in sizes])  # they stand apart and do not touch
     start = placed(model, [(0, y, size[2] / 2) for y, size in zip((-1, 0, 1), sizes.values(), strict=True)])
     steps = round(seconds / dt)
     traj = moved(model, start, steps, dt)
     slippery, rough, tall = (model.v_slice(j).start for j in model.joint_names)
-    turn = traj.q[:, model.q_slice(model.joint_names[2]).start :][:, 3:7]  # of the tall box
+    turn = traj.q[:, model.q_slice(model.joint_names[2]).start :][:, 3:7]  # quaternion of the tall box
     return {
         "slides": float(traj.v[-1, slippery]) / seconds,
         "paper": GRAVITY * (np.sin(slope) - 0.3 * np.cos(slope)),
@@ -73,7 +73,7 @@ def tower(count=4, seconds=2.0, dt=2e-3):
     fall = [(0.01 * (-1) ** k, 0, size / 2 + k * (size + 0.005) + 0.005) for k in range(count)]
     traj = moved(model, placed(model, fall), round(seconds / dt), dt)
     above = middles(model, traj)[-1, :, 2] - size * (np.arange(count) + 0.5)
-    weights = GRAVITY * model.bodies.mass * np.arange(count, 0, -1)  # each carries those above
+    weights = GRAVITY * model.bodies.mass * np.arange(count, 0, -1)  # each contact carries its box and all boxes above
     force = traj.contacts.impulses[-1, :, 0].reshape(count, -1).sum(1) / dt
     return {
         "sinks": float(jnp.abs(above).max()),

@@ -1,7 +1,7 @@
 """10 A biped with closed loops is dropped and stands.
 
-Cassie, or the biped that jaxdyn ships if Cassie is not installed (`pip install example-robot-data`), falls on its feet
-and is held up by PD control of its motors. Contact is found for the robot with its loops closed.
+Cassie, or the biped that jaxdyn ships if Cassie is not installed (`pip install example-robot-data`), falls on its feet;
+PD control of its motors keeps it upright. Contact forces are computed for the robot with its loops closed.
 """
 
 import dataclasses
@@ -15,17 +15,17 @@ import numpy as np
 
 import jaxdyn as jd
 
-#: N m/rad and N m s/rad of all motors
+#: stiffness, N m/rad, and damping, N m s/rad, of all motors
 STIFFNESS, DAMPING = 1000.0, 100.0
 
 
 @dataclasses.dataclass(frozen=True)
 class Biped:
-    """What the two robots differ in; names without their side.
+    """The differences between the two robots; names omit the side.
 
-    `stance`: angles of the motors, and `springs`: those of the springs under the robot's weight, at which both feet are
-    level below the centre of mass; `outward`: the joint that turns a leg outwards; `heel` and `toe`: where the balls of
-    a foot are; `guess`: about where other joints are.
+    `stance`: angles of the motors, and `springs`: angles of the springs under the robot's weight, at which both feet
+    are level below the centre of mass; `outward`: the joint that turns a leg outwards; `heel` and `toe`: positions of
+    the balls of a foot; `guess`: approximate angles of the other joints.
     """
 
     source: str | Path
@@ -39,7 +39,7 @@ class Biped:
     guess: dict[str, float] = dataclasses.field(default_factory=dict)
 
     def both(self, values):
-        """Values of both sides by name; the hips are turned outwards, so that the feet stand apart."""
+        """Return the values of both sides by name; the hips are turned outwards, so that the feet stand apart."""
         mirrored = lambda side, name, x: -x if side == "right" and name == self.outward else x  # noqa: E731
         names = [(side, name) for side in ("left", "right") for name in values]
         return {f"{side}{self.separator}{name}": mirrored(side, name, values[name]) for side, name in names}
@@ -58,7 +58,7 @@ STRIDER = Biped(
 
 
 def cassie():
-    """Cassie from the package example-robot-data, or None."""
+    """Return Cassie from the package example-robot-data, or None."""
     try:
         files = importlib.metadata.distribution("example-robot-data").files or ()
     except importlib.metadata.PackageNotFoundError:
@@ -71,8 +71,8 @@ def cassie():
 
 
 def built(kind, friction=0.8):
-    """The robot on the ground, with two balls under each foot; its configuration in the stance; and its motors, 1 or 0
-    in the places of v."""
+    """Return the robot on the ground with two balls under each foot, its configuration in the stance, and a mask of its
+    motors, 1 or 0 for each velocity."""
     spec = jd.load_spec(kind.source, collision="none")
     for foot in kind.both({"foot": None}):
         for end in ("heel", "toe"):
@@ -90,17 +90,17 @@ def built(kind, friction=0.8):
     fixed: tuple = (jd.constraints.Weld(robot.body_names[0]),)  # the base is upright
     fixed += tuple(jd.constraints.Coupling((joint,), (1.0,), angle) for joint, angle in held.items())
     q = jd.assemble(robot, guess, constraints=robot.constraints + fixed)
-    # dampers of joints act at the end of a step, and may be as strong as one likes
+    # joint dampers are integrated implicitly and may be arbitrarily strong
     return robot.replace({"joints.damping": robot.joints.damping + DAMPING * motors}), q, jnp.asarray(motors)
 
 
 def main(kind=None, drop=0.02, seconds=3.0, dt=1e-3, verbose=True):
     kind = kind or cassie() or STRIDER
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", jd.ModelWarning)  # Cassie's file says more than motion needs
+        warnings.simplefilter("ignore", jd.ModelWarning)  # Cassie's file contains entries that jaxdyn does not use
         robot, stance, motors = built(kind)
 
-    # stiff motors hold the angles of the stance; their dampers are the joints'
+    # stiff motors hold the angles of the stance; their damping is that of the joints
     def policy(state, t):
         return STIFFNESS * motors * jd.difference(robot, state.q, stance)
 

@@ -1,8 +1,8 @@
 """11 Gradient descent finds contact, or does not.
 
-Four tasks are learnt with exact gradients, with smoothed ones, and with smoothed and then exact ones. Where nothing
-touches yet exact gradients are zero, and smoothed ones tell where contact would be. They also show two things that
-smoothing does not do: it does not see around a ball, and it does not tell where friction gives way.
+Four tasks are optimised with exact gradients, with smoothed ones, and with smoothed and then exact ones. If nothing
+touches yet, exact gradients are zero, whereas smoothed ones point towards contact. The tasks also show two limits of
+smoothing: it does not see around a ball, and it does not reveal where friction gives way.
 """
 
 from collections.abc import Callable
@@ -17,12 +17,12 @@ import jaxdyn as jd
 
 SMOOTHING = 0.1  # m/s
 DT = 5e-3
-#: N, above which the block gives way
+#: force at which the block starts to slide, N
 FRICTION = 2.0
 
 
 class Task(NamedTuple):
-    """What is to be done: the cost of numbers under a law, the numbers at first, and how far a step goes."""
+    """A task: the cost as a function of parameters and contact law, the initial parameters, and the step size."""
 
     cost: Callable
     start: np.ndarray
@@ -30,7 +30,7 @@ class Task(NamedTuple):
 
 
 def hand_and_block():
-    """A hand and a block on one line; the block rubs on what it lies on."""
+    """Return a hand and a block on one line; friction acts on the block."""
     spec, lump = jd.ModelSpec("hand and block"), jd.Inertia(1.0, (0, 0, 0), 0.01 * np.eye(3))
     along = (1.0, 0.0, 0.0)
     spec.add_body("hand", "world", jd.joints.Prismatic(axis=along), inertia=lump)
@@ -41,7 +41,7 @@ def hand_and_block():
 
 
 def billiards():
-    """Two smooth balls that float."""
+    """Return two frictionless balls without gravity."""
     spec = jd.ModelSpec("billiards", gravity=(0, 0, 0))
     for name in ("cue", "ball"):
         spec.add_body(name, "world", jd.joints.Translation(), inertia=jd.Inertia(0.2, (0, 0, 0), 1e-4 * np.eye(3)))
@@ -50,27 +50,27 @@ def billiards():
 
 
 def tasks():
-    """The tasks by name."""
+    """Return the tasks by name."""
     pair, balls = hand_and_block(), billiards()
 
     def pushed(hand, forces, law):
-        """Where the block is after 0.4 s, if the hand starts at so many m and pushes with forces in turn."""
+        """Return where the block is after 0.4 s if the hand starts at `hand` (m) and pushes with `forces` in turn."""
         tau = jnp.zeros((80, 2)).at[:, 0].set(jnp.repeat(forces, 80 // len(forces)))
         start = jd.State(jnp.array([hand, 0.0]), jnp.zeros(2))
         return jd.simulate(pair, start, tau, DT, contacts=law).q[-1, 1]
 
     def push(forces, law):
-        """Shall move the block by 0.3 m, with little effort; the hand starts 0.2 m away."""
+        """Cost of moving the block by 0.3 m with little effort; the hand starts 0.2 m away."""
         return (pushed(-0.3, forces, law) / 0.3 - 1) ** 2 + 1e-4 * jnp.mean(forces**2)
 
     def shot(velocity, law):
-        """Shall send the ball to a pocket that is 0.34 m away, within 0.6 s."""
+        """Cost of sending the ball to a pocket that is 0.34 m away, within 0.6 s."""
         start = jd.State(jnp.array([0, 0, 0, 0.5, 0, 0]), jnp.zeros(6).at[:2].set(velocity))
         ball, pocket = jd.simulate(balls, start, jnp.zeros((120, 6)), DT, contacts=law).q[-1, 3:5], (0.8, 0.15)
         return ((ball - jnp.array(pocket)) ** 2).sum() / (0.3**2 + 0.15**2)
 
     def hold(force, law):
-        """Shall push as strongly as can be without moving the block, which the hand touches."""
+        """Cost of pushing as strongly as possible without moving the block, which the hand touches."""
         return 1 - force[0] / FRICTION + 25 * pushed(-0.1, force, law)
 
     return {
@@ -83,7 +83,7 @@ def tasks():
 
 @jax.jit(static_argnums=(0, 1, 4))
 def descended(cost, law, x, rate, iterations):
-    """The numbers after steps of Adam, the cost there, and the size of the first gradient."""
+    """Return the parameters after `iterations` steps of Adam, their cost, and the norm of the first gradient."""
     optimiser = optax.adam(rate)
 
     def improve(carried, _):
