@@ -37,7 +37,7 @@ class Core(abc.ABC):
     known: tuple[bytes | None, ...]
     compiler: str
 
-    #: number of outputs of an implicit core, whose derivative is `tangents`; 0 if the core is not implicit: JAX
+    #: number of outputs of an implicit core, whose derivative is `tangents`; 0 for other cores, where JAX
     #: differentiates `run`
     implicit: ClassVar[int] = 0
 

@@ -1,4 +1,5 @@
-"""Decides which compiler compiles a core's program, and emits the call of its kernel."""
+"""Decides whether a core's program becomes a *kernel*, i.e. code compiled here, or is left to XLA, and emits the call of
+the kernel."""
 
 import contextlib
 import contextvars

@@ -1,9 +1,9 @@
 """The batching primitive, which turns single-state functions into functions whose batch is the last, fastest axis.
 
 `call(core, *args)` binds one JAX primitive. The last axis of its operands is the *lane* axis: a lane is one element of
-the batch. `jax.vmap` moves the batch there, however deep `vmap` is nested, so that a core always sees arrays ``(...,
-lanes)``. Operands without a batch keep a lane axis of size 1 and are not copied. If XLA compiles a core for a CPU, the
-core works on long batches in tiles that fit the cache.
+the batch. `jax.vmap` moves the batch there, however deep `vmap` is nested, so that a core always sees arrays
+``(..., lanes)``. Operands without a batch keep a lane axis of size 1 and are not copied. If XLA compiles a core for a
+CPU, the core works on long batches in tiles that fit the cache.
 
 When JAX lowers the primitive, `kernels.py` compiles the core to one kernel, or leaves it to XLA.
 """

@@ -148,7 +148,7 @@ def _emit_unlocked(binding, machine, module) -> bytes:
 
 
 def load(objects: list[bytes], symbol: str) -> int:
-    """Link the objects of one program into the process, for good, and return the address of `symbol`.
+    """Link the objects of one program into the process, permanently, and return the address of `symbol`.
 
     Undefined names are looked up in the process and among the names given to `llvmlite.binding.add_symbol`. Raises
     RuntimeError if a name is not found or an object is damaged.

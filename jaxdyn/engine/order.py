@@ -60,7 +60,7 @@ def _gather(s: Schedule) -> None:
 
 
 class _Order:
-    """Orders the statements of all regions, depth first."""
+    """The order of the statements of all regions, depth first."""
 
     def __init__(self, s: Schedule, live: list[bool]):
         self.s, self.live = s, live

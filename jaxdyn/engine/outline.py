@@ -17,7 +17,7 @@ from .ops import NONE, Branches, Op, Type
 from .program import Program
 from .templates import Template
 
-#: least operations of one kind that become a template, most operations of a cluster, most clusters of a call
+#: fewest operations of one kind that become a template, most operations of a cluster, most clusters of a call
 WORTH, LARGEST, TOGETHER = 64, 40, 12
 #: most readers of a value that is in a cluster with them, most terms of a sum in a cluster
 READERS, TERMS = 12, 12

@@ -1,8 +1,8 @@
 """Translates a schedule to a kernel for NVIDIA's GPUs: one thread for each lane, one function, LLVM IR and then PTX.
 
 A thread has its own control flow, so loops and branches are basic blocks, and values that cross them are LLVM's SSA
-values. There are no masks and no arena. In a row of an operand the lanes are side by side, element (r, lane) at r *
-lanes + lane, so that the threads of a warp read one contiguous piece of memory.
+values. There are no masks and no arena. In a row of an operand the lanes are side by side, element (r, lane) at
+r * lanes + lane, so that the threads of a warp read one contiguous piece of memory.
 
 Every thread first computes the uniform values, which are few, so that no other kernel has to run before. They are
 stored in the memory that the threads of a block share. In registers they would spill the lane's own values to the

@@ -7,9 +7,9 @@ frame and the descriptor to a function of the run-time (`name_of`). `descriptor`
 
 - ``prologue(ptr inputs, ptr uniform)`` runs once a call. ``inputs[k]`` points to the k-th operand's numbers.
 - ``kernel(ptr stage, ptr uniform, ptr arena, i64 vectors)`` runs once for every block of lanes. The stage of vector v
-  begins at ``v * stage_bytes``; row r of an operand takes ``lanes * bytes`` bytes of it at ``offset + r * lanes *
-  bytes``. All three pointers are multiples of 64. The arena belongs to the thread; its content is undefined at the
-  start. Lanes beyond the batch are copies of its last lane.
+  begins at ``v * stage_bytes``; row r of an operand takes ``lanes * bytes`` bytes of it at
+  ``offset + r * lanes * bytes``. All three pointers are multiples of 64. The arena belongs to the thread; its content
+  is undefined at the start. Lanes beyond the batch are copies of its last lane.
 
 Both keep denormals, whatever mode the calling thread is in.
 

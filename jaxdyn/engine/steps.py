@@ -176,7 +176,7 @@ class Table:
 
 
 class _Maker:
-    """Builds the `Sweep` of a table for fields of given shapes."""
+    """A builder of the `Sweep` of a table, for fields of given shapes."""
 
     def __init__(self, table: Table, given: Mapping[str, Any]):
         self.table = table
