@@ -1,5 +1,4 @@
-"""Decides whether a core's program becomes a *kernel*, i.e. code compiled here, or is left to XLA, and emits the call of
-the kernel."""
+"""Decides whether a core's program becomes a *kernel*, i.e. code compiled here, or is left to XLA, and emits its call."""
 
 import contextlib
 import contextvars
