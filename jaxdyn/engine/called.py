@@ -3,8 +3,8 @@
 A *row* of a table is one call: the number of its function, followed by addresses of 32 bits each. Operands and results
 whose addresses differ by the same amount in all rows of a function share one address, and an address that is the same
 in all rows is part of the code. Thus even a step with thirty operands has only a few addresses. Rows are in the order
-of the calls. A list of calls, one for each row, runs tables of many kinds: it lets the processor see early which code
-comes next. A loop, whose code does not grow with the table, runs tables of few kinds: every function returns the
+of the calls. Tables of many kinds are run by a list of calls, one for each row, so that the processor sees early which
+code comes next. Tables of few kinds are run by a loop, whose code does not grow with them: every function returns the
 address of the next row.
 
 Calls that follow each other more than once are merged into one function, pair by pair, so that the second one need not
