@@ -1,4 +1,4 @@
-"""Decides whether a core becomes a *kernel*, i.e. code compiled here, or is left to XLA, and emits the kernel's call."""
+"""Decides whether a core becomes a *kernel* (code compiled here) or is left to XLA, and emits the kernel's call."""
 
 import contextlib
 import contextvars
