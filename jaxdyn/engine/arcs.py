@@ -59,7 +59,7 @@ SINE = (
         0.03262689850902834,
     ),
 )
-#: a right angle, and two, in two parts
+#: one right angle and two, each in two parts
 RIGHT = ((1.5707964, -4.371139e-08), (1.5707963267948966, 6.123233995736766e-17))
 STRAIGHT = ((3.1415927, -8.742278e-08), (3.141592653589793, 1.2246467991473532e-16))
 
@@ -71,7 +71,7 @@ def _less(f: Floats, angle: tuple, x: int) -> int:
 
 
 def _up_to_one(f: Floats, t: int) -> int:
-    """Return atan of t between 0 and 1."""
+    """Return atan of t, for t between 0 and 1."""
     z = f.p.mul(t, t)
     return f.fma(f.p.mul(z, t), f.horner(z, f.of(TANGENT)), t)
 
@@ -89,7 +89,7 @@ def atan2(p: Program, y: int, x: int) -> int:
     a, b = p.abs_(y), p.abs_(x)
     steep = p.lt(b, a)
     short, long = p.select(steep, b, a), p.select(steep, a, b)
-    # the ratio of equal numbers is 1, also if they are infinite, and 0 to 0 is 0
+    # the ratio of equal numbers is 1, even if they are infinite, but 0 to 0 is 0
     ratio = p.select(p.eq(short, long), p.select(p.eq(short, f.number(0)), short, f.number(1)), p.div(short, long))
     angle = _up_to_one(f, ratio)
     angle = p.select(steep, _less(f, RIGHT, angle), angle)
@@ -98,8 +98,8 @@ def atan2(p: Program, y: int, x: int) -> int:
 
 
 def _arc(f: Floats, size: int) -> tuple[int, int, int, int]:
-    """Return (whether x > 1/2; asin x, or else that of half its complement; its sine; their difference) for x that is
-    not negative."""
+    """Return (whether x > 1/2; an angle; its sine; their difference) for x that is not negative. The angle is asin x
+    or, if x > 1/2, half of its complement."""
     p = f.p
     half = f.number(0.5)
     large = p.lt(half, size)

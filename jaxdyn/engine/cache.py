@@ -1,8 +1,8 @@
 """Object code on disk, so that the next process need not compile: a folder with one file for each program.
 
 The folder is JAXDYN_CACHE_DIR (empty: no cache), or else `jaxdyn` in the system's folder of caches. Its content is run
-as code, so a folder that others may write to is not used. A damaged entry is ignored, and errors of the disk cost a
-compilation, never a result.
+as code, so a folder that others may write to is not used. A damaged entry is ignored; errors of the disk cost a
+compilation, but never change a result.
 """
 
 import hashlib
@@ -20,15 +20,15 @@ from pathlib import Path
 _MAGIC = b"jaxdyn object code 1\n"
 _SUFFIX = ".objects"
 _TEMPORARY = ".writing-"
-#: most bytes of all entries, unless JAXDYN_CACHE_BYTES says otherwise
+#: most bytes of all entries, unless JAXDYN_CACHE_BYTES is set
 _BYTES = 1 << 30
-#: seconds after which an unfinished entry was left by a process that died
+#: seconds after which an unfinished entry counts as left by a process that died
 _ABANDONED = 3600
 
-#: parts of the room that is left which a process fills before it looks again, since others fill it too
+#: a process fills one `_PARTS`-th of the remaining space before it measures again, since others fill it too
 _PARTS = 8
 
-#: by folder and most bytes of all entries, how many bytes this process may write before it looks
+#: by folder and most bytes of all entries, how many bytes this process may write before it measures
 _left: dict[tuple[Path, int], int] = {}
 _log = logging.getLogger(__name__)
 _told: set[str] = set()
@@ -46,9 +46,9 @@ def get(key: str) -> list[bytes] | None:
     objects = _unpack(content, key)
     try:
         if objects is None:
-            path.unlink()  # nobody else can write to the folder, so the entry is ours
+            path.unlink()  # only this user can write to the folder, so the entry is ours
         else:
-            os.utime(path)  # entries used last are removed last
+            os.utime(path)  # the least recently used entries are removed first
     except OSError:
         pass
     return objects
@@ -73,14 +73,15 @@ def put(key: str, objects: list[bytes]) -> bool:
             _remove(Path(name))
         return False
     place = path.parent, most
-    # looking takes long: there may be thousands of entries. Threads that write at once may go over by an entry
+    # measuring takes long: there may be thousands of entries. Threads that write at once may exceed the limit by an
+    # entry
     left = _left.get(place, 0) - len(content)
     _left[place] = left if left >= 0 else _shrink(path.parent, path.name, most)
     return True
 
 
 def folder() -> Path | None:
-    """Return the folder of entries, whether it exists or not, or None if there is no cache."""
+    """Return the folder of entries, whether or not it exists, or None if there is no cache."""
     asked = os.environ.get("JAXDYN_CACHE_DIR")
     if asked is not None:
         return Path(asked).expanduser().absolute() if asked else None
@@ -91,7 +92,7 @@ def folder() -> Path | None:
         local = os.environ.get("LOCALAPPDATA")
         return Path(local, "jaxdyn", "cache") if local else None
     home = os.path.expanduser("~")
-    if not os.path.isdir(home):  # a home folder that does not exist is not made
+    if not os.path.isdir(home):  # do not create a home folder
         return None
     return Path(home, "Library/Caches" if sys.platform == "darwin" else ".cache", "jaxdyn")
 
@@ -123,10 +124,10 @@ def _path(key: str, make: bool = False) -> Path | None:
 
 
 def _problem(where: Path) -> tuple[str, str] | None:
-    """Return why others could put code into the folder, and what to do about it, or None if they cannot."""
+    """Return why others could put code into the folder, and how to fix that, or None if they cannot."""
     if os.name != "posix":
         return None
-    for found in (os.lstat(where), os.stat(where)):  # a link, and what it leads to
+    for found in (os.lstat(where), os.stat(where)):  # a link, and its target
         if found.st_uid != os.geteuid():
             return "belongs to another user", "Set JAXDYN_CACHE_DIR to a folder of your own."
         if not stat.S_ISLNK(found.st_mode) and found.st_mode & 0o022:
@@ -169,8 +170,8 @@ def _unpack(content: bytes, key: str) -> list[bytes] | None:
 
 
 def _shrink(where: Path, newest: str, most: int) -> int:
-    """Remove the entries used longest ago until the rest is small enough, and return how much may be written before the
-    next time. Other processes may do so at the same time."""
+    """Remove the least recently used entries until the rest is small enough, and return how many bytes may be written
+    before the next call. Other processes may do the same at the same time."""
     entries, total = [], 0
     try:
         with os.scandir(where) as found:

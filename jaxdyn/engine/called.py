@@ -1,13 +1,14 @@
 """Calls of steps as LLVM IR: a function for each kind of step, and tables of addresses.
 
-A *row* of a table is one call: the number of its function, then addresses of 32 bits each. Operands and results whose
-addresses differ by the same amount in all rows of a function share one address, and an address that is the same in all
-rows is part of the code. So a step of thirty operands has only a few addresses. Rows are in the order of the calls.
-Tables of many kinds are run by a list of calls, one a row: so a processor sees early which code comes next. Tables of
-few kinds are run by a loop, whose code does not grow with them: every function returns where the next row begins.
+A *row* of a table is one call: the number of its function, followed by addresses of 32 bits each. Operands and results
+whose addresses differ by the same amount in all rows of a function share one address, and an address that is the same
+in all rows is part of the code. Thus even a step with thirty operands has only a few addresses. Rows are in the order
+of the calls. Tables of many kinds are run by a list of calls, one for each row, so that the processor sees early which
+code comes next. Tables of few kinds are run by a loop, whose code does not grow with them: every function returns the
+address of the next row.
 
-Calls that follow each other more than once become one function, pair by pair: the second one then need not load what
-the first one computed.
+Calls that follow each other more than once are merged into one function, pair by pair, so that the second one need not
+load what the first one computed.
 """
 
 import itertools
@@ -24,21 +25,24 @@ from .order import Store
 from .pieces import Lanes, Places
 from .templates import Routine
 
-#: calls are joined if they follow each other at least this often; most operations of joined calls; most pairs
+#: calls are merged if they follow each other at least this often; most operations of merged calls; most merged pairs
 OFTEN, LONGEST, ROUNDS = 2, 200, 30
-#: most rows for each kind of a table that is run by a list of calls
+#: a table with at most this many rows for each of its kinds is run by a list of calls
 LISTED = 10
-#: what a function that runs a table is given
+#: parameters of a function that runs a table
 GIVEN = "ptr %stage, ptr %uniform, ptr %arena"
-#: the pointers that addresses are counted from
+#: the pointers that addresses are relative to
 SPACES = {"s": "%stage", "u": "%uniform", "a": "%arena"}
 
 
 class Kind:
-    """Calls that run the same code. `parts`: routines, one after the other, each with the spaces in which its operands
-    and results are, a letter each. `base`: for each operand and result, the number of the row's address that it is
-    counted from (None: no address), and the offset in bytes. `same`: for an operand that is the result of an earlier
-    part, the number of that result."""
+    """Calls that run the same code.
+
+    **Fields:** `parts`, routines, one after the other, each with the spaces of its operands and results, one letter
+    each; `base`, for each operand and result, the number of the row's address that it is relative to (None: no
+    address), and the offset in bytes; `same`, for an operand that is the result of an earlier part, the number of that
+    result.
+    """
 
     def __init__(self, index: int, parts: tuple[tuple[Routine, str], ...]):
         self.index, self.parts = index, parts
@@ -84,7 +88,7 @@ class Kind:
 
 
 class _Row(NamedTuple):
-    """Calls that follow each other: their code, and the values and places of their operands and results."""
+    """Consecutive calls: their code, and the values and places of their operands and results."""
 
     parts: tuple[tuple[Routine, str], ...]
     values: list[int]
@@ -95,8 +99,8 @@ class _Row(NamedTuple):
 
 
 class Tables:
-    """Sequences of calls, and the functions that they need. All names begin with `name`; `lanes` is 1 for what runs
-    once a call of the kernel."""
+    """Sequences of calls, and the functions that they need. All names begin with `name`; `lanes` is 1 for code that
+    runs once a call of the kernel."""
 
     def __init__(self, name: str, lanes: int, masks: dict[int, bytes]):
         self.name, self.lanes, self.masks = name, lanes, masks
@@ -105,8 +109,8 @@ class Tables:
         self.runs: list[list[tuple[Kind, int]]] = []
 
     def run(self, calls: Iterable[Call], own: Mapping, shared: Mapping) -> str:
-        """Return the name of the function that makes these calls. `own` and `shared` give the (space, bytes) of values
-        that each lane has, and that all lanes share."""
+        """Return the name of the function that makes these calls. `own` maps values that each lane has to their (space,
+        bytes), `shared` values that all lanes share."""
         rows = []
         for call in calls:
             routine, first, operands = call.template.routine(self.masks[call.index]), call.first, call.operands
@@ -123,7 +127,7 @@ class Tables:
         made, value = [], itertools.count()
         for routine, places in rows:
             spaces = "".join([s for s, _ in places])
-            # no results to pass on
+            # distinct numbers, since there are no results to pass on
             values = [-next(value) for _ in places]
             made.append(_Row(((routine, spaces),), values, [at for _, at in places]))
         return self._made(made)
@@ -133,7 +137,7 @@ class Tables:
         return f"@{self.name}.run{len(self.made) - 1}"
 
     def finish(self) -> None:
-        """Join calls that follow each other more than once, then find the addresses of all rows."""
+        """Merge calls that follow each other more than once, then find the addresses of all rows."""
         for _ in range(ROUNDS):
             pair = self._often()
             if pair is None:
@@ -153,7 +157,7 @@ class Tables:
             kind.merge()
 
     def _often(self) -> tuple | None:
-        """Return the two codes that follow each other most often."""
+        """Return the pair of codes that follow each other most often, or None."""
         count: dict[tuple, int] = defaultdict(int)
         for rows in self.made:
             before = None
@@ -168,7 +172,7 @@ class Tables:
         return max(found, key=lambda x: x[:2])[2] if found else None
 
     def function(self, kind: Kind, linkage: str, declared: set[str], fused_apart: bool) -> str:
-        """Return a kind's code for a vector of lanes."""
+        """Return the code of a kind for a vector of lanes."""
         code = _Step(kind, self.lanes, declared)
         code.fused_apart = fused_apart
         code.steps()
@@ -203,7 +207,7 @@ class Tables:
 
 
 def _joined(rows: list[_Row], pair: tuple) -> list[_Row]:
-    """Return the rows, with those of the two codes joined where they follow each other."""
+    """Return the rows, merged wherever the two codes of `pair` follow each other."""
     out: list[_Row] = []
     last = False
     for row in rows:
@@ -239,7 +243,7 @@ end:
 
 
 class _NoSlots:
-    """The layout of a step: it has no slots, because only its results leave it."""
+    """The layout of a step, which has no slots because only its results leave it."""
 
     slot: dict = {}
 
@@ -254,7 +258,7 @@ class _Step(Lanes):
         self.kind, self.first, self.routine = kind, 0, kind.parts[0][0]
         self.number: dict[int, int] = {}
         self.bases: dict[int, str] = {}
-        #: by result, the name of its number
+        #: by result, the name of its value
         self.handed: dict[int, str] = {}
 
     def steps(self) -> None:
@@ -265,7 +269,7 @@ class _Step(Lanes):
             self.first += len(spaces)
 
     def place(self, j: int) -> tuple[str, int]:
-        """Return a pointer and an offset in bytes for an operand or a result."""
+        """Return a pointer, and an offset in bytes, to an operand or a result."""
         k, offset = self.kind.base[j]
         space = SPACES[self.kind.spaces[j]]
         if k is None:
@@ -295,7 +299,7 @@ class _Step(Lanes):
 
 
 class InLanes(dict):
-    """The places (space, bytes) of values that each lane has."""
+    """The places (space, bytes) of values that each lane has, found on demand."""
 
     def __init__(self, s: Schedule, layout: Layout, places: Places):
         self.s, self.layout, self.places = s, layout, places

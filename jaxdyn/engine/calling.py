@@ -1,4 +1,4 @@
-"""Tools for adding calls of templates to a program, and for finding out which values all lanes share."""
+"""Adds calls of templates to a program, and finds which values all lanes share."""
 
 from .live import Schedule
 from .ops import NONE, Call, Op, TooLarge
@@ -6,17 +6,17 @@ from .program import Program
 
 
 def uniform(program: Program) -> list[bool]:
-    """Return, by operation made so far, whether all lanes surely share it."""
+    """Return, for each operation added so far, whether it is known that all lanes share it."""
     return _extended(program.same, program, program)
 
 
 def uniform_of(s: Schedule, live: list[bool]) -> list[bool]:
-    """Return, by operation of a fused program, whether it is read and all lanes share it."""
+    """Return, for each operation of a fused program, whether it is read and all lanes share it."""
     return _extended([], s, s.program, live)
 
 
 def _extended(same: list[bool], code: Program | Schedule, program: Program, live=None) -> list[bool]:
-    """Append to `same` for all operations of `code` that it has no answer for yet, and return it."""
+    """Append to `same` the answers for all operations of `code` that it does not cover yet, and return it."""
     op, a, b, c, region = code.op, code.a, code.b, code.c, program.region
     for v in range(len(same), len(op)):
         o = op[v]
@@ -53,7 +53,7 @@ def call(program: Program, template, operands: list[int]) -> int:
 
 
 def append(program: Program, template, operands: list[int], region: int, floor: int) -> int:
-    """Add a call without looking for an equal one, and return its first result."""
+    """Add a call without a search for an equal one, and return its first result."""
     first, count = len(program.op), len(template.types)
     program.limit += count
     program.op += [Op.call] * count

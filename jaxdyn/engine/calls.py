@@ -1,8 +1,7 @@
 """The call of a kernel in XLA's program: one primitive, which can be sharded by lanes.
 
-In the operands' shapes the lanes are the first axis, as the batch is in users' arrays, so that no transpose is needed.
-The partitioner is told that the call is parallel over its first axis: a batch that is sharded over devices stays where
-it is.
+The lanes are the first axis of the operands, as the batch is in users' arrays, so that no transpose is needed. The
+partitioner knows that the call is parallel over its first axis: a batch that is sharded over devices stays where it is.
 """
 
 import dataclasses
@@ -21,8 +20,8 @@ class Target:
     """A kernel that XLA can call.
 
     **Fields:** `name`, under which it is registered; `kept`, the operands that it reads; `made`, the outputs that it
-    computes (the others, which are never read, are zeros); `shared`, for each operand whether it is the same for all
-    lanes; `outputs`, shapes (without lanes) and dtypes.
+    computes (the others, which are never read, are zeros); `shared`, for each operand, whether all lanes share it;
+    `outputs`, shapes (without lanes) and dtypes.
     """
 
     name: str
@@ -43,13 +42,13 @@ def _abstract(*args, target: Target, lanes: int):
 
 
 def call(target: Target, devices: int, *args) -> list:
-    """Return the outputs of a kernel, lanes last as in its operands, in a program for this many devices."""
+    """Return the outputs of a kernel, with lanes last as in its operands, in a program for this many devices."""
     lanes = max(a.shape[-1] for a in args)
     flat = []
     for k in target.kept:
         a = args[k]
         if target.shared[k]:
-            # the partitioner splits the first axis of every operand, so shared ones get a copy for each device
+            # the partitioner splits the first axis of every operand, so each device gets a copy of shared ones
             flat.append(jnp.broadcast_to(a.reshape(1, -1), (devices, a.size)))
         else:
             a = jnp.broadcast_to(a, (*a.shape[:-1], lanes))
@@ -101,7 +100,7 @@ def _partitionable(name: str) -> None:
 
 
 def _factors():
-    """Yield names of factors as Shardy wants them: i to z, then z_1 and so on."""
+    """Yield names of factors in the form that Shardy expects: i to z, then z_1 and so on."""
     yield from string.ascii_lowercase[8:]
     n = 0
     while True:
@@ -110,8 +109,8 @@ def _factors():
 
 
 def _rule(ins: list[tuple], outs: list[tuple], wide: list[bool]) -> str:
-    """Return Shardy's rule: the first axis of wide operands and of outputs is the lanes, which may be split; no other
-    axis may."""
+    """Return Shardy's rule: the first axis of wide operands and of outputs is the lanes, and only this axis may be
+    split."""
     names = _factors()
     lanes, sizes, alone = next(names), {}, []
 

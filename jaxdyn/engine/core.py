@@ -1,8 +1,9 @@
-"""Cores: functions of batched arrays that become one program each, and their derivatives.
+"""Cores: functions of batched arrays, each of which is compiled to one program, and their derivatives.
 
-A `Core` is static and hashable: an instance is a key of the compilation cache. Its derivatives are cores again,
-`Tangent` and `Pullback`. An *implicit* core, such as a linear solve, has a derivative rule of its own; all that this
-rule binds becomes one program.
+Elements of the batch are called *lanes*; they are the last axis of every array. A `Core` is static and hashable, so an
+instance serves as a key of the compilation cache. Its derivatives are cores again, `Tangent` and `Pullback`. An
+*implicit* core, such as a linear solve, has a derivative rule of its own; all cores that this rule binds are compiled
+to one program.
 """
 
 import abc
@@ -29,20 +30,21 @@ def bind(core: "Core", *args, used=None) -> list:
 class Core(abc.ABC):
     """A pure function of flat lists of arrays whose last axis is the lanes. Subclasses are frozen dataclasses.
 
-    `used` marks the outputs that are read (None: all). A core need not compute the others, but returns an array of the
-    right shape for each. `known` has one entry for each operand: for parameters of a robot a byte for each number (see
-    `patterns.py`), for other operands None. `compiler` is "auto", "kernel" or "xla".
+    `used` marks the outputs that are read (None: all). A core may skip the computation of the others, but returns an
+    array of the right shape for each. `known` has one entry for each operand: for parameters of a robot, one byte for
+    each number (see `patterns.py`), for other operands None. `compiler` is "auto", "kernel" or "xla".
     """
 
     known: tuple[bytes | None, ...]
     compiler: str
 
-    #: number of outputs of an implicit core, whose derivative is `tangents`; 0: JAX differentiates `run`
+    #: number of outputs of an implicit core, whose derivative is `tangents`; 0 for other cores, where JAX
+    #: differentiates `run`
     implicit: ClassVar[int] = 0
 
     @property
     def selective(self) -> bool:
-        """Return whether `run` depends on `used`, so that each choice of outputs has a trace of its own."""
+        """Return whether `run` depends on `used`. If so, each choice of outputs has a trace of its own."""
         return True
 
     @abc.abstractmethod
@@ -50,43 +52,44 @@ class Core(abc.ABC):
         """Return the outputs."""
 
     def traced(self, used, avals: tuple):
-        """Return the closed jaxpr at one lane. `avals` are the operands' shapes without lanes, and dtypes."""
+        """Return the closed jaxpr for one lane. `avals` are the operands' shapes without lanes, and dtypes."""
         return traces(self, used if self.selective else None, avals)[0]
 
     def shapes(self, used, avals: tuple) -> tuple:
-        """Return the outputs' shapes without lanes, and dtypes. Cores that tell them without a trace are traced once
-        less where not all outputs are read."""
+        """Return the outputs' shapes without lanes, and dtypes. A subclass that knows them without a trace overrides
+        this, which saves a trace if only some of the outputs are read."""
         return tuple((o.shape[:-1], o.dtype) for o in self.traced(used, avals).out_avals)
 
     def jvp(self, primals, tangents, outs, used):
-        """Return the tangents of the outputs `outs`. None stands for a symbolic zero."""
+        """Return the tangents of the outputs `outs`. None represents a symbolic zero."""
         active = tuple(t is not None for t in tangents)
         lifted = [t for t in tangents if t is not None]
         return bind(Tangent(self, active), *primals, *outs[: self.implicit], *lifted, used=used)
 
     def instead(self, outs, used) -> list:
-        """Return the outputs of an `implicit` core that `tangents` reads when only the results in `used` are needed,
-        with other arrays in place of those that it does not read."""
+        """Return the outputs of an `implicit` core. If only the results in `used` are needed, other arrays replace the
+        outputs that `tangents` does not read."""
         return list(outs)
 
     def lean(self, args, used) -> list:
-        """Return the operands, with other arrays in place of those that are not read."""
+        """Return the operands, with other arrays in place of those that are not read, so that these need not be
+        computed."""
         return list(args)
 
     def tangents(self, primals, tangents, outs, used) -> list:
-        """Return the tangents of the outputs of an `implicit` core, by binding cores, which become one program. In
-        arguments and results, None stands for zero."""
+        """Return the tangents of the outputs of an `implicit` core, by binding cores, which are compiled to one
+        program. In arguments and results, None represents zero."""
         raise NotImplementedError
 
     def transpose(self, args, undefined, cotangents, used):
-        """Return the cotangents of the operands marked in `undefined`, in which the core is linear, and None for the
-        others."""
+        """Return the cotangents of the operands marked in `undefined`, and None for the others. The core is linear in
+        the marked operands."""
         raise NotImplementedError(f"{type(self).__name__} is not linear")
 
 
 @dataclasses.dataclass(frozen=True)
 class Function(Core):
-    """A function of pytrees of arrays with lanes last. `fn` must be a module-level function, `static` hashable."""
+    """A function of pytrees of arrays with lanes last. `fn` is a module-level function; `static` is hashable."""
 
     fn: Callable
     static: tuple
@@ -106,13 +109,13 @@ class Function(Core):
         return self.fn(*self.static, *jax.tree.unflatten(self.tree, args))
 
     def structure(self, avals: tuple):
-        """Return the structure of that pytree."""
+        """Return the structure of the pytree of the outputs."""
         return _structure(self, avals)
 
 
 class _Derivative(Core):
-    """Base class of `Tangent` and `Pullback`. Operands are the primals of `core`, its outputs if it is implicit, and
-    then the operands in which the derivative is linear."""
+    """Base class of `Tangent` and `Pullback`. The operands are the primals of `core`, the outputs of `core` if it is
+    implicit, and then the operands in which the derivative is linear."""
 
     core: Core
     active: tuple[bool, ...]
@@ -146,7 +149,7 @@ class _Derivative(Core):
         return [*args[:n], *outs, *args[self.given :]]
 
     def linear(self, args, used) -> Callable:
-        """Return the function from active tangents to the outputs' tangents of an implicit core."""
+        """Return the function that maps active tangents to the tangents of an implicit core's outputs."""
         n = len(self.active)
         outs = args[n : self.given]
 
@@ -157,14 +160,14 @@ class _Derivative(Core):
         return tangents
 
     def primal(self, args, used) -> Callable:
-        """Return the function from active operands to the outputs."""
+        """Return the function that maps active operands to the outputs."""
         n = len(self.active)
         return lambda *xs: self.core.run(tuple(self.filled(xs, args[:n])), used)
 
 
 @dataclasses.dataclass(frozen=True)
 class Tangent(_Derivative):
-    """Forward derivative of `core`, linear in the tangents of the active operands."""
+    """The forward derivative of `core`, linear in the tangents of the active operands."""
 
     core: Core
     active: tuple[bool, ...]
@@ -198,7 +201,7 @@ class Tangent(_Derivative):
 
 @dataclasses.dataclass(frozen=True)
 class Pullback(_Derivative):
-    """Reverse derivative of `core`, linear in the cotangents of the outputs in `seen`."""
+    """The reverse derivative of `core`, linear in the cotangents of the outputs in `seen`."""
 
     core: Core
     active: tuple[bool, ...]
@@ -235,18 +238,18 @@ class Pullback(_Derivative):
 
 
 def widen(x, lanes: int) -> jax.Array:
-    """Return `x` with at least `lanes` lanes, by repeating a single lane."""
+    """Return `x` with at least `lanes` lanes, by repeating its single lane."""
     return jnp.broadcast_to(x, (*x.shape[:-1], lanes)) if x.shape[-1] < lanes else x
 
 
 def joined(parts: Sequence[jax.Array]) -> jax.Array:
-    """Return arrays one after the other, with as many lanes as any of them has."""
+    """Concatenate arrays along their first axis, widened to the largest number of lanes among them."""
     lanes = max(x.shape[-1] for x in parts)
     return jnp.concatenate([widen(x, lanes) for x in parts])
 
 
 def run(core: Core, used, args):
-    """Return the core's outputs, all with the common number of lanes."""
+    """Return the core's outputs, all widened to the common number of lanes."""
     lanes = max((a.shape[-1] for a in args), default=1)
     with jax.numpy_rank_promotion("allow"):
         outs = core.run(tuple(args), used)
@@ -256,7 +259,7 @@ def run(core: Core, used, args):
 @programs
 @roomy
 def traces(core: Core, used, avals: tuple):
-    """Return the closed jaxpr of `Core.traced`, and for a `Function` the structure of its result."""
+    """Return the closed jaxpr of `Core.traced` and, for a `Function`, the structure of its result."""
     args = [jax.ShapeDtypeStruct((*shape, 1), dtype) for shape, dtype in avals]
     if not isinstance(core, Function):
         return jax.make_jaxpr(lambda *a: run(core, used, a))(*args), None
@@ -267,5 +270,5 @@ def traces(core: Core, used, avals: tuple):
 
 @parts
 def _structure(core: Function, avals: tuple):
-    # kept for longer than traces, since calls outside of `jit` ask for it every time
+    # cached for longer than traces, since every call outside of `jit` asks for it
     return traces(core, None, avals)[1]

@@ -1,4 +1,4 @@
-"""Turns a schedule into LLVM modules for a CPU: prologue, pieces, kernel, and the function that XLA calls."""
+"""Translates a schedule to LLVM modules for a CPU: prologue, pieces, kernel, and the function that XLA calls."""
 
 import dataclasses
 import itertools
@@ -18,20 +18,20 @@ from .program import Program
 HANDLER = "jaxdyn_handler"
 #: bytes of a block of lanes: small enough that block and arena stay in the cache of a core
 STAGE = 1 << 17
-#: most vectors of a block
+#: most vectors in a block
 VECTORS = 8
 #: vectors that go through a piece before the next one begins
 GROUP = 4
 #: bytes of the arenas of a group of vectors, if steps are called
 ARENA = 1 << 18
-#: statements of a function, and of a module
+#: most statements of a function, and of a module
 PIECE, MODULE = 1000, 8000
 #: parameters of a piece
 ARGUMENTS = "ptr noalias %stage, ptr noalias %uniform, ptr noalias %arena"
 
 
 def lane_bytes(program: Program) -> int:
-    """Return the bytes that a lane takes of a vector: those of the widest float among operands and outputs."""
+    """Return the bytes that a lane takes in a vector: 8 if an operand or output is a float64, else 4."""
     return 8 if Type.float64 in [t for _, t, _ in program.inputs] + program.output_types else 4
 
 
@@ -41,19 +41,19 @@ def lanes_of(s: Schedule, vector_bytes: int) -> int:
 
 
 def memory(s: Schedule) -> int:
-    """Return the bytes of stage, shared values and arena of a single lane."""
+    """Return the bytes of stage, uniform values and arena for a single lane."""
     places = pieces.places(s, 1)
     return places.stage + places.uniform_size + _rounded(Layout(s, PIECE).size)
 
 
 def numbers(program: Program) -> tuple[int, ...]:
-    """Return the sizes in bytes of the numbers that lanes have as operands and outputs, in ascending order."""
+    """Return the sizes in bytes, in ascending order, of the numbers that lanes have as operands and outputs."""
     types = [t for _, t, shared in program.inputs if not shared] + program.output_types
     return tuple(sorted({t.bytes for t in types}))
 
 
 def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[str]:
-    """Return the LLVM IR of all modules of the program. `fused_apart`: for processors without multiply-adds."""
+    """Return the LLVM IR of all modules of the program. `fused_apart` is for processors without multiply-adds."""
     lanes = lanes_of(s, vector_bytes)
     layout, places = Layout(s, PIECE), pieces.places(s, lanes)
     arena = _rounded(layout.size * lanes)
@@ -113,7 +113,7 @@ def _step(tables: Tables, kind: Kind, fused_apart: bool):
 
 
 def _modules(units: list[_Unit], main: list[str], declared: set[str]) -> list[str]:
-    """Return modules of functions; the first one starts with `main`."""
+    """Return modules of functions; the first one also contains `main`."""
     groups: list[list[_Unit]] = [[]]
     size = 0
     for unit in units:
@@ -134,7 +134,7 @@ def _modules(units: list[_Unit], main: list[str], declared: set[str]) -> list[st
 
 
 def _prologue(s: Schedule, places, declared, run: Callable) -> list[str]:
-    """Return the code that runs once a call. `run`: returns the name of the function that makes calls."""
+    """Return the code that runs once a call. `run` returns the name of the function that makes the given calls."""
     if not s.read:
         return []
     code = pieces.Prologue(s, 1, declared)

@@ -1,8 +1,8 @@
-"""Programs on NVIDIA's GPUs: PTX kept on disk, loaded by the driver, registered with JAX for the platform "CUDA".
+"""Programs on NVIDIA's GPUs: PTX stored on disk, loaded by the driver, and registered with JAX for the platform "CUDA".
 
-The driver is loaded when the first program is lowered for a GPU, not before. It compiles PTX for the GPUs of the
-machine and keeps the result on disk itself. XLA calls a program's *handler*, which is compiled for the host and
-launches the kernel on XLA's stream (`cuda.ll`).
+The driver is loaded only when the first program is lowered for a GPU. It compiles PTX for the GPUs of the machine and
+stores the result on disk itself. XLA calls a program's *handler*, which is compiled for the host and launches the
+kernel on XLA's stream (`cuda.ll`).
 """
 
 import ctypes
@@ -15,11 +15,12 @@ from . import cache, host, ptx
 from .order import schedule
 from .program import Program
 
-#: threads of a block. None waits for another, and small blocks spread a small batch over all processors of a GPU.
+#: threads of a block. Threads do not wait for each other, and small blocks spread a small batch over all processors of
+#: a GPU.
 THREADS = 64
-#: the oldest driver with libraries of kernels for all devices, by the driver's own version number
+#: the oldest driver with libraries of kernels for all devices, in the driver's own version numbers
 DRIVER = 12000
-#: the oldest GPU that the PTX is for
+#: the least compute capability that the PTX supports
 CAPABILITY = (7, 0)
 
 _HANDLER = "jaxdyn_handler"
@@ -46,10 +47,10 @@ def _unavailable() -> str | None:
 def made(program: Program) -> host.Made:
     """Return a program that is loaded and registered with JAX for the platform "CUDA" under `Made.name`, a hash.
 
-    Wide operands and outputs lie in memory as (rows, lanes), shared ones as (rows,), whatever shape they have.
-    `Made.size` counts bytes of PTX, `Made.seconds` those of LLVM and of the driver.
+    Wide operands and outputs are (rows, lanes) in memory, shared operands (rows,), whatever their shapes are.
+    `Made.size` counts the bytes of PTX, `Made.seconds` the time of LLVM and of the driver.
 
-    **Raises** `Unsupported` for more operands than a kernel can have, `RuntimeError` if the driver refuses.
+    **Raises** `Unsupported` for more operands than a kernel can have, `RuntimeError` if the driver reports an error.
     """
     name = host.name_of(program.key(), ptx.KERNEL, ptx.target())
     with _lock:
@@ -77,7 +78,8 @@ def _text(name: str, program: Program) -> bytes:
 
 
 def handler(program: Program, launch: int, kernel: int) -> str:
-    """Return LLVM's text of the function that XLA calls: `cuda.ll` with the program's sizes filled in."""
+    """Return LLVM IR of the function that XLA calls, which passes a description of the program to the code of
+    `cuda.ll`."""
     operands = [(rows, int(shared)) for rows, _, shared in program.inputs]
     operands += [(len(rows), 0) for rows in program.outputs]
     listed = ", ".join(f"{{ i64, i64 }} {{ i64 {rows}, i64 {shared} }}" for rows, shared in operands)
@@ -115,7 +117,7 @@ class Driver:
 
     **Fields:** `launch`, the address of `cuLaunchKernel`.
 
-    **Raises** `RuntimeError` if it cannot be used, with the reason.
+    **Raises** `RuntimeError`, with the reason, if it cannot be used.
     """
 
     def __init__(self, library):
@@ -154,7 +156,7 @@ class Driver:
         return value.value
 
     def load(self, text: bytes) -> int:
-        """Return a handle of the kernel in PTX. It works on all devices and as long as the process lives."""
+        """Return a handle of the kernel in PTX. It is valid on all devices for the lifetime of the process."""
         library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
         nothing = (None, None, 0)  # keys, values and number of options
         self.call("cuLibraryLoadData", ctypes.byref(library), ctypes.c_char_p(text), *nothing, *nothing)
@@ -164,8 +166,7 @@ class Driver:
         return kernel.value or 0
 
     def _prepare(self, device, kernel) -> None:
-        """Have a kernel compiled now for the device in use, because nothing may be compiled while a graph is
-        captured."""
+        """Compile a kernel now for a device in use, because nothing may be compiled while a graph is captured."""
         flags, active = ctypes.c_uint(), ctypes.c_int()
         self.call("cuDevicePrimaryCtxGetState", device, ctypes.byref(flags), ctypes.byref(active))
         if not active.value:

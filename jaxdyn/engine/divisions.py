@@ -1,10 +1,10 @@
-"""cbrt, remainders and nextafter, which need iterations or the order of the bits."""
+"""cbrt, remainders and nextafter, which need iterations or the order of floats as integers."""
 
 from .floats import Floats
 from .ops import Type
 from .program import Program
 
-#: x to the power -1/3 between 1/2 and 4, within 0.3 %, in powers of x
+#: coefficients, in powers of x, of x to the power -1/3 between 1/2 and 4, within 0.3 %
 INVERSE_ROOT = (1.7952596, -1.5035204, 1.0272192, -0.3891735, 0.07450666, -0.0056203287)
 
 
@@ -12,7 +12,7 @@ def cbrt(p: Program, x: int) -> int:
     f = Floats(p, x)
     fraction, bias = f.format.fraction, f.format.bias
     size = p.abs_(x)
-    # three times as many zeros as are taken back in the end
+    # scale by 2 to a multiple of three; a third of this exponent is subtracted in the end
     zeros = 3 * (fraction // 3 + 1)
     tiny = p.lt(size, f.number(2.0 ** (1 - bias)))
     field = f.bits(p.select(tiny, p.mul(size, f.number(2.0**zeros)), size))
@@ -28,7 +28,7 @@ def cbrt(p: Program, x: int) -> int:
         y = f.fma(p.mul(y, f.number(1 / 3)), rest, y)
     square = p.mul(y, y)
     root = p.mul(m, square)
-    # one step with an exact cube
+    # one Newton step with an exact cube
     again = p.mul(root, root)
     lost = f.fma(root, root, p.neg(again))
     rest = f.fma(lost, root, f.fma(again, root, p.neg(m)))
@@ -40,14 +40,14 @@ def cbrt(p: Program, x: int) -> int:
 
 
 def rem(p: Program, x: int, y: int) -> int:
-    """Return the remainder of the division rounded towards zero; it has the sign of x."""
+    """Return the remainder of the division rounded towards zero, with the sign of x."""
     if not Type(p.type_of(x)).floating:
         return p.sub(x, p.mul(p.div(x, y), y))
     f = Floats(p, x)
     zero, infinity = f.number(0), f.number(float("inf"))
     size, by = p.abs_(x), p.abs_(y)
     usual = p.and_(p.lt(size, infinity), p.lt(zero, by))
-    # multiples of y for which the quotient is finite
+    # multiples of y, for which the quotient stays finite
     step = f.number(f.of((2.0**100, 2.0**1000)))
     more = p.mul(by, step)
     most = p.mul(more, step)
@@ -65,11 +65,11 @@ def rem(p: Program, x: int, y: int) -> int:
 
 
 def nextafter(p: Program, x: int, y: int) -> int:
-    """Return the number next to x in the direction of y."""
+    """Return the float next to x in the direction of y."""
     f = Floats(p, x)
     zero = f.number(0)
     bits = f.bits(x)
-    # larger bits are further from zero
+    # larger bits mean further from zero
     away = p.xor(p.lt(x, y), p.lt(x, zero))
     moved = f.from_bits(p.add(bits, p.select(away, f.integer(1), f.integer(-1))))
     least = f.from_bits(p.or_(f.sign(y), f.integer(1)))

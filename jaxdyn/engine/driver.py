@@ -1,4 +1,4 @@
-"""The code that runs the pieces of a kernel, in LLVM IR: groups of vectors, loops and branches of lanes, sequences of
+"""LLVM IR of the code that runs the pieces of a kernel: groups of vectors, loops and branches of lanes, sequences of
 calls."""
 
 from collections.abc import Callable
@@ -8,8 +8,8 @@ from .nodes import Calls, Choice, Moves, Piece
 
 
 class Driver:
-    """The function that runs a block of vectors: pieces, with loops and branches between. Every piece works on a group
-    of vectors before the next one begins, so that its code is fetched once for the group."""
+    """The function that runs a block of vectors: pieces, with loops and branches in between. Every piece runs on a
+    group of vectors before the next piece begins, so that its code is fetched once for the group."""
 
     def __init__(self, layout: Layout, lanes: int, group: int, stage: int, arena: int, run: Callable):
         self.layout, self.lanes, self.group, self.stage, self.arena = layout, lanes, group, stage, arena
@@ -17,11 +17,11 @@ class Driver:
         self.run = run
         self.lines: list[str] = []
         self.count = 0
-        #: for each piece, the key of the mask around it
+        #: the key of the mask around each piece
         self.around: dict[int, tuple | None] = {}
 
     def any(self, key) -> str:
-        """Return whether some lane of the group has its mask set."""
+        """Return whether the mask of any lane of the group is set."""
         self.count += 1
         n = self.count
         self.lines += [

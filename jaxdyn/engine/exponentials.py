@@ -1,4 +1,4 @@
-"""exp and its relatives: a power of two times exp of a number up to log(2)/2, computed from hyperbolic sine and
+"""exp and related functions: a power of two times exp of a number up to log(2)/2, computed from hyperbolic sine and
 cosine."""
 
 import dataclasses
@@ -38,8 +38,8 @@ COSINE = (
 
 @dataclasses.dataclass(frozen=True)
 class Parts:
-    """exp(x) = 2ⁿ (1 + sinh + cosh - 1) of a small number. `main` and `rest` add up to its sinh, `more` is its cosh - 1
-    as two factors, `bits` holds n in the low bits of an integer."""
+    """The decomposition exp(x) = 2ⁿ (1 + sinh r + (cosh r - 1)) with a small number r. `main` and `rest` add up to sinh
+    r; `more` is cosh r - 1 as two factors; `bits` holds n in the low bits of an integer."""
 
     f: Floats
     bits: int
@@ -48,7 +48,7 @@ class Parts:
     more: tuple[int, int]
 
     def less_one(self) -> int:
-        """Return exp of the small number, minus one and minus `main`."""
+        """Return exp r - 1, minus `main`."""
         return self.f.fma(*self.more, self.rest)
 
 
@@ -69,7 +69,7 @@ def _series(f: Floats, bits: int, main: int, tail: int) -> Parts:
 
 
 def _scaled(e: Parts) -> int:
-    """Return exp, with the power of two as two factors, so that neither overflows or underflows before the product
+    """Return exp x, with the power of two as two factors, so that neither overflows or underflows before the product
     does."""
     f, p = e.f, e.f.p
     value = p.add(f.number(1), p.add(e.main, e.less_one()))
@@ -107,7 +107,7 @@ def expm1(p: Program, x: int) -> int:
 
 
 def _halves(f: Floats, x: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return half of sinh and cosh of a number that is not negative, up to where sinh overflows.
+    """Return half of sinh and half of cosh of a number that is not negative, up to where sinh overflows.
 
     Each is the sum of a large part and a small one; the third number is the large part's rounding error.
     """
@@ -152,7 +152,7 @@ def tanh(p: Program, x: int) -> int:
 
 
 def _odd(f: Floats, x: int, size: int, value: int) -> int:
-    """Return the value with the sign of x, or x itself if it is so small that there is no difference."""
+    """Return `value` with the sign of x, or x itself if it is so small that both are equal."""
     small = f.p.lt(size, f.number(f.of((2.0**-12, 2.0**-26))))
     return f.signed(f.p.select(small, size, value), f.sign(x))
 

@@ -1,4 +1,4 @@
-"""Counts of what programs cost, for `jaxdyn info`."""
+"""Counts of what programs cost, shown by `jaxdyn info`."""
 
 import dataclasses
 
@@ -14,9 +14,10 @@ from .order import alive, schedule
 class Facts:
     """Counts of a core's program.
 
-    **Fields:** `core`, what it computes; `path`, "kernel", or why XLA compiles it; `operations` of a lane, and those
-    made once a call for all lanes (`shared`); `compiled`, operations in the code, with those of a called step counted
-    once; `alive`, the most values kept at once; `bytes` of code; `seconds` that LLVM took, 0 from the cache.
+    **Fields:** `core`, what it computes; `path`, "kernel", or the reason why XLA compiles it; `operations` of a lane;
+    `shared`, operations done once a call for all lanes; `compiled`, operations in the code, where those of a called
+    step count once; `alive`, the most values alive at once; `bytes` of code; `seconds` that LLVM took, 0 if the code
+    came from the cache.
     """
 
     core: str
@@ -30,7 +31,7 @@ class Facts:
 
 
 def facts(core, used, avals, shared) -> Facts:
-    """Return the facts of a program that `kernels.watching` has listed."""
+    """Return the facts of a program that `kernels.watching` listed."""
     try:
         program = _arranged(core, used, avals, shared)
     except (Unsupported, TooLarge) as reason:
@@ -40,14 +41,14 @@ def facts(core, used, avals, shared) -> Facts:
 
 
 def counts(core, used, avals, shared) -> Facts:
-    """Return the facts that need no code to be made: all but bytes and seconds. Raises `Unsupported` or `TooLarge` if
-    there is no kernel."""
+    """Return the facts that need no compilation: all but bytes and seconds. Raises `Unsupported` or `TooLarge` if there
+    is no kernel."""
     return _counted(core, _arranged(core, used, avals, shared))
 
 
 def memory(core, used, avals, shared) -> int:
-    """Return the bytes that a kernel takes for a single lane while it runs: operands, outputs and what is kept between
-    them. Raises `Unsupported` or `TooLarge` if there is no kernel."""
+    """Return the bytes that a kernel needs for a single lane while it runs: for operands, outputs and intermediate
+    values. Raises `Unsupported` or `TooLarge` if there is no kernel."""
     return cpu.memory(schedule(_arranged(core, used, avals, shared)))
 
 

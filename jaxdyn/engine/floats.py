@@ -12,7 +12,8 @@ from .program import Program
 
 @dataclasses.dataclass(frozen=True)
 class Format:
-    """A float type: the integer types of the same size, bits of its fraction, and the bias of its exponents."""
+    """A float type: the integer type of the same size, the number of bits of the fraction, and the bias of the
+    exponent."""
 
     integer: Type
     fraction: int
@@ -23,7 +24,7 @@ FORMATS = {Type.float32: Format(Type.int32, 23, 127), Type.float64: Format(Type.
 
 
 class Floats:
-    """Arithmetic on numbers of x's type in a program. Constants that depend on the type are given as a pair: for
+    """Arithmetic on numbers of x's type in a program. Constants that depend on the type are given as a pair, for
     float32 and for float64."""
 
     def __init__(self, p: Program, x: int):
@@ -42,7 +43,7 @@ class Floats:
         return self.p.constant(value, self.format.integer)
 
     def fma(self, x: int, y: int, z: int) -> int:
-        """Return x y + z, rounded once; a constant if all three are."""
+        """Return x y + z, rounded once. It is a constant if all three are."""
         if x < 0 and y < 0 and z < 0:
             return self.number(_exactly(*(self.p.value(v) for v in (x, y, z))))
         return self.p.fma(x, y, z)
@@ -67,7 +68,7 @@ class Floats:
         return s, self.p.add(self.p.sub(x, s), y)
 
     def any_sum(self, x: int, y: int) -> tuple[int, int]:
-        """Return the sum and its rounding error, for numbers of any size."""
+        """Return the sum and its rounding error, whichever number is larger."""
         p = self.p
         s = p.add(x, y)
         part = p.sub(s, x)
@@ -83,8 +84,8 @@ class Floats:
 
     @property
     def magic(self) -> float:
-        """Return a number whose unit in the last place is 1. A sum with it is rounded to an integer, which is in its
-        low bits."""
+        """A number whose unit in the last place is 1. Adding it to another number rounds that to an integer, found in
+        the low bits of the sum."""
         return 1.5 * 2.0**self.format.fraction
 
     def nearest(self, x: int, factor: float) -> tuple[int, int]:
@@ -99,7 +100,7 @@ class Floats:
         )
 
     def power(self, field: int) -> int:
-        """Return 2 to the power of an integer to which the bias was added; 0 if the sum is 0."""
+        """Return 2 to the power of (field - bias), for an integer field; 0 if the field is 0."""
         return self.from_bits(self.p.shl(field, self.integer(self.format.fraction)))
 
     def sign(self, x: int) -> int:
@@ -136,6 +137,6 @@ def _exactly(x, y, z):
     except OverflowError:
         return np.inf if exact > 0 else -np.inf
     if x.dtype == np.float32 and Fraction(float(near)) != exact and not near.view(np.int64) & 1:
-        # rounded to odd, so that the second rounding is correct
+        # round to odd, so that the second rounding is correct
         near = np.nextafter(near, np.inf if exact > Fraction(float(near)) else -np.inf)
     return near

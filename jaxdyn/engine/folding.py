@@ -1,4 +1,4 @@
-"""Operations on constants, and products that cancel."""
+"""Operations on constants, and products that cancel a quotient."""
 
 import numpy as np
 
@@ -37,7 +37,7 @@ def _quotient(x, y):
 
 
 def undone(program, x: int, y: int) -> int | None:
-    """Return u if the product x y of values is that of p and u (1 / p), else None."""
+    """Return u if the product of the values x and y is p and u (1 / p), in either order, else None."""
     if x < 0 or y < 0:
         return None
     op, a, b = program.op, program.a, program.b
@@ -52,13 +52,13 @@ def undone(program, x: int, y: int) -> int | None:
 
 
 def _inverse(program, r: int, p: int) -> bool:
-    """Return whether the quotient r is 1 / p of a float."""
+    """Return whether r is the quotient 1 / p of floats."""
     one = program.value(program.a[r])
     return program.b[r] == p and one is not None and one == 1 and Type(program.type[r]).floating
 
 
 def converted(x, t: Type):
-    """Return numbers converted to type t. A float outside its range becomes the nearest number of the range, NaN
+    """Return numbers converted to type t. A float outside the range of t becomes the nearest number in the range; NaN
     becomes zero."""
     if x.dtype.kind != "f" or t.floating or t == Type.bool_:
         return x.astype(t.dtype)

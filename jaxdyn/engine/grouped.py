@@ -1,6 +1,6 @@
-"""A sweep as array operations, for XLA's path.
+"""A sweep as array operations, for cores that XLA compiles.
 
-Rows of one kind that do not depend on each other are one call over stacked values, behind a wall (`kernel.py`).
+Rows of one kind that do not depend on each other become one call on stacked values, behind a wall (`kernel.py`).
 """
 
 from collections import defaultdict
@@ -42,7 +42,7 @@ def _walled(kind: int, sweep: Sweep, members: int):
 
 
 def _groups(sweep: Sweep) -> list[tuple[int, list[int]]]:
-    """Return (kind, rows) of rows that may be evaluated together, in an order that respects what they read."""
+    """Return (kind, rows) of rows that can be evaluated together, in an order that respects what they read."""
     if "groups" in sweep.derived:
         return sweep.derived["groups"]
     ready: dict[tuple[int, int], int] = defaultdict(int)
@@ -62,7 +62,7 @@ def _groups(sweep: Sweep) -> list[tuple[int, list[int]]]:
 
 
 class _Held:
-    """The cells of an array, as sums of slices of what was written."""
+    """The cells of an array, as sums of slices of the values written to them."""
 
     def __init__(self, given, array):
         self.array, self.sources, self.parts = array, [], defaultdict(list)
@@ -74,7 +74,7 @@ class _Held:
                 self.parts[c].append((0, c))
 
     def add(self, starts: Sequence[int], count: int | None, value) -> None:
-        """Add `value` to cells: (rows, ...), or (rows, count, ...)."""
+        """Add `value`, of shape (rows, ...) or (rows, count, ...), to cells."""
         self.sources.append(value if count is None else value.reshape(-1, *value.shape[2:]))
         places = [c for s in starts for c in cells(s, count)]
         for k, c in enumerate(places):

@@ -1,5 +1,5 @@
-"""Programs as functions that XLA can call: the processor to compile for, compilation, the cache on disk, registration
-with JAX."""
+"""Programs as functions that XLA can call: choice of processor, compilation, the cache on disk, registration with
+JAX."""
 
 import ctypes
 import dataclasses
@@ -49,7 +49,7 @@ class Target:
 
     @property
     def fused(self) -> bool:
-        """Return whether the processor surely has multiply-adds."""
+        """Return whether the processor is known to have fused multiply-adds."""
         x86 = self.triple.startswith(("x86_64", "i"))
         return not x86 or "+fma" in self.features or self.cpu in ("x86-64-v3", "x86-64-v4") or self.vector_bytes > 16
 
@@ -81,7 +81,7 @@ def _check() -> str | None:
 
 
 def target() -> Target:
-    """Return the processor to compile for: this one, or the one that JAXDYN_CPU and JAXDYN_VECTOR_BYTES name."""
+    """Return the processor to compile for: this one, or the one given by JAXDYN_CPU and JAXDYN_VECTOR_BYTES."""
     return _target(os.environ.get("JAXDYN_CPU", ""), os.environ.get("JAXDYN_VECTOR_BYTES", ""))
 
 
@@ -106,7 +106,7 @@ def _target(asked: str, vector: str) -> Target:
 def _host() -> tuple[str, str]:
     """Return name and features of this processor.
 
-    An x86-64 is treated as one of its level. Its other features are of no use to arithmetic, the code runs on every
+    An x86-64 processor is named by its level only. Its other features do not help arithmetic, the code runs on every
     computer of the level, and LLVM takes 15 % less time than for a name with a model of the pipeline (the code is as
     fast).
     """
@@ -123,8 +123,8 @@ def _host() -> tuple[str, str]:
 
 
 def _check_cpu(name: str) -> None:
-    """Raise ValueError unless LLVM knows the processor, and this one has all of its features, as far as that is
-    known."""
+    """Raise ValueError if LLVM does not know the processor or, for levels of x86-64, if this one lacks their
+    instructions."""
     x86 = native.llvm().get_process_triple().startswith(("x86_64", "amd64"))
     if x86 and (name == "x86-64" or name in _LEVELS):
         if name > _host()[0]:
@@ -134,7 +134,7 @@ def _check_cpu(name: str) -> None:
         return
     if name == native.llvm().get_host_cpu_name():
         return
-    # LLVM ends the process over some names
+    # some names make LLVM terminate the process, so another process tries it
     code = f"import sys; sys.path[:] = {sys.path!r}\nimport llvmlite.binding as llvm\n"
     code += "llvm.initialize_native_target(); llvm.initialize_native_asmprinter()\n"
     code += "target = llvm.Target.from_triple(llvm.get_process_triple())\n"
@@ -150,7 +150,8 @@ def _check_cpu(name: str) -> None:
 
 
 def _vector_bytes(triple: str, cpu: str, features: str) -> int:
-    """Return the bytes of a vector that the processor multiplies and adds at once, as seen in LLVM's assembly."""
+    """Return the bytes of a vector that the processor multiplies and adds in one instruction, according to LLVM's
+    assembly."""
     llvm = native.llvm()
     module = llvm.parse_assembly(_FMA, llvm.create_context())
     assembly = native.machine(triple, cpu, features, 0).emit_assembly(module)
@@ -172,8 +173,8 @@ load = native.load
 
 @dataclasses.dataclass
 class Made:
-    """A program in this process: its name, address, bytes of object code, and the seconds that LLVM took (0 from the
-    cache)."""
+    """A program loaded into this process: its name, address, bytes of object code, and the seconds that LLVM took (0 if
+    the code came from the cache)."""
 
     name: str
     lock: threading.RLock = dataclasses.field(default_factory=threading.RLock)
@@ -190,7 +191,7 @@ _registered: dict[tuple[str, str], object] = {}
 
 
 def _after_fork() -> None:
-    """After a fork, drop programs that another thread of the parent was making."""
+    """After a fork, drop programs that another thread of the parent was compiling."""
     global _lock
     _lock = threading.RLock()
     for name in [name for name, made in _made.items() if not made.address]:
@@ -203,7 +204,8 @@ if hasattr(os, "register_at_fork"):
 
 @functools.cache
 def _compiler() -> bytes:
-    """Return a hash of the code that makes programs, so that programs made by other versions of it are not used."""
+    """Return a hash of the code that compiles programs, so that programs compiled by other versions of it are not
+    used."""
     found = hashlib.sha256(str(VERSION).encode())
     for path in sorted(Path(__file__).parent.glob("*")):
         if path.suffix in (".py", ".ll"):
@@ -212,7 +214,7 @@ def _compiler() -> bytes:
 
 
 def name_of(key: bytes, symbol: str, target: Target, opt: int = 2) -> str:
-    """Return the name of a program: a hash of its content, the target, LLVM's version and the code that makes
+    """Return the name of a program: a hash of its content, the target, LLVM's version and the code that compiles
     programs."""
     parts = [key, symbol.encode(), *(str(v).encode() for v in dataclasses.astuple(target)), str(opt).encode()]
     found = hashlib.sha256(_compiler())
@@ -222,9 +224,9 @@ def name_of(key: bytes, symbol: str, target: Target, opt: int = 2) -> str:
 
 
 def made(key: bytes, modules: Callable[[], list[str]], symbol: str, opt: int = 2) -> Made:
-    """Return a program that is loaded: one of equal content in this process, from disk, or from `modules()`.
+    """Return a loaded program: one of equal content in this process, one from disk, or one compiled from `modules()`.
 
-    If several threads ask for the same program, one makes it and the others wait.
+    If several threads ask for the same program, one compiles it and the others wait.
     """
     aim = target()
     name = name_of(key, symbol, aim, opt)
@@ -254,11 +256,11 @@ def _make(program: Made, modules: Callable[[], list[str]], symbol: str, aim: Tar
 
 
 def program(hint: str, key: bytes, modules: Callable[[], list[str]], symbol: str, opt: int = 2) -> Made:
-    """Return a program that XLA can call by its name. The name is a hash, so that programs which JAX kept on disk find
-    theirs.
+    """Return a program that XLA can call by its name. The name is a hash, so that executables in JAX's cache on disk
+    find their programs.
 
-    `key` contains all that the program depends on, except for the processor and the compiler. `modules` returns the
-    LLVM text if it is needed; `symbol` is the function in it that XLA calls. `hint` is for messages only.
+    `key` contains everything that the program depends on, except for the processor and the compiler. `modules` returns
+    the LLVM text if it is needed; `symbol` is the function in it that XLA calls. `hint` is for messages only.
     """
     found = made(key, modules, symbol, opt)
     if (found.name, "cpu") not in _registered:

@@ -1,7 +1,7 @@
-"""Replaces calls by code: templates are copied to where they are called.
+"""Replaces calls by code: copies templates to where they are called.
 
-Multiply-adds are fused before, separately in the program and in its templates, and never afterwards. So programs
-without calls give the same bits as programs with calls.
+Multiply-adds are fused before that, separately in the program and in its templates, and never afterwards. Therefore
+programs without calls give the same bits as programs with calls.
 """
 
 import dataclasses
@@ -12,8 +12,8 @@ from .live import LEAVES, Schedule, fused
 from .ops import NONE, Call, Loop, Op
 from .program import Program
 
-#: steps are called if their copies have at least this many operations in all, and this many for each in a template;
-#: and where LLVM shall make no effort, so that code is there soon rather than fast
+#: steps are called if their copies have at least `LEAST` operations in all, and `RATIO` for each one in a template; the
+#: second pair holds where compilation must be fast rather than the code
 LEAST, RATIO = 4000, 2
 LEAST_SOON, RATIO_SOON = 1000, 1.3
 #: programs of up to SHORT operations are straight if calls would have fewer than SMALL operations in the mean: two
@@ -30,7 +30,7 @@ def steps() -> str:
 
 
 def called(program: Program, mode: str, soon: bool = False) -> bool:
-    """Return whether steps are called rather than copied. `soon`: code shall be there soon rather than fast."""
+    """Return whether steps are called rather than copied. `soon`: compilation must be fast rather than the code."""
     if mode != "auto" or not program.calls:
         return mode == "called" and bool(program.calls)
     copied = sum(c.template.size for c in program.calls)
@@ -42,12 +42,12 @@ def called(program: Program, mode: str, soon: bool = False) -> bool:
 
 
 def straight(program: Program) -> Program:
-    """Return the program without calls; itself if it has none."""
+    """Return the program without calls, which is itself if it has none."""
     return _Inlined(program).made() if program.calls else program
 
 
 class Copy:
-    """A copy of a program under construction, fused. `to`: new values by old ones."""
+    """A copy of a program under construction, fused. `to` holds the new value of each old one."""
 
     def __init__(self, program: Program):
         self.old = program
@@ -104,7 +104,7 @@ class Copy:
         return bytes(self.live[call.first : call.results.stop])
 
     def other(self, v: int) -> None:
-        """Copy a value whose operands are copied."""
+        """Copy a value whose operands have been copied."""
         s, old = self.s, self.old
         op = s.op[v]
         if op == Op.call:
@@ -126,7 +126,7 @@ class Copy:
         self.add(call.template, operands, list(call.results), call.region, call.floor)
 
     def add(self, template, operands: list[int], results: list[int], region: int, floor: int) -> None:
-        """Add a call whose results are these old values."""
+        """Add a call that computes these old values."""
         first = append(self.new, template, operands, region, floor)
         for v, made in zip(results, range(first, len(self.new.op)), strict=True):
             self.to[v] = made
@@ -148,7 +148,7 @@ class _Body:
         self.to: dict[int, int] = {}
 
     def made(self) -> list[int]:
-        """Return the new values of its results."""
+        """Copy the code, and return the new values of its results."""
         return self.statements(0, self.floor)
 
     def statements(self, region: int, floor: int) -> list[int]:

@@ -1,23 +1,23 @@
-"""Allocates and frees pieces of memory."""
+"""An allocator of memory: takes and frees pieces."""
 
 import bisect
 
-#: most free pieces that are tried, since some have no suitable alignment
+#: most free pieces that are tried; some do not fit once aligned
 _TRIES = 20
 
 
 class Intervals:
-    """Memory that has been allocated so far. `size` is the largest end of an allocated piece."""
+    """Allocated and free pieces of memory. `size` is the largest end of a piece allocated so far."""
 
     def __init__(self):
         self.size = 0
-        #: the free pieces: (length, start) in order; ends by start, and starts by end
+        #: the free pieces: sorted (length, start); lengths by start, and lengths by end
         self._sorted: list[tuple[int, int]] = []
         self._starts: dict[int, int] = {}
         self._ends: dict[int, int] = {}
 
     def take(self, size: int, align: int) -> int:
-        """Return the offset of a new piece: in the smallest free one that is long enough."""
+        """Allocate a piece and return its offset: in the smallest free piece that fits, or at the end."""
         for length, start in self._sorted[bisect.bisect(self._sorted, (size, -1)) :][:_TRIES]:
             at = -(-start // align) * align
             left = start + length - at - size
@@ -32,7 +32,7 @@ class Intervals:
         return at
 
     def free(self, start: int, length: int) -> None:
-        """Free a piece, and join it with free neighbours."""
+        """Free a piece, and merge it with free neighbours."""
         after = self._starts.get(start + length)
         if after is not None:
             self._remove(start + length, after)

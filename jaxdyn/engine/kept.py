@@ -1,5 +1,5 @@
-"""Bounded caches for what the engine makes of robots, which may be gone later. Loaded code is never freed; all else is
-bounded."""
+"""Bounded caches for what the engine builds for robots, which users may drop later. Loaded machine code is never freed;
+everything else is bounded."""
 
 import functools
 import threading
@@ -7,9 +7,9 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import TypeVar
 
-#: most programs of XLA's, a megabyte or more each
+#: most XLA programs, a megabyte or more each
 PROGRAMS = 64
-#: most traces of steps, plans and the like, some ten kilobytes each; a robot has some dozens
+#: most traces of steps, plans and the like, some ten kilobytes each; a robot has a few dozen
 PARTS = 2048
 #: most tables of recursions; a robot has a dozen
 TABLES = 256
@@ -21,17 +21,17 @@ _all: list = []
 
 
 def programs(make: Callable):
-    """Return the function with a cache of its last results, for functions that make XLA's programs or parts of one."""
+    """Cache the last results of a function that makes XLA programs or parts of one."""
     return _bounded(make, PROGRAMS)
 
 
 def parts(make: Callable):
-    """Return the function with a cache of its last results, for functions that make parts of programs."""
+    """Cache the last results of a function that makes parts of programs."""
     return _bounded(make, PARTS)
 
 
 def tables(make: Callable):
-    """Return the function with a cache of its last results, for functions that make tables of recursions."""
+    """Cache the last results of a function that makes tables of recursions."""
     return _bounded(make, TABLES)
 
 
@@ -42,13 +42,13 @@ def _bounded(make: Callable, most: int):
 
 
 def forget() -> None:
-    """Empty all of these caches. Loaded code stays."""
+    """Empty all of these caches. Loaded machine code stays."""
     for clear in _all:
         clear()
 
 
 class Kept:
-    """A cache of the `most` things that were asked for last, by key."""
+    """A cache of the `most` values that were used last, by key."""
 
     def __init__(self, most: int):
         self.most = most
@@ -60,7 +60,8 @@ class Kept:
         return len(self._things)
 
     def get(self, key: Hashable, make: Callable[[], T]) -> T:
-        """Return the thing of this key, from ``make()`` if there is none. Threads that make it at once get one."""
+        """Return the value of this key, made by ``make()`` if there is none. Threads that make it at the same time get
+        the same one."""
         with self._lock:
             if key in self._things:
                 self._things.move_to_end(key)

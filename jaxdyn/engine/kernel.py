@@ -1,8 +1,8 @@
-"""Kernel walls: functions that XLA compiles as one piece and neither inlines nor recomputes.
+"""Kernel walls: functions that XLA compiles as one piece, which it neither inlines into callers nor recomputes.
 
 Without walls, XLA:CPU fuses element-wise code across joints and recomputes shared values without bound. A jitted
-function that is called under ``inlineable="false"`` stays a call in the compiled program, through `vmap`, derivatives
-and sharding. `walls_on` decides where walls are used.
+function that is called under ``inlineable="false"`` stays a call in the compiled program, also under `vmap`,
+derivatives and sharding. `walls_on` decides where walls are used.
 """
 
 import functools
@@ -13,8 +13,8 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 
 def kernel(fn: Callable) -> Callable:
-    """Return a function of arrays with a wall around it. Apply this once, at module level, so that its traces are
-    shared."""
+    """Return a function of arrays with a wall around it. Apply this once, at module level, so that all calls share the
+    traces."""
     jitted = jax.jit(fn)
 
     @functools.wraps(fn)

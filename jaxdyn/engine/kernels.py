@@ -1,4 +1,4 @@
-"""Decides which compiler makes a core's program, and emits the call of its kernel."""
+"""Decides whether a core becomes a *kernel* (code compiled here) or is left to XLA, and emits the kernel's call."""
 
 import contextlib
 import contextvars
@@ -38,7 +38,7 @@ def default() -> str:
 
 
 def choice(compiler: str, platform: str = "cpu") -> str:
-    """Return "kernel" or "xla". Raises `RuntimeError` if kernels are asked for and cannot be made."""
+    """Return "kernel" or "xla". Raises `RuntimeError` if `compiler` asks for kernels and they cannot be compiled."""
     if compiler == "auto":
         compiler = default()
     if compiler == "auto" and platform != "cpu":
@@ -52,21 +52,21 @@ def choice(compiler: str, platform: str = "cpu") -> str:
 
 
 def effort() -> int:
-    """Return how much is done for fast code: LLVM's level, by the environment variable JAXDYN_EFFORT, or 2. At 0 more
-    steps are called, too."""
+    """Return LLVM's optimisation level: that of the environment variable JAXDYN_EFFORT, or 2. At level 0, more steps
+    are called rather than copied, too."""
     found = os.environ.get("JAXDYN_EFFORT", "2")
     if found not in ("0", "1", "2", "3"):
         raise ValueError(f"JAXDYN_EFFORT={found} is none of 0, 1, 2, 3; unset it for 2")
     return int(found)
 
 
-#: the list that `watching` fills, None outside of it
+#: the list that `watching` fills; None outside of this context
 _watched: contextvars.ContextVar[list | None] = contextvars.ContextVar("watched", default=None)
 
 
 @contextlib.contextmanager
 def watching():
-    """Yield a list of (core, used, shapes and dtypes, shared) that fills with the programs lowered in the context."""
+    """Yield a list that collects (core, used, shapes and dtypes, shared) of the programs lowered in the context."""
     found: list = []
     token = _watched.set(found)
     try:
@@ -102,8 +102,8 @@ def program_of(core, used, avals, shared) -> Program:
 
 @contextlib.contextmanager
 def _uncollected():
-    """Switch Python's search for reference cycles off. Programs have no cycles, and with a million numbers in lists and
-    tables the search takes a quarter of the time."""
+    """Switch off Python's collection of reference cycles. Programs have no cycles, and with a million numbers in lists
+    and tables the search for them takes a quarter of the time."""
     before = gc.isenabled()
     gc.disable()
     try:
@@ -130,13 +130,13 @@ def _target(core, used, avals, shared, platform, mode, single, level) -> Target 
 
 
 def arranged(program: Program, mode: str, level: int) -> Program:
-    """Return the program with steps that are called, where that is worth it, or straight."""
+    """Return the program with calls of steps where that is worthwhile, or without calls."""
     return outlined(program) if called(program, mode, not level) else straight(program)
 
 
 def made(program: Program, single: bool = False, level: int = 2) -> host.Made:
-    """Return the loaded kernel of a program, registered with XLA. `single`: for one lane alone, whose numbers would
-    leave most of every vector empty, and take as many times the memory; `level`: LLVM's."""
+    """Return the loaded kernel of a program, registered with XLA. `single` compiles for one lane only, which would
+    leave most of each wider vector empty and take as many times the memory; `level` is LLVM's optimisation level."""
     aim = host.target()
     width = min(aim.vector_bytes, cpu.lane_bytes(program)) if single else aim.vector_bytes
     runtime.provide(width, cpu.numbers(program))
@@ -154,6 +154,6 @@ def name_of(core) -> str:
 
 
 def lower(ctx, target: Target, operands):
-    """Return the call of a kernel, as lowering rules do."""
+    """Return the call of a kernel, in the form that lowering rules return."""
     devices = getattr(ctx.module_context.axis_context, "num_devices", 1)
     return mlir.lower_fun(functools.partial(call, target, devices), multiple_results=True)(ctx, *operands)

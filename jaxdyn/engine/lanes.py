@@ -1,10 +1,11 @@
-"""The batching primitive. It turns single-state functions into functions whose batch is the last, fastest axis.
+"""The batching primitive, which turns single-state functions into functions whose batch is the last, fastest axis.
 
-`call(core, *args)` binds one JAX primitive. The last axis of its operands is the *lane* axis. `jax.vmap` moves the
-batch there, however deep `vmap` is nested, so that a core always sees arrays ``(..., lanes)``. Operands without a batch
-keep a lane axis of size 1 and are not copied. On XLA's path, CPUs work on long batches in tiles that fit the cache.
+`call(core, *args)` binds one JAX primitive. The last axis of its operands is the *lane* axis: a lane is one element of
+the batch. `jax.vmap` moves the batch there, however deep `vmap` is nested, so that a core always sees arrays
+``(..., lanes)``. Operands without a batch keep a lane axis of size 1 and are not copied. If XLA compiles a core for a
+CPU, the core works on long batches in tiles that fit the cache.
 
-When the primitive is lowered, `kernels.py` compiles a core to one kernel, or leaves it to XLA.
+When JAX lowers the primitive, `kernels.py` compiles the core to one kernel, or leaves it to XLA.
 """
 
 import functools
@@ -20,12 +21,12 @@ from . import kernels, patterns
 from .core import Core, Function, lanes_p, run
 from .kept import programs
 
-#: lanes of a tile on a CPU, by the bytes of the widest float
+#: lanes of a tile on a CPU, by the bytes of the widest number
 TILE = {4: 256, 8: 128}
 
 
 def _tiled(core: Core, used, args):
-    """Return what `core.run` returns, computed in tiles of lanes. The last tile is filled up with copies of the last
+    """Return the outputs of `core.run`, computed in tiles of lanes. The last tile is padded with copies of the last
     lane."""
     lanes = max((a.shape[-1] for a in args), default=1)
     width = TILE[8 if any(a.dtype.itemsize == 8 for a in args) else 4]
@@ -55,7 +56,7 @@ def key_of(avals) -> tuple:
 
 @programs
 def _compiled(core: Core, used):
-    # binds the primitive again, so that eager calls are lowered as jitted ones are
+    # binds the primitive again, so that eager calls are lowered like jitted ones
     return jax.jit(lambda *args: lanes_p.bind(*args, core=core, used=used))
 
 
@@ -73,7 +74,7 @@ def _abstract(*avals, core, used):
 
 @programs
 def _jitted(run, core: Core, used):
-    """Return one jitted function for each core, so that a program that binds a core many times contains its code
+    """Return one jitted function for each core, so that a program that binds a core many times contains its code only
     once."""
     return jax.jit(lambda *args: run(core, used, args))
 
@@ -86,7 +87,7 @@ _on_xla, _tiled_on_xla = _lowering(run), _lowering(_tiled)
 
 
 def _lower(platform: str, otherwise):
-    """Return the lowering rule: a call of the core's kernel, or `otherwise` if XLA is to compile it."""
+    """Return the lowering rule: it calls the core's kernel, or follows `otherwise` if XLA compiles the core."""
 
     def rule(ctx, *operands, core, used):
         target = kernels.target(core, used, tuple((a.shape, a.dtype) for a in ctx.avals_in), platform)
@@ -104,8 +105,8 @@ mlir.register_lowering(lanes_p, _lower("cuda", _on_xla), platform="cuda")
 
 def _batch(args, dims, *, core, used):
     size = next(a.shape[d] for a, d in zip(args, dims, strict=True) if d is not None)
-    # the outer batch comes first among the lanes, as it does in memory. Lanes are joined and split as first axes: XLA
-    # sees that this undoes the transposes around a kernel
+    # the outer batch comes first among the lanes, as it does in memory. Lanes are merged and split as first axes, so
+    # that XLA sees that this undoes the transposes around a kernel
     moved = [a if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(args, dims, strict=True)]
     lanes = max(a.shape[-1] for a in moved)
     flat = []
@@ -114,7 +115,7 @@ def _batch(args, dims, *, core, used):
             a = jnp.moveaxis(a, -1, 1)
             a = jnp.broadcast_to(a, (size, lanes, *a.shape[2:])).reshape(size * lanes, *a.shape[2:])
             a = jnp.moveaxis(a, 0, -1)
-        elif a.shape[-1] > 1:  # the lanes of another batch are repeated for each member of this one
+        elif a.shape[-1] > 1:  # repeat the lanes of another batch for each element of this one
             a = jnp.broadcast_to(a[..., None, :], (*a.shape[:-1], size, lanes)).reshape(*a.shape[:-1], size * lanes)
         flat.append(a)
     outs = lanes_p.bind(*flat, core=core, used=used)
@@ -145,7 +146,7 @@ def _transpose(cotangents, *args, core, used):
             result.append(None)
         elif o is None:
             result.append(ad.Zero(a.aval))
-        else:  # the cotangent of an operand shared by all lanes is a sum over lanes
+        else:  # sum the cotangent of an operand that all lanes share
             result.append(o.sum(-1, keepdims=True) if a.aval.shape[-1] < o.shape[-1] else o)
     return result
 
@@ -167,13 +168,13 @@ ad.primitive_transposes[lanes_p] = _transpose
 pe.dce_rules[lanes_p] = _dce
 
 
-#: attribute of classes whose leaves are parameters: the same for all lanes unless `vmap` maps over them
+#: attribute of classes whose leaves are parameters: all lanes share them unless `vmap` maps over them
 PARAMETERS = "parameters_of_lanes"
 
 
 def _known(args: tuple) -> tuple[bytes | None, ...]:
-    """Return `Core.known` of the leaves of `args`. Numbers of objects that are marked as parameters are examined unless
-    they are traced."""
+    """Return `Core.known` of the leaves of `args`. Leaves of objects that are marked as parameters are examined number
+    by number."""
     out: list[bytes | None] = []
     for node in jax.tree.leaves(args, is_leaf=lambda x: hasattr(type(x), PARAMETERS)):
         if hasattr(type(node), PARAMETERS):
@@ -184,7 +185,7 @@ def _known(args: tuple) -> tuple[bytes | None, ...]:
 
 
 def _compiler(things: tuple) -> str:
-    """Return the compiler that the first of these objects with a choice asks for."""
+    """Return the choice of compiler of the first of these objects that has one, or "auto"."""
     return next((x.compiler for x in things if hasattr(x, "compiler")), "auto")
 
 
@@ -194,7 +195,7 @@ def _single(core: Core, *leaves) -> list:
 
 @programs
 def _eager(core: Core):
-    """Return one jitted program for a call outside of `jit`. Adding and removing the lane axis operation by operation
+    """Return one jitted program for calls outside of `jit`. To add and remove the lane axis operation by operation
     would compile a program for each shape."""
     return jax.jit(functools.partial(_single, core))
 
@@ -202,8 +203,8 @@ def _eager(core: Core):
 def call(core_of: Callable[[Any, tuple, str], Core], *args, static: tuple = ()):
     """Call a core on single-state pytrees and return the flat list of outputs without their lane axis.
 
-    `core_of` makes the core from the operands' tree structure, from what is known of them, and from the compiler that
-    an operand or one of `static` asks for.
+    `core_of` makes the core from the operands' tree structure, from what is known of their numbers, and from the
+    compiler that an operand or one of `static` asks for.
     """
     return _called(*_prepared(core_of, args, static))
 
@@ -221,9 +222,9 @@ def _called(core: Core, leaves: list) -> list:
 
 
 def laned(fn: Callable, *static: Any) -> Callable:
-    """Return `fn(*static, *pytrees)`, which is written for arrays with lanes last, as a function of single states.
+    """Return ``fn(*static, *pytrees)``, written for arrays with lanes last, as a function of single states.
 
-    `fn` is a module-level function; `static` are hashable. Derivatives are those of automatic differentiation of `fn`.
+    `fn` is a module-level function; `static` are hashable. Derivatives come from automatic differentiation of `fn`.
     """
 
     def single(*args):

@@ -1,9 +1,10 @@
-"""Decides where a schedule's values are kept: in straight pieces of code, and in slots of memory between pieces.
+"""Decides where a schedule's values are stored: in straight pieces of code, and in slots of memory between pieces.
 
-A *piece* becomes one function, in which values are registers. Loops and branches stand between pieces. What a loop
-carries, and what one piece passes to another, is kept in slots of an *arena*; a slot is used again when its value is
-not needed any more. Long code is cut into pieces of `longest` statements, since compilers take more than proportional
-time for long functions. A short *detour*, for the rare lane with a huge angle for instance, stays within its piece.
+A *piece* becomes one function, in which values are registers. Loops and branches stand between pieces. The values that
+a loop carries, or that one piece passes to another, are stored in slots of an *arena*; a slot is reused when its value
+is no longer needed. Long code is cut into pieces of `longest` statements, since the time that compilers take grows
+faster than the length of a function. A short *detour*, for the rare lane with a huge angle for instance, stays within
+its piece.
 """
 
 import itertools
@@ -16,7 +17,7 @@ from .order import Guard, Store
 
 #: most statements of a detour
 DETOUR = 100
-#: at least this many values of a loop or branches are set by a table
+#: at least this many values of a loop or branches are set by rows of a table
 MANY = 64
 _BYTES = [t.bytes for t in Type]
 
@@ -25,9 +26,9 @@ class Layout:
     """Pieces in order, and the slots of values that cross between them.
 
     **Fields:** `nodes`, `Piece`s, `Calls`, `Moves`, `While`s and `Choice`s in order; `pieces`, all pieces; `runs`, all
-    `Calls`; `moves`, all `Moves`; `slot`, offsets in units of one lane's bytes by key: a value, ("carry", loop, place),
-    ("mask", owner, branch), ("result", branches, place), ("spread", value); `size`, the arena's bytes a lane; `direct`,
-    for results of calls that are outputs, where they are written without a slot.
+    `Calls`; `moves`, all `Moves`; `slot`, offsets by key, in bytes for a single lane: a key is a value, ("carry", loop,
+    place), ("mask", owner, branch), ("result", branches, place) or ("spread", value); `size`, the arena's bytes for a
+    single lane; `direct`, for results of calls that are outputs, the output that they are written to without a slot.
     """
 
     def __init__(self, s: Schedule, longest: int):
@@ -47,8 +48,8 @@ class Layout:
     # pieces
 
     def _without_stores(self, statements: list) -> tuple[list, Moves | None]:
-        """Return the statements without the stores that calls make themselves, and the stores that are not made in
-        pieces if they are many."""
+        """Return the statements without the stores that calls do themselves, and those that `Moves` do instead of
+        pieces, if they are many, or None."""
         s, kept, apart = self.s, [], []
         for st in statements:
             x = st.value if isinstance(st, Store) else -1
@@ -77,7 +78,7 @@ class Layout:
         return self.runs[-1]
 
     def _nodes(self, statements: list, last: tuple | None = None) -> list:
-        """Return the nodes of a region's statements, ended by `last`: a statement, and `Moves` or None."""
+        """Return the nodes of a region's statements. `last` ends them: a statement, and `Moves` or None."""
         nodes, run = [], []
 
         def flush():
@@ -112,8 +113,9 @@ class Layout:
         return nodes + self._moves(last[1])
 
     def _parted(self, name: str, owner: Loop | Branches, values: list[int], mask: tuple | None):
-        """Return which values of a loop or of branches are set by straight code, and the others as `Moves` if they are
-        many. If one value of a loop becomes another one, it must be read before it is set: such values come first."""
+        """Return the places of a loop's or branches' values that straight code sets, and the others as `Moves` if they
+        are many. If a loop copies one of its values to another, the old one must be read before it is set, so straight
+        code does these first."""
         places, own = self.s.changing[owner.index], set(owner.carries if isinstance(owner, Loop) else ())
         straight = [k for k in places if values[k] in own]
         moved = [k for k in places if values[k] not in own]
@@ -129,7 +131,7 @@ class Layout:
         return [node]
 
     def detour(self, branches: Branches) -> bool:
-        """Return whether these branches are one short piece of code for some lanes, and nothing for the rest."""
+        """Return whether these branches are one short piece of code for some lanes, and empty for the rest."""
         body = self.s.body
         short = len(branches.regions) == 2 and not body[branches.regions[1]]
         inner = body[branches.regions[0]]
@@ -154,7 +156,7 @@ class Layout:
     # slots
 
     def reads(self, st) -> list:
-        """Return the keys of what a statement reads, without constants and inputs."""
+        """Return the keys of the values that a statement reads, without constants and inputs."""
         s = self.s
         if isinstance(st, int):
             found = s.operands(st)
@@ -224,7 +226,7 @@ class Layout:
         self._assign(first, last)
 
     def _pass(self, node: Calls, first: dict, last: dict) -> None:
-        """Note what calls compute and read."""
+        """Extend the live ranges of values that calls read, and begin those of values that they compute."""
         s = self.s
         for at, call in enumerate(node.calls, node.at):
             for x in s.given(call):
@@ -241,7 +243,7 @@ class Layout:
                 first[x] = at
 
     def _assign(self, first: dict, last: dict) -> None:
-        """Assign slots. Results of one call that are needed equally long are neighbours."""
+        """Assign slots. Results of one call with equal live ranges are neighbours."""
         starts: dict[int, dict] = {}
         ends: dict[int, list] = {}
         types = self.s.program.type
@@ -268,7 +270,8 @@ class Layout:
         self.size = space.size
 
     def _until(self, begin: int, use: int) -> int:
-        """Return the last piece that needs a value. A loop that does not contain its definition needs it to the end."""
+        """Return the last piece that needs a value. A loop that reads a value defined before it needs the value until
+        it ends."""
         for low, high in self._spans:
             if begin < low <= use <= high:
                 use = high

@@ -1,6 +1,6 @@
-"""Finds which values of a program are read, and fuses multiply-adds.
+"""Liveness: finds which values of a program are read, and fuses multiply-adds.
 
-A product that a single sum of its region reads becomes a fused multiply-add with it. This is done here and by no
+A product that only one sum of its region reads is fused with that sum to a multiply-add. This is done here and by no
 compiler, so that the bits are the same everywhere. Operands and results of calls are not fused with anything outside of
 the call.
 """
@@ -19,12 +19,12 @@ LEAVES = frozenset((Op.input, Op.carry, Op.result, Op.call))
 class Schedule:
     """A program in order.
 
-    **Fields:** `program`; `uniform`, operations (and `Call`s) made once a call of the kernel, in order; `read`, those
-    of them (and shared inputs) that lanes or calls read; `body`, the statements of every region: values, `Call`s,
+    **Fields:** `program`; `uniform`, operations (and `Call`s) that run once a call of the kernel, in order; `read`,
+    those of them (and shared inputs) that lanes or calls read; `body`, the statements of every region: values, `Call`s,
     `Loop`s, `Branches`, `Guard`s, `Store`s; `changing`, for loops and branches, the places of results that are read;
-    `is_uniform`, for each value whether it is uniform; `masks`, for calls, which results are read; `spread`, values
-    that are the same in all lanes and yet passed to a call lane by lane; `op`, `a`, `b`, `c` of every value after
-    fusing.
+    `is_uniform`, for each value whether it is uniform; `masks`, for each call, a mask of the results that are read;
+    `spread`, values that all lanes share and that are yet passed to a call lane by lane; `op`, `a`, `b`, `c` of every
+    value after fusing.
     """
 
     program: Program
@@ -45,7 +45,7 @@ class Schedule:
         return [call.operands[k] for k in call.template.reads(self.masks[call.index])]
 
     def operands(self, v: int) -> tuple[int, ...]:
-        """Return the operands of an operation that are values, without constants."""
+        """Return the operands of an operation, without constants."""
         if self.op[v] in LEAVES:
             return ()
         a, b, c = self.a[v], self.b[v], self.c[v]
@@ -57,7 +57,7 @@ class Schedule:
 
 
 def fused(program: Program) -> tuple[Schedule, list[bool]]:
-    """Return the program with multiply-adds, without an order yet, and for each value whether it is read."""
+    """Return the program with fused multiply-adds, still without an order, and for each value whether it is read."""
     op, a, b, c = list(program.op), list(program.a), list(program.b), list(program.c)
     alias = _unchanging(program)
     if alias:
@@ -70,7 +70,7 @@ def fused(program: Program) -> tuple[Schedule, list[bool]]:
 
 
 def _resolve(program: Program, alias: dict[int, int], a: list[int], b: list[int], c: list[int]) -> None:
-    """Replace values by the values that they equal, wherever they are named."""
+    """Replace values by the values that they equal, in all operations, loops, branches, calls and outputs."""
 
     def resolve(x: int) -> int:
         while x in alias:
@@ -94,15 +94,15 @@ def _resolve(program: Program, alias: dict[int, int], a: list[int], b: list[int]
 
 
 def trim(program: Program, used: Sequence[bool] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the operands that are read and the outputs that are made. Remove from the program all outputs that are not
-    `used` or hold no numbers, and operands that nothing else reads."""
+    """Return the operands that are read and the outputs that are computed. Remove from the program all outputs that are
+    not `used` or have no elements, and the operands that only these read."""
     made = tuple(k for k, out in enumerate(program.outputs) if out and (used is None or used[k]))
     program.outputs = [program.outputs[k] for k in made]
     program.output_types = [program.output_types[k] for k in made]
     live = _live(Schedule(program, program.op, program.a, program.b, program.c))
     read = tuple(sorted({program.a[v] for v, o in enumerate(program.op) if o == Op.input and live[v]}))
     place = {old: new for new, old in enumerate(read)}
-    # operations that are not read lose their operand; they are dropped later
+    # inputs that are not read lose their operand; they are dropped later
     program.a = [place.get(a, -1) if o == Op.input else a for o, a in zip(program.op, program.a, strict=True)]
     program.inputs = [program.inputs[k] for k in read]
     return read, made
@@ -122,7 +122,7 @@ def _unchanging(program: Program) -> dict[int, int]:
 
 
 def _owned(s: Schedule, v: int) -> list[int]:
-    """Return the values, apart from ordinary operands, on which a value of a loop or of branches depends."""
+    """Return the values on which a value of a loop or of branches depends."""
     owner, k = s.program.owners[s.a[v]], s.b[v]
     if isinstance(owner, Loop):
         return [owner.initial[k], owner.nexts[k], owner.condition]
@@ -132,7 +132,7 @@ def _owned(s: Schedule, v: int) -> list[int]:
 def _live(s: Schedule) -> list[bool]:
     live = [False] * len(s.op)
     todo = [x for out in s.program.outputs for x in out if x >= 0]
-    #: calls, last one first: so what reads a call is most often visited before it
+    #: a heap of calls, last one first, so that most readers of a call are visited before the call
     calls: list[int] = []
     waiting: dict[int, bool] = {}
     while todo or calls:
@@ -165,14 +165,14 @@ def _live(s: Schedule) -> list[bool]:
 
 
 def _reached(s: Schedule, live: list[bool], index: int) -> list[int]:
-    """Return what the results of a call that are read so far depend on."""
+    """Return the operands, not yet marked as live, of those results of a call that are known to be read."""
     call = s.program.calls[index]
     mask = bytes(live[call.first : call.first + len(call.template.types)])
     return [x for k in call.template.reads(mask) if (x := call.operands[k]) >= 0 and not live[x]]
 
 
 def masks(s: Schedule, live: list[bool]) -> dict[int, bytes]:
-    """Return, for each call of which a result is read, a byte for every result that tells whether it is read."""
+    """Return, for each call with a result that is read, a byte for every result: 1 if it is read."""
     found = {}
     for call in s.program.calls:
         mask = bytes(live[call.first : call.first + len(call.template.types)])
@@ -182,8 +182,8 @@ def masks(s: Schedule, live: list[bool]) -> dict[int, bytes]:
 
 
 def _fuse(s: Schedule, live: list[bool]) -> None:
-    """Move products into the only sums of their region that read them. They are then not read any more, unless by other
-    regions or by outputs, which must not change how this sum is rounded."""
+    """Fuse each product with the sum of its region that reads it, if there is only one such sum. The product stays live
+    only if other regions or outputs read it too; these readers must not change how the sum is rounded."""
     region, types, floats = s.program.region, s.program.type, (Type.float32, Type.float64)
     uses, elsewhere = [0] * len(s.op), [False] * len(s.op)
     for v, alive in enumerate(live):

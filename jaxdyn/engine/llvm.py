@@ -1,4 +1,4 @@
-"""Operations of scalar programs as LLVM IR, for vectors of lanes or single lanes."""
+"""Translates operations of scalar programs to LLVM IR, for vectors of lanes or single lanes."""
 
 import numpy as np
 
@@ -25,9 +25,9 @@ _CALLS = {Op.sqrt: "sqrt", Op.abs_: "fabs", Op.rint: "rint", Op.floor: "floor"}
 
 
 def literal(value, t: int) -> str:
-    """Return a constant as LLVM writes it."""
+    """Return a constant in LLVM's notation."""
     if t in (Type.float32, Type.float64):
-        # also float32: LLVM writes it with the bits of the double of equal value
+        # also for float32, which LLVM writes with the bits of the double of equal value
         return f"0x{int(np.float64(value).view(np.uint64)):016X}"
     if t == Type.bool_:
         return "true" if value else "false"
@@ -35,9 +35,9 @@ def literal(value, t: int) -> str:
 
 
 class Code:
-    """The lines of one function. Subclasses know where operands are read from and results are written to."""
+    """The lines of one function. Subclasses define where operands are read from and results are written to."""
 
-    #: whether multiply-adds are calls of a function: on processors without them each takes LLVM pages of code
+    #: whether multiply-adds call a function: without such an instruction, LLVM expands each one to pages of code
     fused_apart = False
 
     def __init__(self, s: Schedule, lanes: int, declared: set[str]):
@@ -46,7 +46,7 @@ class Code:
         self.names: dict = {}
         self.count = 0
         self._types = {t: self.vector(name) for t, name in NAMES.items()}
-        #: how calls of intrinsics begin, by name, type and number of operands
+        #: the beginning of calls of intrinsics, by name, type and number of operands
         self._calls: dict[tuple[str, int, int], str] = {}
 
     def vector(self, name: str) -> str:
@@ -69,7 +69,7 @@ class Code:
         return f"splat ({NAMES[t]} {text})" if self.lanes > 1 else text
 
     def use(self, x: int) -> str:
-        """Return the operand that stands for a value."""
+        """Return the name or the constant that represents a value in an instruction."""
         name = self.names.get(x)
         if name is None:
             name = self.names[x] = self.constant(x) if x < 0 else self.load(x)
@@ -155,7 +155,7 @@ class Code:
         return self.line(f"icmp {how} {self.type(t)} {x}, {y}")
 
     def extreme(self, op: int, t: int, x: str, y: str) -> str:
-        """Return the larger or smaller number; NaN if one is NaN."""
+        """Return the larger or the smaller number, or NaN if one is NaN."""
         ty, mask = self.type(t), self.type(0)
         if t in (3, 4):
             first = self.line(f"fcmp {'ogt' if op == Op.max_ else 'olt'} {ty} {x}, {y}")
@@ -167,8 +167,8 @@ class Code:
         return self.line(f"select {mask} {first}, {ty} {x}, {ty} {y}")
 
     def quotient(self, t: int, x: str, y: str) -> str:
-        """Return the quotient of integers, rounded towards zero; by zero -1. Divisions that would trap divide by one
-        instead."""
+        """Return the quotient of integers, rounded towards zero; division by zero gives -1. Divisions that would trap
+        divide by one instead."""
         ty, mask = self.type(t), self.type(0)
         splat = lambda k: f"splat ({NAMES[t]} {k})" if self.lanes > 1 else str(k)  # noqa: E731
         none = self.line(f"icmp eq {ty} {y}, {splat(0)}")

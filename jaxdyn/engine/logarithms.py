@@ -1,4 +1,4 @@
-"""log and its relatives: the exponent times log 2, plus the logarithm of a number between √½ and √2."""
+"""log and related functions: the exponent times log 2, plus the logarithm of a number between √½ and √2."""
 
 from .exponentials import LOG2, exp
 from .floats import Floats
@@ -18,7 +18,7 @@ SERIES = (
         0.14812120515327318,
     ),
 )
-#: the same less 2/3, over 2 s²
+#: the same minus 2/3, divided by 2 s²
 FURTHER = (
     0.19999999999999987,
     0.14285714285723522,
@@ -30,12 +30,12 @@ FURTHER = (
     0.06004424769809925,
 )
 THIRD = (0.3333333333333333, 1.850371707708594e-17)
-#: log 2 in two parts, of which the first times an exponent is exact
+#: log 2 in two parts; the first one times an exponent is exact
 EXACT_LOG2 = (0.6931471805598903, 5.497923018708371e-14)
 
 
 def _split(f: Floats, x: int) -> tuple[int, int]:
-    """Return (n, m) with x = 2ⁿ m, for a positive x that is not denormal. n is of an integer type."""
+    """Return (n, m) with x = 2ⁿ m, for x that is positive and not denormal. n has an integer type."""
     p = f.p
     root = f.integer(f.of((0x3F3504F3, 0x3FE6A09E667F3BCD)))
     n = p.shr(p.sub(f.bits(x), root), f.integer(f.format.fraction))
@@ -52,7 +52,7 @@ def _normal(f: Floats, x: int) -> tuple[int, int]:
 
 
 def _number(f: Floats, n: int) -> int:
-    """Return a small integer as a number. Processors have no vector instruction for integers of 64 bits."""
+    """Return a small integer as a float. Processors have no vector instruction for integers of 64 bits."""
     return f.p.convert(f.p.convert(n, Type.int32), f.type)
 
 
@@ -68,7 +68,7 @@ def _log(f: Floats, n: int, a: int) -> int:
 
 
 def _special(f: Floats, x: int, value: int) -> int:
-    """Return the value, or what log x is if x is not positive or not finite."""
+    """Return `value`, or the value of log x if x is not positive or not finite."""
     p, zero, infinity = f.p, f.number(0), f.number(float("inf"))
     value = p.select(p.lt(x, infinity), value, x)
     value = p.select(p.lt(x, zero), f.number(float("nan")), value)
@@ -91,7 +91,7 @@ def log1p(p: Program, x: int, low: int | None = None) -> int:
     lost = p.add(p.sub(one, p.sub(u, less)), p.sub(x, less))
     lost = lost if low is None else p.add(lost, low)
     n, m = _split(f, u)
-    # the power is 0 if it is too small for a number: the rounding error does not matter there
+    # the power is 0 if it would underflow: the rounding error does not matter there
     back = f.power(p.max_(p.sub(f.integer(f.format.bias), n), f.integer(0)))
     a = f.fma(lost, back, p.sub(m, one))
     return _special(f, u, _log(f, _number(f, n), a))
@@ -121,7 +121,7 @@ def acosh(p: Program, x: int) -> int:
 
 
 def _large(f: Floats, x: int, y: tuple[int, int]) -> int:
-    """Return log(1 + y), or log(2 x) if x is so large that it is the same and y may have overflown."""
+    """Return log(1 + y), or log(2 x) if x is so large that both are equal and y may have overflowed."""
     p, zero = f.p, f.number(0)
     large = p.lt(f.number(f.of((2.0**30, 2.0**60))), x)
     value = log1p(p, p.select(large, x, y[0]), p.select(large, zero, y[1]))
@@ -133,7 +133,7 @@ def atanh(p: Program, x: int) -> int:
     size, one = p.abs_(x), f.number(1)
     double, (rest, lost) = p.add(size, size), f.sum(one, p.neg(size))
     ratio = p.div(double, rest)
-    # the ratio's rounding error, divided by 1 - x: times 1 + ratio / 2
+    # the ratio's rounding error: `low` divided by 1 - x, i.e. times 1 + ratio / 2
     back = p.neg(ratio)
     low = f.fma(back, lost, f.fma(back, rest, double))
     value = log1p(p, ratio, f.fma(low, p.mul(ratio, f.number(0.5)), low))
@@ -141,7 +141,7 @@ def atanh(p: Program, x: int) -> int:
 
 
 def pow_(p: Program, x: int, y: int) -> int:
-    """Return x to the power y, of x's type; as in C if either is zero, infinite or NaN."""
+    """Return x to the power y, of x's type, with C's results if either is zero, infinite or NaN."""
     f = Floats(p, x)
     y = p.convert(y, f.type)
     size, one, zero = p.abs_(x), f.number(1), f.number(0)
@@ -186,7 +186,7 @@ def _power(f: Floats, x: int, y: int) -> int:
     main, t = p.mul(s, two), p.mul(s2, two)
     more = p.mul(main, w)
     more2 = p.add(f.fma(main, w, p.neg(more)), f.fma(main, w2, f.fma(t, w, t)))
-    # with the exponent
+    # add the exponent's part
     large = p.mul(n, f.number(EXACT_LOG2[0]))
     sum1 = p.add(large, main)
     lost1 = p.add(p.sub(large, sum1), main)

@@ -1,7 +1,8 @@
-"""Values that are copied, as rows of tables.
+"""Copies of values, as rows of tables.
 
-What a loop carries grows with the robot, and so would straight code that initialises and advances the loop. The same
-holds for outputs. Values of one type and origin are copied together, a few with every row.
+A loop carries more values the larger the robot is. Straight code that initialises and advances them would grow in the
+same way, and so would code that stores outputs. Instead, values of one type and origin are copied by rows of a table, a
+few values in each row.
 """
 
 import itertools
@@ -18,14 +19,15 @@ from .program import Program
 from .templates import Template, numbered
 from .templates import constant as value_of
 
-#: values that a row copies
+#: most values that a row copies
 TOGETHER = 12
 
 
 @parts
 def _template(count: int, t: int, shared: bool, constant: int | None, masked: bool) -> Template:
-    """Return the template that copies this many values. If it is `masked`, a mask is given first, and the values that
-    lanes outside of it keep are given last. Instead of values there may be a constant."""
+    """Return the template that copies `count` values. If it is `masked`, its first operand is a mask, and its last
+    operands are the values that lanes outside of the mask keep. If `constant` is given, it is copied instead of
+    operands."""
     program = Program()
     program.fused = True
 
@@ -44,8 +46,8 @@ def _template(count: int, t: int, shared: bool, constant: int | None, masked: bo
 
 
 def moved(s: Schedule, layout: Layout, places: Places, node: Moves, own: Mapping, shared: Mapping):
-    """Return, for each row, its routine, and the spaces and places of what it reads and writes. `own` and `shared` give
-    the places of values that each lane has, and that all lanes share."""
+    """Yield, for each row, its routine, and the spaces and places of what it reads and writes. `own` maps values that
+    each lane has to their places, `shared` values that all lanes share."""
 
     def slot(key):
         if isinstance(key, Store):

@@ -1,7 +1,7 @@
-"""From LLVM's text to code in this process: compiled by llvmlite on several cores, and never unloaded.
+"""Compiles LLVM's text to code in this process, with llvmlite and on several cores.
 
 Loaded code is never freed, since one of XLA's threads may run it while the interpreter exits. A fork waits until no
-thread is inside LLVM, so that the child finds LLVM's locks open and can go on compiling.
+thread is inside LLVM, so that LLVM's locks are open in the child, which can go on compiling.
 """
 
 import ctypes
@@ -22,7 +22,7 @@ _MATHS = ("fma", "fmaf", "floor", "floorf", "rint", "rintf", "sqrt", "sqrtf", "r
 
 
 class _Gate:
-    """Lets any number of threads into LLVM, but none while the process forks."""
+    """A gate that lets any number of threads into LLVM, but none while the process forks."""
 
     def __init__(self):
         self.condition = threading.Condition()
@@ -42,7 +42,7 @@ class _Gate:
         self.condition.acquire()
         while self.inside:
             self.condition.wait()
-        if "llvmlite.binding" in sys.modules:  # other packages may be inside LLVM, behind llvmlite's own lock
+        if "llvmlite.binding" in sys.modules:  # other packages may be inside LLVM and hold llvmlite's own lock
             self.others = getattr(sys.modules["llvmlite.binding"].ffi.lib, "_lock", None)
             if self.others is not None:
                 self.others.__enter__()
@@ -76,8 +76,8 @@ def llvm():
 def machine(triple: str, cpu: str, features: str, opt: int = 2):
     """Return a new llvmlite `TargetMachine`.
 
-    Its code reaches constants relative to itself and functions through stubs. It works anywhere in memory and needs no
-    64-bit addresses in instructions, as LLVM's large model does (5 to 10 % slower).
+    Its code addresses constants relative to itself, and functions through stubs. It works anywhere in memory without
+    the 64-bit addresses in instructions that LLVM's large model needs (5 to 10 % slower).
     """
     target = llvm().Target.from_triple(triple)
     return target.create_target_machine(cpu=cpu, features=features, opt=opt, reloc="pic", codemodel="default", jit=True)
@@ -93,8 +93,8 @@ def cores() -> int:
 def compile_ir(modules: list[str], triple: str, cpu: str, features: str, opt: int = 2) -> list[bytes]:
     """Return the object code of LLVM modules, joined into one file if the format is known.
 
-    Several modules are compiled at once, on as many cores as there are. Raises RuntimeError if LLVM does not accept the
-    text.
+    Several modules are compiled in parallel, on as many cores as there are. Raises RuntimeError if LLVM does not accept
+    the text.
     """
     binding = llvm()
     objects = [b""] * len(modules)
@@ -116,7 +116,7 @@ def compile_ir(modules: list[str], triple: str, cpu: str, features: str, opt: in
 
 
 def _emit(binding, text: str, machine) -> bytes:
-    """Return a module's object code. Every module has a context of its own, so that threads share nothing."""
+    """Return a module's object code. Every module has its own context, so that threads share nothing."""
     context = binding.create_context()
     module = binding.parse_assembly(text, context)
     try:
@@ -129,9 +129,9 @@ def _emit(binding, text: str, machine) -> bytes:
 
 
 def _emit_unlocked(binding, machine, module) -> bytes:
-    """Return `machine.emit_object(module)`, without the lock by which llvmlite admits one thread at a time.
+    """Return `machine.emit_object(module)`, without the lock with which llvmlite admits one thread at a time.
 
-    LLVM does not need this lock: it guards what threads share, and these share nothing.
+    LLVM does not need this lock: it protects what threads share, and these threads share nothing.
     """
     lib = binding.ffi.lib
     emit = getattr(lib.LLVMPY_TargetMachineEmitToMemory, "_cfn", None)
@@ -148,7 +148,7 @@ def _emit_unlocked(binding, machine, module) -> bytes:
 
 
 def load(objects: list[bytes], symbol: str) -> int:
-    """Return the address of `symbol` after linking the objects of one program into the process, for good.
+    """Link the objects of one program into the process, permanently, and return the address of `symbol`.
 
     Undefined names are looked up in the process and among the names given to `llvmlite.binding.add_symbol`. Raises
     RuntimeError if a name is not found or an object is damaged.
@@ -178,22 +178,22 @@ _linker_lock = threading.Lock()
 
 
 def _linker(binding):
-    """Return the process's linker. It puts an object into one piece of memory, and reports missing names, for which
-    MCJIT would end the process."""
+    """Return the process's linker. It puts an object into one piece of memory, and reports missing names, where MCJIT
+    would end the process."""
     with _linker_lock:
         if "linker" not in _state:
             made = binding.create_lljit_compiler(use_jit_link=True, suppress_errors=True)
-            ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))  # never freed, whatever the interpreter does at exit
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(made))  # never freed, not even at the interpreter's exit
             _state["linker"] = made
         return _state["linker"]
 
 
 def _address(binding, name: str) -> int:
-    """Return a function's address, 0 if there is none."""
+    """Return a function's address, or 0 if there is none."""
     found = binding.address_of_symbol(name)
     if found:
         return found
-    # LLVM looks among the names that it knows, which may not include the C library
+    # LLVM searches the names that it knows, which may not include the C library
     math = ctypes.util.find_library("m") if name in _MATHS else None
     for library in (None, math):
         try:

@@ -1,5 +1,5 @@
-"""The parts of a program that has been laid out: pieces of code, the control flow between them, and statements that
-move values."""
+"""The parts of a program after layout: pieces of code, the control flow between them, and statements that move
+values."""
 
 import dataclasses
 
@@ -8,7 +8,7 @@ from .ops import Branches, Call, Loop
 
 @dataclasses.dataclass(frozen=True)
 class Begin:
-    """Set the loop's values in these places to their initial ones."""
+    """Set the loop's values in these places to their initial values."""
 
     loop: Loop
     places: list[int]
@@ -16,7 +16,7 @@ class Begin:
 
 @dataclasses.dataclass(frozen=True)
 class Advance:
-    """Set the loop's values in these places to their next ones, in lanes that go on."""
+    """Set the loop's values in these places to their next values, in the lanes that continue."""
 
     loop: Loop
     places: list[int]
@@ -24,14 +24,14 @@ class Advance:
 
 @dataclasses.dataclass(frozen=True)
 class Choose:
-    """Find the lanes of every branch."""
+    """Compute the mask of lanes of every branch."""
 
     branches: Branches
 
 
 @dataclasses.dataclass(frozen=True)
 class Outcome:
-    """Set the branches' values in these places to those of branch `which`, in its lanes."""
+    """Set the results in these places to those of branch `which`, in the lanes of this branch."""
 
     branches: Branches
     which: int
@@ -56,7 +56,7 @@ class Piece:
 
 @dataclasses.dataclass
 class Calls:
-    """Calls that follow each other; the first of them has the number `at`."""
+    """Consecutive calls; the first one has the number `at`."""
 
     calls: list[Call]
     at: int
@@ -64,8 +64,8 @@ class Calls:
 
 @dataclasses.dataclass
 class Moves:
-    """Values that are copied into the slots of `keys`, or to the outputs of `Store`s among these. If `mask` is not
-    None, only its lanes are copied."""
+    """Values that are copied to the slots of `keys`, or to outputs if a key is a `Store`. If `mask` is not None, only
+    its lanes are copied."""
 
     values: list[int]
     keys: list
@@ -75,7 +75,7 @@ class Moves:
 
 @dataclasses.dataclass
 class While:
-    """Pieces of a loop: `head` ends with its `Guard`."""
+    """The pieces of a loop; `head` ends with the loop's `Guard`."""
 
     loop: Loop
     head: list
@@ -84,7 +84,7 @@ class While:
 
 @dataclasses.dataclass
 class Choice:
-    """Pieces of branches, one list for each branch."""
+    """The pieces of branches, one list for each branch."""
 
     branches: Branches
     cases: list[list]

@@ -1,7 +1,7 @@
-"""Elementary functions, built from the program's arithmetic so that their bits are the same everywhere.
+"""Elementary functions, built from the program's arithmetic, so that their bits are the same everywhere.
 
 `FUNCTIONS` maps names of JAX primitives to functions of a program and values. Errors are at most two units in the last
-place for float32 and float64, also of denormal results. Infinities and NaN are treated as in C.
+place for float32 and float64, also for denormal results. Infinities and NaN are treated as in C.
 """
 
 from collections.abc import Callable
@@ -49,7 +49,7 @@ def ceil(p: Program, x: int) -> int:
 
 
 def round_(p: Program, x: int) -> int:
-    """Return the nearest integer, halves rounded away from zero."""
+    """Return the nearest integer, with halves rounded away from zero."""
     f = Floats(p, x)
     size = p.abs_(x)
     low = p.floor(size)

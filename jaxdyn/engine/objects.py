@@ -1,8 +1,8 @@
-"""Object files: joining several into one, and finding the names that one needs.
+"""Object files: joins several into one, and finds the names that one needs.
 
-A loader maps every object file separately, so that a program in twenty files would take forty memory maps. Joined
-before, it takes as few as a program in one file. Only the parts of ELF of 64 bits (Linux and most others) that LLVM
-writes for functions and constants are understood; any other file is left as it is.
+A loader maps every object file separately: a program in twenty files would take forty memory maps. After joining, it
+takes as few as a program in one file. This module only understands the parts of ELF of 64 bits (Linux and most others)
+that LLVM writes for functions and constants; it leaves any other file as it is.
 """
 
 import dataclasses
@@ -25,7 +25,7 @@ _OF_SECTION, _OF_FILE = 3, 4
 
 
 class _Unknown(Exception):
-    """The file has a part that this module does not understand."""
+    """Raised if a file has a part that this module does not understand."""
 
 
 @dataclasses.dataclass
@@ -80,7 +80,7 @@ def _sections(data: bytes) -> list[_Section]:
 
 
 def _symbols(sections: list[_Section]) -> tuple[np.ndarray, bytes]:
-    """Return the table of symbols and their names."""
+    """Return the table of symbols, and the table of their names."""
     for section in sections:
         if section.type == _SYMTAB:
             return np.frombuffer(section.data, _SYMBOL).copy(), sections[section.link].data
@@ -99,7 +99,7 @@ def undefined(data: bytes) -> list[str] | None:
 def joined(objects: list[bytes]) -> list[bytes]:
     """Return one object file with the content of all, or `objects` themselves if they cannot be joined.
 
-    Raises ValueError if two define the same function.
+    Raises ValueError if two of them define the same name.
     """
     if len(objects) < 2:
         return objects
@@ -176,7 +176,7 @@ def _join(objects: list[bytes]) -> bytes:
 
 
 def _write(model: bytes, outputs: list[_Output], symbols: np.ndarray, first_global: int, names: bytes) -> bytes:
-    """Return the file. Its header is that of `model`."""
+    """Return the joined file, with the header of `model`."""
     titles, headers = bytearray(b"\0"), [bytes(_SECTION.size)]
     file = bytearray(_HEADER.size)
     table = len(outputs) + sum(bool(o.relas) for o in outputs) + 1

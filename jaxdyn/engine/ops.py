@@ -36,13 +36,13 @@ TYPES = {d: t for t, d in DTYPES.items()}
 
 
 class Op:
-    """Operations; `a`, `b`, `c` are their operands. They are plain integers, since to look up members of an
-    enumeration takes Python several times as long.
+    """Operations; `a`, `b`, `c` are their operands. They are plain integers, since looking up members of an enumeration
+    takes Python several times as long.
 
-    Comparisons are false where a number is NaN, `ne` is true. `max_` and `min_` are NaN where one operand is. `rint`
-    rounds halves to even. `shr` fills with the sign of signed integers. `bits` reads a float's bits as an integer or
-    back. `fma` is a b + c, rounded once; `fms` a b − c; `fnma` c − a b. `not_`, `and_`, `or_`, `xor` also act on the
-    bits of integers.
+    Comparisons with NaN are false, except for `ne`, which is true. `max_` and `min_` are NaN if an operand is. `rint`
+    rounds halves to even. `shr` shifts in the sign bit for signed integers. `bits` reads a float's bits as an integer
+    or vice versa. `fma` is a b + c, rounded once; `fms` a b − c; `fnma` c − a b. `not_`, `and_`, `or_`, `xor` also act
+    on the bits of integers.
     """
 
     input = 0  # operand a, row b
@@ -82,7 +82,7 @@ NONE = -(1 << 40)
 
 
 class Unsupported(Exception):
-    """A primitive, or a use of one, that scalar programs do not have."""
+    """Raised for a primitive, or a use of one, that scalar programs do not support."""
 
 
 def type_of(dtype) -> Type:
@@ -94,7 +94,7 @@ def type_of(dtype) -> Type:
 
 
 class TooLarge(Exception):
-    """The program has more operations than the limit."""
+    """Raised if the program has more operations than the limit."""
 
     def __init__(self, limit: int):
         super().__init__(f"more than {limit:,} operations")
@@ -124,7 +124,7 @@ class Loop:
 
 @dataclasses.dataclass
 class Branches:
-    """The values of the branch whose predicate holds. The last branch has no predicate and serves all other lanes."""
+    """The values of the branch whose predicate holds. The last branch has no predicate; all remaining lanes take it."""
 
     index: int
     parent: int
@@ -136,8 +136,8 @@ class Branches:
 
 @dataclasses.dataclass(eq=False)
 class Call:
-    """A call of a `templates.Template`; its results are values from `first` on. Within branches, `floor` is the region
-    that the call may not leave."""
+    """A call of a `templates.Template`; its results are the values from `first` on. Within branches, `floor` is the
+    region that the call must not leave."""
 
     index: int
     template: Any

@@ -1,8 +1,8 @@
 """Chooses the order in which a program runs.
 
 Values that depend only on operands shared by all lanes are *uniform*: they are computed once a call of the kernel. The
-rest is ordered depth first from the outputs, which leaves few values alive at once. Calls and other statements
-alternate as rarely as possible.
+rest is ordered depth first from the outputs, which keeps few values alive at once. The order alternates between calls
+and other statements as rarely as possible.
 """
 
 import dataclasses
@@ -32,7 +32,7 @@ class Guard:
 
 
 def schedule(program: Program) -> Schedule:
-    """Return the program in order."""
+    """Return the program as an ordered schedule."""
     s, live = fused(program)
     s.masks = masks(s, live)
     s.is_uniform = uniform_of(s, live)
@@ -44,7 +44,7 @@ def schedule(program: Program) -> Schedule:
 
 
 def _gather(s: Schedule) -> None:
-    """Replace uniform results of calls by the calls, and put calls together that need not wait for other operations."""
+    """Replace uniform results of calls by the calls, and group calls that need not wait for other operations."""
     phase: dict[int, int] = {}
     found: dict = {}
     for v in s.uniform:
@@ -60,7 +60,7 @@ def _gather(s: Schedule) -> None:
 
 
 class _Order:
-    """Orders the statements of all regions, depth first."""
+    """The order of the statements of all regions, depth first."""
 
     def __init__(self, s: Schedule, live: list[bool]):
         self.s, self.live = s, live
@@ -68,7 +68,7 @@ class _Order:
         self.begun: set[int] = set()
         self.read: dict[int, None] = {}
         self.spread: dict[int, None] = {}
-        #: what calls, loops and branches need
+        #: the values that calls, loops and branches need
         self.needed: dict[tuple[int, int], list[int]] = {}
         self.captured = self._captures()
         self.depth = [0] * len(s.op)
@@ -82,7 +82,7 @@ class _Order:
         self.phases = _Phases(self) if s.program.calls else None
 
     def _captures(self) -> dict[int, list[int]]:
-        """Return, for loops and branches, the values from outside that their regions read."""
+        """Return, for each loop and each set of branches, the values from outside that its regions read."""
         s, program = self.s, self.s.program
         found: dict[int, dict[int, None]] = {k: {} for k in s.changing}
 
@@ -135,7 +135,7 @@ class _Order:
         s.read, s.spread = list(self.read), list(self.spread)
 
     def inner(self, owner) -> None:
-        """Order the body of a loop, or branches."""
+        """Order the body of a loop, or of all branches."""
         s, places = self.s, self.s.changing[owner.index]
         if isinstance(owner, Loop):
             body = s.body[owner.region] = []
@@ -154,7 +154,7 @@ class _Order:
             self.visit(x, region, body)
 
     def needs(self, v: int) -> Sequence[int]:
-        """Return the values that must be there before v, from the same region or from outside."""
+        """Return the values that must be computed before v, in the same region or outside."""
         s = self.s
         if s.op[v] not in (Op.call, Op.result):
             return s.operands(v)
@@ -164,13 +164,14 @@ class _Order:
         return self.needed[key]
 
     def owned(self, index: int) -> list[int]:
-        """Return what a loop or branches need."""
+        """Return the values that a loop or branches need."""
         owner, places = self.s.program.owners[index], self.s.changing[index]
         first = owner.predicates if isinstance(owner, Branches) else [owner.initial[k] for k in places]
         return list(dict.fromkeys(x for x in (*first, *self.captured[index]) if x >= 0))
 
     def called(self, call: Call) -> list[int]:
-        """Return what a call needs; of another call only one result."""
+        """Return the values that a call needs; another call is represented by its first result. Record in `spread` the
+        values that all lanes share but that the call reads lane by lane."""
         s, calls = self.s, self.s.program.calls
         found: dict[int, None] = {}
         for k in call.template.reads(s.masks[call.index]):
@@ -205,7 +206,7 @@ class _Order:
                 continue
             if not ready:
                 stack.append((v, True))
-                # the deepest operand first, so that the others need not be kept as long
+                # visit the deepest operand first, so that the others are alive for a shorter time
                 needed = self.needs(v)
                 if len(needed) > 1:
                     needed = sorted(needed, key=self.depth.__getitem__, reverse=True)
@@ -226,9 +227,9 @@ class _Order:
 
 
 class _Phases:
-    """Alternates between calls and other statements as rarely as possible. A statement's phase counts the changes that
-    it has to wait for, and is odd for calls. `crossing` holds, by region and phase, the values that later phases
-    read."""
+    """An order that alternates between calls and other statements as rarely as possible. A statement's phase counts the
+    alternations that it has to wait for, and is odd for calls. `crossing` holds, by region and phase, the values that
+    later phases read."""
 
     def __init__(self, order: "_Order"):
         self.order = order
@@ -267,7 +268,7 @@ class _Phases:
                     self.crossing.setdefault(region, {}).setdefault(phase[x], []).append(x)
 
     def region(self, region: int, body: list, stores: list[Store]) -> None:
-        """Order a region, and the program's outputs."""
+        """Order a region, and the stores of the program's outputs."""
         crossing, visit = self.crossing.get(region, {}), self.order.visit
         by_phase: dict[int, list[Store]] = {}
         for st in stores:
@@ -281,7 +282,7 @@ class _Phases:
 
 
 def alive(s: Schedule) -> int:
-    """Return the largest number of values that a lane keeps at once, in the order of the schedule."""
+    """Return the largest number of values that are alive at once in a lane, in the order of the schedule."""
     line: list[int] = []
 
     def walk(region: int) -> None:

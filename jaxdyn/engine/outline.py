@@ -1,10 +1,10 @@
-"""Finds repeated code between calls, and puts it into templates of its own.
+"""Finds repeated code between calls, and moves it into templates of its own.
 
-Between two sweeps there is arithmetic on whole arrays, a sum for each joint, say. It consists of the same few
-operations again and again, for which a program would grow with the robot although its steps are called. Operations that
-depend on each other form a *cluster*. Clusters that do the same to the results of the same calls are called together. A
-number that many operations read, the length of a time step for instance, does not join them into a cluster, and long
-sums are cut into short ones. The operations stay the same, and so do the bits.
+Between two sweeps there is arithmetic on whole arrays, such as a sum for each joint. It repeats the same few
+operations, which would let a program grow with the robot although its steps are called. Operations that depend on each
+other form a *cluster*. Clusters that do the same to the results of the same calls are called together. A number that
+many operations read, such as the length of a time step, does not join them into a cluster, and long sums are cut into
+short ones. The operations stay the same, and so do the bits.
 """
 
 from collections import defaultdict
@@ -17,28 +17,31 @@ from .ops import NONE, Branches, Op, Type
 from .program import Program
 from .templates import Template
 
-#: least operations of one kind that become a template, most operations of a cluster, most clusters of a call
+#: fewest operations of one kind that become a template, most operations of a cluster, most clusters of a call
 WORTH, LARGEST, TOGETHER = 64, 40, 12
-#: most readers that a value may have and be in a cluster with them, most terms of a sum in a cluster
+#: most readers of a value that is in a cluster with them, most terms of a sum in a cluster
 READERS, TERMS = 12, 12
 
 _templates = Kept(PARTS)
 
 
 def outlined(program: Program) -> Program:
-    """Return the program with its repeated code in calls. Only the program itself is searched, and those of its loops
-    and branches that contain calls."""
+    """Return the program with its repeated code in calls. Only the top level of the program is searched, and those of
+    its loops and branches that contain calls."""
     copy = _Outline(program)
     return copy.made() if copy.bundle else program
 
 
 class _Outline(Copy):
-    """`bundle`: for each operation that goes into a call, the call's clusters, each the list of its operations."""
+    """The copy of a program with its repeated code in calls.
+
+    `bundle` maps each operation that goes into a call to the call's clusters, each the list of its operations.
+    """
 
     def __init__(self, program: Program):
         super().__init__(program)
         self.bundle: dict[int, list[list[int]]] = {}
-        #: what a call's clusters read, by the first operation, and what `_shape` says of constants
+        #: the values that a call's clusters read, by their first operation, and the words of `_shape` for constants
         self.outside: dict[int, list[int]] = {}
         self.constant_words: dict[int, tuple] = {}
         self.regions = {0, *(program.calls[c].region for c in masks(self.s, self.live))}
@@ -62,7 +65,7 @@ class _Outline(Copy):
                     self.bundle.update((v, together) for members in together for v in members)
 
     def _uses(self) -> list[int]:
-        """Return, for each value, how many operations read it."""
+        """Return, for each value, the number of operations that read it."""
         found = [0] * len(self.s.op)
         op = self.s.op
         for v, alive in enumerate(self.live):
@@ -73,7 +76,7 @@ class _Outline(Copy):
 
     def _levels(self) -> list[int]:
         """Return a level for each value. Operations of one level that read each other have no calls and loops between
-        them, and are not too many."""
+        them, no value with many readers, and no long sum."""
         s, level = self.s, []
         highest = 0
         begins: dict[tuple[int, int], int] = {}
@@ -95,7 +98,7 @@ class _Outline(Copy):
         return level
 
     def _behind(self, v: int, level: list[int], terms: list[int]) -> int:
-        """Return the level of an operation, and note the number of terms if it is a sum or the like."""
+        """Return the level of an operation, and record in `terms` how many terms it has if it is a sum or the like."""
         s = self.s
         found, sums = 0, []
         for x in s.operands(v):
@@ -108,7 +111,7 @@ class _Outline(Copy):
         return found
 
     def _read_outside(self) -> set[int]:
-        """Return the values that are read by anything other than the operations that are searched."""
+        """Return the values that are read by anything other than the searched operations."""
         s, old = self.s, self.old
         found = {x for out in s.program.outputs for x in out}
         for owner in old.owners:
@@ -153,7 +156,8 @@ class _Outline(Copy):
         return (op, self.s.a[x]) if op in LEAVES else NONE
 
     def _shape(self, members: list[int]) -> tuple[tuple, list[int]]:
-        """Return what a cluster computes, independent of the values that it reads, and these values."""
+        """Return a description of what a cluster computes, independent of the values that it reads, and these
+        values."""
         op, first, second, third = self.s.op, self.s.a, self.s.b, self.s.c
         old, types, read, same, constants = self.old, self.old.type, self.read, self.same, self.constant_words
         place = {v: k for k, v in enumerate(members)}
@@ -182,13 +186,13 @@ class _Outline(Copy):
             if found is None:
                 inside = {x for members in together for x in members}
                 read = [x for members in together for y in members for x in self.s.operands(y) if x not in inside]
-                # each once, where it is named last: values are copied from the last one on
+                # keep each one once, at its last occurrence: the last value is copied first
                 found = self.outside[together[0][0]] = list(dict.fromkeys(reversed(read)))[::-1]
             return found
         return super().needs(v)
 
     def other(self, v: int) -> None:
-        """Add the call that computes v."""
+        """Copy v, which may be part of a call."""
         if v not in self.bundle:
             super().other(v)
             return
@@ -201,12 +205,12 @@ class _Outline(Copy):
         results = [x for x in whole if x in self.read]
         region = self.old.region[v]
         self.add(template, [self.to[x] for x in given], results, region, self._floor(region))
-        for x in whole:  # nothing reads the others, and they are done
+        for x in whole:  # nothing reads the others; mark them as copied
             if self.to[x] == NONE:
                 self.to[x] = self.to[results[0]]
 
     def _floor(self, region: int) -> int:
-        """Return the innermost branch around, the region that a call may not leave."""
+        """Return the innermost branch around a region, which the call must not leave."""
         while region and not isinstance(self.old.regions[region].owner, Branches):
             region = self.old.regions[region].parent
         return region
@@ -218,7 +222,8 @@ class _Outline(Copy):
         to: dict[int, int] = {}
         shared = {x for x in given if self.same[x] and not uniform}
         for v in members:
-            # shared operands alone would make a number that is computed once a call of the kernel, and steps are not
+            # an operation on shared operands alone would run once a call of the kernel, and steps do not: so mark none
+            # of its operands as shared
             if shared.issuperset(x for x in s.operands(v) if x >= 0):
                 shared.difference_update(s.operands(v))
         for k, x in enumerate(given):

@@ -1,7 +1,7 @@
 """Finds the numbers of a parameter that are exactly 0, 1 or -1.
 
-Most parameters of a robot are: axes, rotations between joints, symmetric inertias. A program that knows these numbers
-leaves out half of its operations and more. All other numbers stay operands, so that they can change and have
+Most parameters of a robot are such numbers: axes, rotations between joints, symmetric inertias. A program that knows
+them leaves out half of its operations or more. All other numbers stay operands, so that they can change and have
 derivatives.
 """
 
@@ -10,17 +10,17 @@ import weakref
 import jax
 import numpy as np
 
-#: the values that a number may be known to have; all others are `ANY`
+#: the values that a number can be known to have; `ANY` means any other value
 ZERO, ONE, MINUS, ANY = range(4)
 
 _found: dict[int, tuple[weakref.ref, bytes]] = {}
 
 
 def of(leaf) -> bytes:
-    """Return a byte for each number: `ZERO`, `ONE`, `MINUS`, or `ANY`, which all numbers of a traced array are."""
+    """Return a byte for each number: `ZERO`, `ONE`, `MINUS` or `ANY`. All numbers of a traced array are `ANY`."""
     if isinstance(leaf, jax.core.Tracer):
         return bytes([ANY]) * leaf.size
-    if not isinstance(leaf, jax.Array):  # may be written to
+    if not isinstance(leaf, jax.Array):  # mutable, so not cached
         return _look(np.asarray(leaf))
     key = id(leaf)
     known = _found.get(key)

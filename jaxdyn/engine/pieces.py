@@ -1,7 +1,8 @@
-"""Pieces of a schedule as LLVM IR: the code that runs once a call, and the code for a vector of lanes.
+"""LLVM IR of the pieces of a schedule: the code that runs once a call, and the code for a vector of lanes.
 
-A piece is given the *stage* of one vector of lanes (rows of operands and outputs, side by side), the *uniform* values,
-one number each, and the *arena* with the values that cross between pieces.
+A piece gets three pointers: to the *stage* of one vector of lanes (the rows of operands and outputs, one after the
+other), to the *uniform* values, which all lanes share, one number each, and to the *arena* with the values that one
+piece passes to another.
 """
 
 import dataclasses
@@ -16,8 +17,8 @@ from .order import Guard, Store
 
 @dataclasses.dataclass(frozen=True)
 class Places:
-    """The places of operands and outputs in a stage (-1 for shared operands), and of uniform values in their buffer, as
-    offsets in bytes. `copied`: shared operands that calls read, (operand, first byte, bytes, offset in the buffer)."""
+    """Byte offsets of operands and outputs in a stage (-1 for shared operands), and of uniform values in their buffer.
+    `copied` lists the shared operands that calls read: (operand, first byte, bytes, offset in the buffer)."""
 
     lanes: int
     inputs: list[int]
@@ -43,7 +44,7 @@ def places(s: Schedule, lanes: int) -> Places:
         at += _up(len(out) * lanes * t.bytes)
     uniform: dict[int, int] = {}
     end, copied = _copied(s, uniform) if program.calls else (0, [])
-    # results of a call have neighbouring places
+    # sorted, so that results of a call have neighbouring places
     for v in sorted(s.read) if program.calls else s.read:
         if v in uniform:
             continue
@@ -56,7 +57,7 @@ def places(s: Schedule, lanes: int) -> Places:
 
 def _copied(s: Schedule, uniform: dict[int, int]) -> tuple[int, list[tuple[int, int, int, int]]]:
     """Assign places to the shared operands that are read, with the same distances as within the operand. Return the
-    bytes that they take, and what is to be copied."""
+    total number of bytes, and what to copy."""
     program, rows = s.program, {}
     for v in s.read:
         if s.op[v] == Op.input:
@@ -78,7 +79,7 @@ def _up(n: int) -> int:
 
 
 class Prologue(Code):
-    """The code for uniform values, from shared operands to their buffer; it has a single lane."""
+    """The code that reads shared operands and writes uniform values to their buffer; it works on single numbers."""
 
     uniform: dict[int, int] = {}
 
@@ -140,11 +141,11 @@ class Lanes(Code):
         return self.fetch(self.layout.key(x))
 
     def spread(self, x: int, t: int) -> str:
-        """Return a uniform value in all lanes."""
+        """Return a uniform value, copied to all lanes."""
         return self.everywhere("%uniform", self.places.uniform[x], t)
 
     def everywhere(self, base: str, offset: int, t: int) -> str:
-        """Return one number in all lanes."""
+        """Return one number, copied to all lanes."""
         where = self.at(base, offset)
         if t == Type.bool_:
             one, ty = self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1"), "i1"
@@ -171,7 +172,8 @@ class Lanes(Code):
         self.write("%arena", self.layout.slot[key] * self.lanes, self.layout.type_of(key), name)
 
     def piece(self, piece: Piece, around) -> None:
-        """Add the code of all statements. `around` is the key of the mask of lanes in the piece's region, or None."""
+        """Add the code of all statements. `around` is the key of the mask of lanes in the piece's region, or None for
+        all lanes."""
         self.statements(piece.statements, around)
 
     def statements(self, statements: list, around) -> None:
@@ -191,7 +193,8 @@ class Lanes(Code):
                 self.control(st, around)
 
     def detour(self, branches: Branches) -> None:
-        """Add code for the lanes of one branch. It is skipped if no lane of the vector is in the branch."""
+        """Add the code of a branch that only some lanes take. The code is skipped if no lane of the vector takes the
+        branch."""
         s, places = self.s, self.s.changing[branches.index]
         usual = [self.use(branches.outcomes[1][k]) for k in places]
         mask = self.use(branches.predicates[0])
@@ -218,7 +221,7 @@ class Lanes(Code):
                 self.keep(v, self.names[v])
 
     def some(self, mask: str) -> str:
-        """Return whether a mask has a lane."""
+        """Return whether any lane of a mask is set."""
         if self.lanes == 1:
             return mask
         w = self.lanes
@@ -226,7 +229,7 @@ class Lanes(Code):
         return self.line(f"call i1 @llvm.vector.reduce.or.v{w}i1(<{w} x i1> {mask})")
 
     def both(self, x: str, around) -> str:
-        """Return the mask x within the lanes of the mask around."""
+        """Return the mask `x`, restricted to the lanes of the mask `around`."""
         if around is None:
             return x
         return self.line(f"and {self.type(0)} {x}, {self.fetch(around)}")

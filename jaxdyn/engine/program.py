@@ -1,13 +1,13 @@
-"""The scalar program that every lane runs: lists of integers. Operations are folded and shared while they are added.
+"""The scalar program that every lane runs, as lists of integers. Operations are folded and shared as they are added.
 
 A value is an integer: the index of an operation if it is not negative, a constant otherwise. Operations have up to
-three operands. All are *pure*, so that equal ones are shared and any order that respects the operands will do:
-`order.py` chooses one. The operands also decide where a value belongs: to the innermost *region* (a loop's body, a
-branch) of one of them. An operation in a loop's body whose operands are all outside is therefore outside too.
+three operands. All are *pure*, so that equal ones are shared and any order that respects the operands is valid:
+`order.py` chooses one. The operands also determine where a value belongs: to the innermost *region* (a loop's body, a
+branch) among those of its operands. So an operation in a loop's body with all operands outside is outside too.
 
 Folding makes three assumptions: 0 x and x − x are 0, also if x is infinite or NaN; zeros have no sign; and p (x (1/p))
 is x, so that eliminations clear rows exactly. All other folding is exact. (What is known of a model still changes which
-products `live.py` fuses, and so the last bits; one program always gives the same bits.)
+products `live.py` fuses, and thus the last bits; one program always gives the same bits.)
 """
 
 import struct
@@ -19,9 +19,9 @@ from .ops import DTYPES, NONE, Branches, Call, Loop, Op, Region, TooLarge, Type
 
 
 class Program:
-    """A program under construction. Methods with the name of an operation return its value, folded and shared.
+    """A program under construction. Methods named like an operation return its value, folded and shared.
 
-    `limit`: the number of operations beyond which `TooLarge` is raised.
+    `limit` is the number of operations beyond which `TooLarge` is raised.
     """
 
     def __init__(self, limit: int = 1 << 62):
@@ -37,10 +37,10 @@ class Program:
         self.regions = [Region(-1)]
         self.owners: list[Loop | Branches] = []
         self.calls: list[Call] = []
-        #: True if multiply-adds are fused already, so that none may be fused any more
+        #: True if multiply-adds are fused already, so that no further ones may be fused
         self.fused = False
         self.outputs: list[list[int]] = []
-        #: places of operands and outputs: (rows, type, whether all lanes share it)
+        #: operands: (rows, type, whether all lanes share it)
         self.inputs: list[tuple[int, Type, bool]] = []
         self.output_types: list[Type] = []
         self._constant: dict[bytes, int] = {}
@@ -50,7 +50,7 @@ class Program:
         self._here = [0]
         #: True for templates, which have no calls
         self.nested = False
-        #: sine and cosine of operands, see `trigonometry.py`; what follows is of `calling.py`
+        #: sine and cosine of operands, see `trigonometry.py`; `same` and `templates` belong to `calling.py`
         self.borrowed: dict[int, tuple[int, int]] = {}
         self.same: list[bool] = []
         self.templates: set = set()
@@ -62,7 +62,7 @@ class Program:
         return self.type[x] if x >= 0 else self.constant_types[-1 - x]
 
     def value(self, x: int):
-        """Return the number of a constant, or None."""
+        """Return the number that a constant holds, or None for other values."""
         return self.constants[-1 - x] if x < 0 else None
 
     def constant(self, value, t: int) -> int:
@@ -91,7 +91,7 @@ class Program:
         return len(self.op) - 1
 
     def emit(self, op: int, t: int, a: int, b: int = NONE, c: int = NONE) -> int:
-        """Return the operation without folding, shared with an equal one."""
+        """Add an operation without folding, and return it; an equal one is shared."""
         key = (op, t, a, b, c)
         for table in self.shared:
             found = table.get(key)
@@ -121,12 +121,12 @@ class Program:
 
     @property
     def branch(self) -> int:
-        """The region of the innermost branch that is being built."""
+        """The region of the innermost branch under construction."""
         return self._floors[-1]
 
     @property
     def here(self) -> int:
-        """The region that is being built."""
+        """The region under construction."""
         return self._here[-1]
 
     def loop(self, initial: list[int]) -> Loop:
@@ -149,7 +149,7 @@ class Program:
         return loop.results
 
     def branches(self, predicates: list[int]) -> Branches:
-        """Begin branches: one for every predicate and one for the rest. Each is built between `enter` and `leave`."""
+        """Begin branches: one for every predicate and one for the rest. Build each one between `enter` and `leave`."""
         made = Branches(len(self.owners), self.here, list(predicates), [])
         self.owners.append(made)
         return made
@@ -168,7 +168,7 @@ class Program:
         branches.outcomes.append(list(outcome))
 
     def join(self, branches: Branches) -> list[int]:
-        """Return the values of the branch that is taken."""
+        """Return the values of the branch taken."""
         for k, same in enumerate(zip(*branches.outcomes, strict=True)):
             if len(set(same)) == 1:
                 branches.results.append(same[0])
@@ -191,7 +191,7 @@ class Program:
         op = self.op[x]
         if op == Op.neg:
             return self.a[x]
-        # products stay with the one sum that reads them, which they are fused with
+        # do not swap if an operand is a product: the sum that reads it must stay its only reader, to be fused with it
         if op == Op.sub and not any(k >= 0 and self.op[k] == Op.mul for k in (self.a[x], self.b[x])):
             return self.emit(Op.sub, self.type[x], self.b[x], self.a[x])
         return self.emit(Op.neg, self.type[x], x)
@@ -368,7 +368,7 @@ class Program:
         return self.emit(Op.select, t, p, x, y)
 
     def convert(self, x: int, t: int) -> int:
-        """Return x as another type. A float becomes an integer by rounding towards zero, and True if it is not zero."""
+        """Return x as another type. Floats are rounded towards zero to integers; nonzero numbers become True."""
         if self.type_of(x) == t:
             return x
         if x < 0:
@@ -386,7 +386,7 @@ class Program:
         return self.emit(Op.bits, t, x)
 
     def key(self) -> bytes:
-        """Return the program as bytes: equal programs have equal ones."""
+        """Return the program as bytes, which are the same for equal programs."""
         head = repr((self.inputs, self.output_types, self.outputs, [r.parent for r in self.regions], self.owners))
         numbers = np.asarray([self.op, self.a, self.b, self.c, self.type, self.region], np.int64).tobytes()
         constants = b"".join(

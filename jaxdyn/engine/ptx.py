@@ -1,15 +1,15 @@
-"""Turns a schedule into a kernel for NVIDIA's GPUs: one thread for each lane, one function, LLVM IR and then PTX.
+"""Translates a schedule to a kernel for NVIDIA's GPUs: one thread for each lane, one function, LLVM IR and then PTX.
 
-A thread has its own conditions, so loops and branches are basic blocks, and values that cross them are LLVM's own.
-There are no masks and no arena. In a row of an operand the lanes are side by side, element (r, lane) at r * lanes +
-lane, so that the threads of a warp read one contiguous piece of memory.
+A thread has its own control flow, so loops and branches are basic blocks, and values that cross them are LLVM's SSA
+values. There are no masks and no arena. In a row of an operand the lanes are side by side, element (r, lane) at
+r * lanes + lane, so that the threads of a warp read one contiguous piece of memory.
 
-Every thread first computes the uniform values, which are few, so that no other kernel has to run before. They go to
-memory that the threads of a block share. In registers they would displace the lane's own values to the thread's local
-memory: for Talos 3.8 kB of it instead of 1.7.
+Every thread first computes the uniform values, which are few, so that no other kernel has to run before. They are
+stored in the memory that the threads of a block share. In registers they would spill the lane's own values to the
+thread's local memory: for Talos, 3.8 kB of it instead of 1.7.
 
 Operations are the same as on a CPU (`llvm.Code`), and no pass runs before LLVM's code generation, so that each becomes
-instructions that round as IEEE 754 says: the bits are those of the CPU.
+instructions that round as IEEE 754 demands: the bits are those of the CPU.
 """
 
 import functools
@@ -24,14 +24,14 @@ from .order import Guard, Store
 #: the kernel's name in PTX
 KERNEL = "jaxdyn"
 TRIPLE = "nvptx64-nvidia-cuda"
-#: the oldest GPUs that the code is for, and the version of PTX that drivers of CUDA 11 and later read
+#: the oldest GPUs that the code supports, and the version of PTX that drivers of CUDA 11 and later read
 PROCESSOR, FEATURES = "sm_70", "+ptx70"
 #: most operands: their addresses and the number of lanes must fit into the 4 kB of a kernel's parameters
 OPERANDS = 511
 
-#: bytes of uniform values that a block keeps; further ones are computed where they are read
+#: most bytes of uniform values that a block stores; further ones are computed where they are read
 SHARED = 32768
-#: lines after which a uniform value is read anew
+#: lines of code after which a uniform value is loaded again
 WINDOW = 200
 
 _INDEX = "llvm.nvvm.read.ptx.sreg"
@@ -39,7 +39,8 @@ _lock = threading.Lock()
 
 
 def text(s: Schedule) -> str:
-    """Return LLVM's text of the kernel. Parameters: the addresses of operands and outputs, and the number of lanes.
+    """Return the LLVM IR of the kernel. Its parameters are the addresses of operands and outputs, and the number of
+    lanes.
 
     **Raises** `Unsupported` for more operands than a kernel can have.
     """
@@ -71,8 +72,8 @@ def text(s: Schedule) -> str:
 
 
 def _head(s: Schedule) -> list[str]:
-    """Return the code that finds the thread's lane, and where that lane's numbers begin. Threads beyond the last lane
-    return."""
+    """Return the code that computes the thread's lane, and where that lane's numbers begin. Threads beyond the last
+    lane return."""
     program = s.program
     lines = [
         f"%block = call i32 @{_INDEX}.ctaid.x()",
@@ -100,7 +101,8 @@ class Thread(Code):
     def __init__(self, s: Schedule, declared: set[str]):
         super().__init__(s, 1, declared)
         self.block = "begin"
-        #: offsets of uniform values in the block's memory, their end, and where each was last read: name, block, line
+        #: offsets of uniform values in the block's memory, their end, and where each one was last read: name, block,
+        #: line
         self.places: dict[int, int] = {}
         self.size = 0
         self.recent: dict[int, tuple[str, str, int]] = {}
@@ -108,8 +110,8 @@ class Thread(Code):
     # uniform values
 
     def share(self) -> None:
-        """Compute the uniform values into the block's memory. All threads write the same values, so none waits for
-        another."""
+        """Compute the uniform values and store them in the block's memory. All threads write the same values, so none
+        waits for another."""
         places, types = {}, self.s.program.type
         for v in self.s.read:
             t = Type(types[v])
@@ -132,7 +134,7 @@ class Thread(Code):
         if block != self.block or len(self.lines) - line > WINDOW:
             t = Type(self.s.program.type[x])
             kind = "i8" if t == Type.bool_ else NAMES[t]
-            # volatile: otherwise LLVM would keep the value in a register
+            # volatile, since LLVM would otherwise keep the value in a register
             name = self.line(f"load volatile {kind}, {self.place(self.places[x])}, align {t.bytes}")
             if t == Type.bool_:
                 name = self.line(f"trunc i8 {name} to i1")
@@ -146,7 +148,7 @@ class Thread(Code):
     # operands and outputs
 
     def as_bytes(self, name: str, t: Type) -> tuple[str, str]:
-        """Return a number as it is stored, and its type."""
+        """Return a number in the form in which it is stored, and its type."""
         return (self.line(f"zext i1 {name} to i8"), "i8") if t == Type.bool_ else (name, NAMES[t])
 
     def address(self, operand: int, row: int, t: Type, shared: bool) -> str:
@@ -158,7 +160,8 @@ class Thread(Code):
         return self.line(f"getelementptr i8, ptr addrspace(1) %o{operand}, i64 {offset}")
 
     def load(self, x: int) -> str:
-        """Return the number of an operand, or a uniform value together with all that it depends on."""
+        """Load the number of an operand, or compute a uniform value and everything that it depends on, and return its
+        name."""
         s, todo = self.s, [x]
         if s.op[x] == Op.input:
             return self.operand(x)
@@ -195,7 +198,7 @@ class Thread(Code):
         self.block = name
 
     def forget(self, count: int) -> None:
-        """Forget all names but the first ones, since values of one block are not available in blocks that may be
+        """Forget all names but the first `count`, since values of one block are not available in blocks that may be
         reached without it."""
         while len(self.names) > count:
             self.names.popitem()
@@ -284,7 +287,7 @@ def _llvm():
 
 
 def assembled(source: str) -> str:
-    """Return the PTX of a kernel's text. Raises RuntimeError if LLVM does not accept it."""
+    """Compile LLVM IR to PTX, and return it. Raises RuntimeError if LLVM does not accept the text."""
     binding, aim = _llvm(), target()
     machine = binding.Target.from_triple(TRIPLE).create_target_machine(cpu=aim.cpu, features=aim.features, opt=2)
     context = binding.create_context()

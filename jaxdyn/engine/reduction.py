@@ -1,8 +1,8 @@
-"""Reduces angles that are too large for a difference of a few products to a multiple of a right angle and a rest (Payne
-and Hanek's method).
+"""Argument reduction of angles so large that subtracting a few products is not accurate (Payne and Hanek's method).
 
-Of the quotient by a right angle only the part modulo four matters. So only a few words of 2/π are needed, and the
-angle's exponent selects them. All is integer arithmetic modulo 2⁶⁴; numbers of the last step are exact or doubles.
+It splits an angle into a multiple of a right angle and a remainder. Of the quotient by a right angle only the part
+modulo four matters, so only a few words of 2/π are needed, and the angle's exponent selects them. The arithmetic is in
+integers modulo 2⁶⁴, except for the last step (`_angle`), which is in doubles.
 """
 
 from .floats import Floats
@@ -17,7 +17,8 @@ BITS = int(
     16,
 )
 WIDTH = BITS.bit_length()
-#: zeros before its first bit, and what to subtract from an argument's exponent field to find the first bit needed
+#: zeros before the first bit of 2/π, and what to subtract from an argument's exponent field to find the first bit
+#: needed
 LEAD = (16, 32)
 SHIFT = (136, 1045)
 #: a right angle in units of 2⁻⁶², in two parts
@@ -28,7 +29,7 @@ def huge(p: Program, x: int, tail: bool) -> list[int]:
     """Return [angle between -45 and 45 degrees, number of right angles in the low two bits] of a large angle; NaN for
     infinity.
 
-    With `tail`, the angle's rounding error is returned too.
+    With `tail`, also return the angle's rounding error.
     """
     f = Floats(p, x)
     u = lambda value: p.constant(value, Type.uint64)  # noqa: E731
@@ -53,7 +54,8 @@ def huge(p: Program, x: int, tail: bool) -> list[int]:
 
 
 def _window(p: Program, field: int, lead: int, choices: int, size: int) -> list[int]:
-    """Return this many words of 2/π, from the bit `field` on. `choices`: bits of the number of whole words before."""
+    """Return `size` words of 2/π, from the bit `field` on. `choices` is the number of bits that count the whole words
+    before."""
     u = lambda value: p.constant(value, Type.uint64)  # noqa: E731
     steps = [1, 2, 4, 8][:choices]
     count = sum(steps) + size + 1
@@ -71,7 +73,7 @@ def _window(p: Program, field: int, lead: int, choices: int, size: int) -> list[
 
 
 def _product(p: Program, m: int, words: list[int]) -> tuple[int, int | None]:
-    """Return two words of the product, the first modulo 2⁶⁴. The second is None if only the first is asked for."""
+    """Return two words of the product, the first modulo 2⁶⁴. With two words of 2/π the second is None."""
     u = lambda value: p.constant(value, Type.uint64)  # noqa: E731
     low = lambda v: p.and_(v, u(2**32 - 1))  # noqa: E731
     high = lambda v: p.shr(v, u(32))  # noqa: E731
@@ -91,12 +93,12 @@ def _product(p: Program, m: int, words: list[int]) -> tuple[int, int | None]:
 
 
 def _angle(p: Program, part: int, rest: int | None) -> list[int]:
-    """Return [both words as an angle, its rounding error], doubles."""
+    """Return [the angle that both words represent, its rounding error] as doubles."""
     whole = p.convert(part, Type.float64)
     f = Floats(p, whole)
     if rest is None:
         return [p.mul(whole, f.number(UNIT[0]))]
-    # a number of 53 bits, and the rest of the first word with the second
+    # split into a number of 53 bits, and the rest of the first word with the second
     left = p.and_(part, p.constant(2**10 - 1, Type.int64))
     a = p.convert(p.sub(part, left), Type.float64)
     b = f.fma(p.convert(rest, Type.float64), f.number(2.0**-64), p.convert(left, Type.float64))

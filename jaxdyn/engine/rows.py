@@ -1,4 +1,4 @@
-"""The rows of a sweep in a program: each is a call of a template."""
+"""The rows of a sweep in a program: each row is a call of a template."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,13 +11,13 @@ from .templates import LABEL, MINUS, SHARED, constant, cut, numbered, sine_and_c
 
 
 def sweep(program: Program, table, given: Sequence[np.ndarray], run: Callable, type_of: Callable) -> list[np.ndarray]:
-    """Return the outputs of a sweep, by calling its steps' templates one after the other. `run` adds the code of a
-    closed jaxpr."""
+    """Return the outputs of a sweep, by calling the templates of its steps one after the other. `run` adds the code of
+    a closed jaxpr to the program."""
     return _Rows(program, table, given, run, type_of).outputs()
 
 
 class _Rows:
-    """The rows of a sweep. Cells are lists of values."""
+    """The rows of a sweep. A cell is a list of values."""
 
     def __init__(self, program, table, given, run, type_of):
         self.program, self.table, self.run = program, table, run
@@ -32,8 +32,8 @@ class _Rows:
         self.numbers: dict[int, int] = {}
 
     def part(self, kind):
-        """Return the shapes and types of a kind's operands, the types of its results, and the sizes of the cells
-        written."""
+        """Return the shapes and types of a kind's operands, the types of its results, and the sizes of the cells that
+        it writes."""
         jaxpr = kind.jaxpr.jaxpr
         shapes = [(v.aval.shape, self.type_of(v.aval.dtype)) for v in jaxpr.invars]
         types, sizes = [], []
@@ -71,13 +71,13 @@ class _Rows:
                 at += size
 
     def called(self, closed, shapes, types, flat: list[int], read: int) -> list[int]:
-        """Return the numbers that a step gives, with the present content of its cells added."""
+        """Return the numbers that a step computes, added to the present content of the cells that it writes."""
         program = self.program
         pattern, operands = self.pattern(flat)
         made = None if program.nested else cut(closed, shapes, types, pattern, self.run)
         if made is None:
             return self.straight(closed, shapes, flat, read)
-        for k in made.turned:  # maybe one that was borrowed before
+        for k in made.turned:  # the operand may itself be a sine or cosine appended here
             operands += self.turned(operands[k])
         first = then = 0
         if made.uniform is not None:
@@ -99,7 +99,7 @@ class _Rows:
         return out
 
     def turned(self, x: int) -> tuple[int, int]:
-        """Return sine and cosine of a value, which are computed once."""
+        """Return sine and cosine of a value; each value's are computed only once."""
         program = self.program
         first = call(program, sine_and_cosine(Type(program.type[x]), uniform(program)[x]), [x])
         return first, first + 1
@@ -114,7 +114,7 @@ class _Rows:
         return [self.program.add(old, x) for old, x in zip(flat[read:], outs, strict=True)]
 
     def pattern(self, flat: list[int]) -> tuple[tuple[int, ...], list[int]]:
-        """Return what is known of values, and those that are not constants, once each."""
+        """Return the pattern of values, and the operands: each value that is not a constant, once."""
         program, numbers = self.program, self.numbers
         same, op = uniform(program), program.op
         found, seen, operands = [], {}, []

@@ -1,4 +1,4 @@
-"""The rules for JAX's arithmetic primitives: element by element, and reductions."""
+"""The rules for JAX's arithmetic primitives: element-wise operations and reductions."""
 
 import functools
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from .program import Program
 
 
 def each(f: Callable[..., int], *xs: np.ndarray) -> np.ndarray:
-    """Return f of every element; operands are broadcast."""
+    """Apply f to every element, and return the results; operands are broadcast."""
     if len(xs) == 1:
         return np.array([f(x) for x in xs[0].ravel().tolist()], np.int64).reshape(xs[0].shape)
     first = xs[0].shape
@@ -44,8 +44,8 @@ def _convert(p: Program, eqn, x):
 
 
 def _shift(left: bool, filled: bool):
-    """Return the rule of a shift. A shift by as many bits as there are, or more, gives zero, or copies of the sign bit
-    if bits are filled with it."""
+    """Return the rule of a shift. A shift by at least as many bits as the type has gives zero, or copies of the sign
+    bit if `filled`."""
 
     def one(p: Program, x: int, by: int) -> int:
         t = Type(p.type_of(x))
@@ -144,7 +144,7 @@ def _arg(better: str):
         made = []
         for row in rows:
             best, at = row[0], p.constant(0, t)
-            for k, v in enumerate(row[1:], 1):  # of equal values the first; NaN counts as the extreme value
+            for k, v in enumerate(row[1:], 1):  # of equal values the first wins; NaN counts as the extreme value
                 wins = p.lt(best, v) if better == "max" else p.lt(v, best)
                 wins = p.or_(wins, p.and_(p.ne(v, v), p.eq(best, best)))
                 best, at = p.select(wins, v, best), p.select(wins, p.constant(k, t), at)
@@ -155,7 +155,7 @@ def _arg(better: str):
 
 
 def _before(p: Program, xs, ys) -> int:
-    """Return whether the numbers xs come before ys in a sorted sequence: the first that differ decide. NaN is last."""
+    """Return whether the numbers xs come before ys in lexicographic order. NaN is last."""
     found = p.false
     for x, y in reversed(list(zip(xs, ys, strict=True))):
         less, same = (p.and_(p.not_(x), y), _equal(p, x, y)) if p.type_of(x) == Type.bool_ else (p.lt(x, y), p.eq(x, y))
@@ -167,7 +167,7 @@ def _before(p: Program, xs, ys) -> int:
 
 
 def _sort(p: Program, eqn, *xs):
-    """Return the values sorted, by exchanging neighbours. Equal values keep their order."""
+    """Return the values sorted, by a bubble sort, which keeps the order of equal values."""
     axis, keys = eqn.params["dimension"], eqn.params["num_keys"]
     stacked = np.moveaxis(np.stack(xs), 1 + axis, 1)
     out = stacked.reshape(*stacked.shape[:2], -1).copy()
@@ -220,7 +220,7 @@ def _dot(p: Program, eqn, x, y):
 
 
 def _bilinear(p: Program, eqn, x, y):
-    """Return sums of products by a table of terms; see `jaxdyn.spatial.bilinear`."""
+    """Return sums of products, as a table of terms defines them; see `jaxdyn.spatial.bilinear`."""
     form = eqn.params["form"]
     tail = eqn.outvars[0].aval.shape[len(form.out) :]
     x = np.broadcast_to(x, (*form.x, *tail)).reshape(-1, int(np.prod(tail))).tolist()

@@ -1,17 +1,17 @@
-"""The run-time that calls a compiled program under XLA on a CPU: `runtime.ll`, compiled once for programs with vectors
-and numbers of the same sizes.
+"""The run-time that runs a compiled program under XLA on a CPU: `runtime.ll`, compiled once for all programs with the
+same sizes of vectors and numbers.
 
-A program is an object file with a kernel, perhaps a prologue, a descriptor and a handler, which passes XLA's call frame
-and the descriptor to a function of the run-time (`name_of`). `descriptor` and `handler` write the last two; `provide`
-makes that function known to LLVM, so that the program's object finds it when it is loaded.
+A program is an object file with a kernel, an optional prologue, a descriptor and a handler, which passes XLA's call
+frame and the descriptor to a function of the run-time (`name_of`). `descriptor` and `handler` write the last two;
+`provide` makes that function known to LLVM, so that the program's object finds it when it is loaded.
 
 - ``prologue(ptr inputs, ptr uniform)`` runs once a call. ``inputs[k]`` points to the k-th operand's numbers.
 - ``kernel(ptr stage, ptr uniform, ptr arena, i64 vectors)`` runs once for every block of lanes. The stage of vector v
   begins at ``v * stage_bytes``; row r of an operand takes ``lanes * bytes`` bytes of it at
-  ``offset + r * lanes * bytes``. All three pointers are multiples of 64. The arena is the thread's own; its content is
-  undefined at the start. Lanes beyond the batch are copies of its last lane.
+  ``offset + r * lanes * bytes``. All three pointers are multiples of 64. The arena belongs to the thread; its content
+  is undefined at the start. Lanes beyond the batch are copies of its last lane.
 
-In both, denormals are kept, whatever mode the calling thread is in.
+Both keep denormals, whatever mode the calling thread is in.
 
 In XLA's operands the numbers of a lane are neighbours; in a stage the numbers of a row are. Operands and outputs are
 therefore transposed, except for inputs shared by all lanes, which only the prologue reads.
@@ -39,9 +39,9 @@ NUMBERS = (1, 2, 4, 8)
 #: version of XLA's interface that runtime.ll was written for, used if jaxlib comes without the header
 VERSION = (0, 3)
 
-#: possible sides of a tile that is transposed in registers, and the most bytes of a side
+#: possible sides of a tile, which is transposed in registers, and the most bytes of a side
 TILES, TILE_BYTES = (1, 2, 4, 8, 16), 64
-#: lanes that are prefetched ahead of a tile
+#: number of lanes ahead of a tile that are prefetched
 AHEAD = 16
 #: operands of fewer rows are transposed vector by vector, because such small tiles are slow
 FEW = 4
@@ -78,7 +78,7 @@ def descriptor(
 
 
 def check(lanes, vectors_per_block, inputs, outputs, stage_bytes) -> None:
-    """Raise ValueError unless the run-time's functions that copy can serve such a program."""
+    """Raise ValueError unless the copy functions of the run-time support such a program."""
     if lanes < 1 or lanes & (lanes - 1) or vectors_per_block < 1 or stage_bytes % 64:
         raise ValueError(f"no stage of {stage_bytes} bytes for {vectors_per_block} vectors of {lanes} lanes")
     for rows, size, offset in (*inputs, *outputs):
@@ -90,7 +90,7 @@ def check(lanes, vectors_per_block, inputs, outputs, stage_bytes) -> None:
 
 
 def name_of(vector_bytes: int, numbers: tuple[int, ...]) -> str:
-    """Return the name of the function that runs programs whose operands have numbers of these sizes in bytes."""
+    """Return the name of the run-time's function for programs whose operands have numbers of these sizes in bytes."""
     return "_".join(["jaxdyn_run", str(vector_bytes), *(map(str, numbers) if numbers != NUMBERS else ())])
 
 
@@ -106,10 +106,11 @@ def handler(name: str, vector_bytes: int, numbers: tuple[int, ...] = NUMBERS) ->
 
 
 def provide(vector_bytes: int, numbers: tuple[int, ...] = NUMBERS) -> str:
-    """Return the name of the function that handlers call; objects that are loaded later will find it.
+    """Compile the run-time if necessary, and return the name of its function that handlers call; objects loaded later
+    find it.
 
-    `numbers` are the sizes in bytes, in order, of the numbers that lanes have. Functions for other sizes are left out,
-    because they would take longer to compile than a small program.
+    `numbers` are the sizes in bytes, in ascending order, of the numbers that lanes have. Functions for other sizes are
+    left out, because they would take longer to compile than a small program.
     """
     if vector_bytes < 4 or vector_bytes & (vector_bytes - 1):
         raise ValueError(f"{vector_bytes} bytes are no vector")
@@ -157,11 +158,11 @@ def source(vector_bytes: int, triple: str, numbers: tuple[int, ...] = NUMBERS) -
 
 
 def copies(vector_bytes: int, numbers: tuple[int, ...]) -> str:
-    """Return IR of the functions that copy a vector of an operand with such numbers, and of the table of them,
-    ``@copies``.
+    """Return IR of the functions that copy a vector of an operand with such numbers, and of ``@copies``, the table of
+    them.
 
-    The table is indexed by the logarithm of a number's bytes; by the number of rows if a whole vector has few rows,
-    else 0; by the logarithm of the largest possible side of a tile; by 0 for copies into the stage, 1 for copies out of
+    The table has four indices: the logarithm of a number's bytes; the number of rows if a whole vector has few rows,
+    else 0; the logarithm of the largest possible side of a tile; and 0 for copies into the stage, 1 for copies out of
     it.
     """
     functions: dict[str, str] = {}
@@ -191,8 +192,9 @@ def copies(vector_bytes: int, numbers: tuple[int, ...]) -> str:
 class _Copy:
     """A function that copies a vector of an operand between its buffer and the stage.
 
-    Tiles of `side` lanes and as many rows are transposed in registers. The last rows of an operand are done in a tile
-    that overlaps the one before. With `few` rows, of which the operand has no more, a tile is all of its `side` lanes.
+    It transposes tiles of `side` lanes and as many rows in registers. The last tile of an operand overlaps the one
+    before, so that it has all of its rows. If `few` is not 0, the operand has only that many rows, and a tile is all
+    rows of `side` lanes.
     """
 
     def __init__(self, size: int, side: int, out: bool, few: int = 0):
@@ -226,8 +228,8 @@ end.all:
 """
 
     def tiles(self) -> str:
-        """Return the body for a strip of lanes. Lanes that do not exist are copies of the last one, which is written
-        last."""
+        """Return the body for a strip of lanes. Lanes beyond the batch are copies of the last lane; stores run
+        backwards, so that the last lane itself is written last."""
         before = []
         for i in range(self.side):
             before += [
@@ -261,7 +263,8 @@ end.all:
         )
 
     def at_once(self) -> list[str]:
-        """Return the way into the loop over tiles; vectors of a single lane are as the buffer is, and take none."""
+        """Return the branch into the loop over tiles. A vector of a single lane is laid out like the buffer, so it is
+        copied without tiles."""
         if self.side > 1:
             return ["  br label %tile"]
         to, source = ("%far.0", "%near.0") if self.out else ("%near.0", "%far.0")
@@ -277,7 +280,7 @@ end.all:
         """Return prefetches of the same rows some lanes ahead, since processors do not predict so many streams by
         themselves.
 
-        Long batches take half the time with them. Prefetches beyond the buffer are allowed: they never fault.
+        They halve the time for long batches. Prefetches beyond the buffer are allowed: they never fault.
         """
         if self.side * self.size < 16:
             return []
@@ -288,7 +291,7 @@ end.all:
         return lines
 
     def whole(self) -> str:
-        """Return the body for a strip of lanes that all exist: their numbers are contiguous, as many vectors as there
+        """Return the body for a strip of lanes that all exist. Their numbers are contiguous, as many vectors as there
         are rows."""
         n, t = self.few, self.side
         far = [("%far.l", str(k * t * self.size)) for k in range(n)]
@@ -299,7 +302,7 @@ end.all:
             numbers = range(k * t, k * t + t) if self.out else range(k, n * t, n)
             wanted = [(x % n, x // n) if self.out else divmod(x, t) for x in numbers]
             found = vectors[0]
-            for j in range(1, n):  # the content of vector j, beside what is there already
+            for j in range(1, n):  # add what vector j contributes to what is there already
                 mask = [(t + at if k == j else i if k < j else -1) for i, (k, at) in enumerate(wanted)]
                 if j == 1:
                     mask = [at if k == 0 else m for m, (k, at) in zip(mask, wanted, strict=True)]
@@ -315,19 +318,19 @@ end.all:
         """Return the vectors of the columns, given the places of the rows.
 
         Processors shuffle best within chunks of 16 bytes, or whole chunks. So chunks change places first, until row j
-        of every group of rows lies beside row j of the others; then numbers within chunks. The longest registers are
-        filled from halves, since a load into a half costs no shuffle.
+        of every group of rows lies beside row j of the others; then numbers change places within chunks. The longest
+        registers are filled from halves, since a load into a half costs no shuffle.
         """
         t = self.side
         chunk = min(t, max(1, 16 // self.size))
         parts = 2 if t * self.size == 64 and t > chunk else 1
         columns: list[str] = []
-        placed: list[list[str]] = [[] for _ in range(chunk)]  # of rows j, j + chunk, ...: the vector of each chunk
+        placed: list[list[str]] = [[] for _ in range(chunk)]  # for rows j, j + chunk, ...: the vector of each chunk
         for part in range(parts):
             rows = [self.load(t // parts, *place, part * t // parts * self.size) for place in source]
             for j in range(chunk):
                 mine = rows[j::chunk]
-                if parts == 2:  # row k and the row as many groups on in one register
+                if parts == 2:  # the k-th of these rows and the one half of them further on share one register
                     half = len(mine) // 2
                     mine = [self.shuffle(t // 2, mine[k], mine[k + half], list(range(t))) for k in range(half)]
                 placed[j] += self.rounds(mine, chunk, t // parts)
@@ -336,8 +339,8 @@ end.all:
         return columns
 
     def rounds(self, vectors: list[str], unit: int, span: int) -> list[str]:
-        """Transpose units of numbers within groups of them: in every round the even and the odd units of two
-        vectors."""
+        """Transpose units of numbers within groups of `span` numbers. Every round separates the even and the odd units
+        of two vectors."""
         if len(vectors) == 1:
             return vectors
         halves = []

@@ -1,8 +1,8 @@
 """Turns a jaxpr over lanes into the scalar program of one lane.
 
-The jaxpr is that of a core at a single lane. Its arrays become arrays of values (`program.py`). Operations that only
-move numbers (slices, reshapes, gathers with known indices) cost nothing. A `while` stays a loop in which each lane has
-a condition of its own. A primitive without a rule raises `Unsupported`.
+The jaxpr is that of a core with a single lane. Each of its arrays becomes an array of values (`program.py`). Operations
+that only move numbers (slices, reshapes, gathers with known indices) add no code. A `while` stays a loop in which each
+lane has a condition of its own. A primitive without a rule raises `Unsupported`.
 """
 
 from collections.abc import Sequence
@@ -19,15 +19,16 @@ from .program import Program
 from .rules import RULES, each
 from .structure import STRUCTURE
 
-#: branches with at most this many equations are all computed, and one result is selected
+#: branches with at most this many equations are all computed, and the result is selected
 FEW = 30
 #: loops with at most this many iterations are unrolled
 SHORT = 3
 
 
 def scalarise(closed, shared: Sequence[bool], known: Sequence[bytes | None], limit: int) -> Program:
-    """Return the program of a closed jaxpr. `shared` marks operands that are the same for all lanes; `known` has a byte
-    for each number of an operand that tells whether it is 0, 1 or -1; `limit` is the largest number of operations.
+    """Return the program of a closed jaxpr. `shared` marks operands that are the same for all lanes. `known` has, for
+    an operand, a byte for each number that says whether it is 0, 1 or -1, or is None. `limit` is the largest number of
+    operations.
 
     **Raises** `Unsupported` for a primitive or type without a rule, and `TooLarge`.
     """
@@ -149,7 +150,7 @@ def _loop(program, initial, condition, body):
     start = _flat(initial)
     loop = program.loop(start)
     holds = condition(_unflat(loop.carries, shapes))
-    # the condition holds for every lane that is in the body
+    # inside the body, the condition holds for every active lane
     sure = _conjuncts(program, holds)
     at = [program.true if c in sure else c for c in loop.carries]
     nexts = _flat(body(_unflat(at, shapes)))

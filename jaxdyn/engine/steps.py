@@ -1,9 +1,9 @@
-"""Steps, and the tables that say which cells each step reads and writes.
+"""Steps, and tables that say which cells each step reads and writes.
 
 A *step* is a pure function of a few values of one node, written as in the paper, without indices. A *table* lists steps
 in order, with the cells that each one reads and writes. A *cell* is one entry along the first axis of a field. It holds
-the sum of all that is written to it, and nothing is written to it after it has been read. A table therefore describes a
-recursion completely before anything is traced, and each kind of step is traced once, however long the recursion is.
+the sum of all values written to it; no step may write to it after another one has read it. A table therefore describes
+a recursion completely before anything is traced, and each kind of step is traced once, however long the recursion is.
 """
 
 import dataclasses
@@ -18,8 +18,8 @@ from .kept import parts
 
 
 class Ref(NamedTuple):
-    """Cell `start` of field `name`, or, if `count` is given, that many cells from there on, stacked along a first
-    axis."""
+    """A reference to cell `start` of field `name` or, if `count` is given, to that many cells from `start` on, stacked
+    along a first axis."""
 
     name: str
     start: int
@@ -28,7 +28,7 @@ class Ref(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Step:
-    """``fn(*static, *values)``. It is hashable, so that equal steps are traced once."""
+    """The function ``fn(*static, *values)``. It is hashable, so that equal steps are traced once."""
 
     fn: Callable
     static: tuple = ()
@@ -38,7 +38,7 @@ class Step:
 
 
 class Row(NamedTuple):
-    """One call of a step. `reads` and `writes` are nested tuples of `Ref`s; None stands for an absent value."""
+    """One call of a step. `reads` and `writes` are nested tuples of `Ref`s; None represents an absent value."""
 
     step: Step
     reads: tuple
@@ -46,8 +46,8 @@ class Row(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """Rows that differ in cells alone: the step's jaxpr, and for each operand and each result the array and the number
-    of cells."""
+    """Rows that differ only in their cells: the step's jaxpr and, for each operand and each result, the array and the
+    number of cells."""
 
     jaxpr: Any
     reads: tuple[tuple[int, int | None], ...]
@@ -55,7 +55,7 @@ class Kind(NamedTuple):
 
 
 class Array(NamedTuple):
-    """The static description of an array: number of cells, shape of a cell with its lanes, dtype."""
+    """The static description of an array: number of cells, shape of a cell with its lanes, and dtype."""
 
     cells: int
     shape: tuple[int, ...]
@@ -67,7 +67,7 @@ class Sweep:
     """A table applied to arrays, as the primitive takes it. Arrays are numbered: `inputs` first, then `outputs`.
 
     **Fields:** `kinds`; `rows`, for each row its kind and the first cells of what it reads and writes; `initial`, for
-    each output the input that it starts from, or None; `derived`, the derivatives made so far.
+    each output the input that it starts from, or None; `derived`, a cache of the sweep's derivatives.
     """
 
     inputs: tuple[Array, ...]
@@ -87,7 +87,7 @@ def cells(start: int, count: int | None) -> range:
 
 @parts
 def traced(step: Step, tree, avals: tuple, lanes: int):
-    """Return the jaxpr of a step on flat values of these shapes and dtypes, and the structure of its results. All
+    """Return the jaxpr of a step for flat values of these shapes and dtypes, and the structure of its results. All
     results have `lanes` lanes."""
     found = None
 
@@ -103,8 +103,8 @@ def traced(step: Step, tree, avals: tuple, lanes: int):
 
 @parts
 def summed(closed, to: tuple[int, ...]):
-    """Return the jaxpr of a step that writes several times to a cell: results with the same place in `to` are added
-    up."""
+    """Return the jaxpr of a step that writes to a cell several times: results with the same place in `to` are
+    summed."""
 
     def once(*args):
         outs: dict[int, Any] = {}
@@ -120,7 +120,7 @@ def _is_ref(x) -> bool:
 
 
 def _named(x, found: list[Ref]):
-    """Return what a row reads or writes without the cells, which are appended to `found` in order."""
+    """Return what a row reads or writes without the cells, and append the `Ref`s to `found` in order."""
     if isinstance(x, Ref):
         found.append(x)
         return x.name, x.count
@@ -128,8 +128,8 @@ def _named(x, found: list[Ref]):
 
 
 def _check_order(rows: Sequence[Row], sizes: Mapping[str, int]) -> None:
-    """Raise `ValueError` if a cell is written after it has been read: derivatives take what was read from the arrays
-    of the sweep, which hold what cells are in the end."""
+    """Raise `ValueError` if a cell is written after it has been read. Derivatives read the values that a step has read
+    from the arrays of the sweep, which hold the final content of each cell."""
     seen: dict[str, set[int]] = {name: set() for name in sizes}
     for k, row in enumerate(rows):
         reads: list[Ref] = []
@@ -154,7 +154,7 @@ class Table:
 
     **Arguments:** `rows`; `sizes`, number of cells by name of field.
 
-    **Raises** `ValueError` where a cell is written after it has been read.
+    **Raises** `ValueError` if a cell is written after it has been read.
     """
 
     def __init__(self, rows: Sequence[Row], sizes: Mapping[str, int]):
@@ -165,7 +165,7 @@ class Table:
     def sweep(self, given: Mapping[str, Any]) -> tuple[Sweep, dict[str, Any]]:
         """Return the sweep for fields of these shapes, and the structures of the fields that it writes.
 
-        `given` are pytrees of arrays or of their shapes, (cells, ..., lanes). A field that is both given and written
+        `given` are pytrees of arrays (cells, ..., lanes) or of their shapes. A field that is both given and written
         starts from the given values.
         """
         leaves, tree = jax.tree.flatten(dict(given))
@@ -176,14 +176,14 @@ class Table:
 
 
 class _Maker:
-    """Makes the `Sweep` of a table for fields of given shapes."""
+    """A builder of the `Sweep` of a table, for fields of given shapes."""
 
     def __init__(self, table: Table, given: Mapping[str, Any]):
         self.table = table
         self.inputs: list[Array] = []
         self.outputs: list[Array] = []
         self.initial: list[int | None] = []
-        #: structure and arrays of each field; outputs have numbers from -1 downwards until all inputs are known
+        #: structure and array numbers of each field; outputs are numbered from -1 downwards until all inputs are known
         self.fields: dict[str, tuple[Any, list[int]]] = {}
         self.lanes = max((x.shape[-1] for x in jax.tree.leaves(given)), default=1)
         for name in sorted(given):
@@ -198,7 +198,7 @@ class _Maker:
                 self.fields[name] = tree, list(range(first, len(self.inputs)))
 
     def field(self, name, tree, avals, initial=None) -> None:
-        """Add a field that is written."""
+        """Add a field that the table writes."""
         first = -1 - len(self.outputs)
         self.outputs += [Array(self.table.sizes[name], tuple(s), jnp.dtype(d)) for s, d in avals]
         self.initial += list(initial) if initial is not None else [None] * len(avals)
@@ -210,7 +210,7 @@ class _Maker:
     def make(self):
         kinds: dict = {}
         rows = []
-        #: kinds by rows without their cells, so that each kind is worked out once for thousands of rows
+        #: kinds by rows without their cells, so that each kind is built once for thousands of rows
         known: dict = {}
         for row in self.table.rows:
             reads, writes = [], []
@@ -232,7 +232,7 @@ class _Maker:
         return sweep, named
 
     def kind(self, row: Row, refs: list[Ref], kinds: dict) -> tuple[int, list[int], list[int]]:
-        """Return the number of a row's kind, and for each operand and result the index of its cell among the row's
+        """Return the number of a row's kind and, for each operand and result, the index of its cell among the row's
         cells."""
         outer = jax.tree.structure(row.reads, is_leaf=_is_ref)
         trees = [self.fields[r.name][0] for r in refs]
@@ -254,8 +254,8 @@ class _Maker:
         return (a.shape if count is None else (count, *a.shape)), a.dtype
 
     def written(self, step, writes, out_tree, avals) -> list[tuple[int, Ref, int]]:
-        """Return the arrays that a step's results go to, one for each leaf, with their cells, and the index of each in
-        `writes`."""
+        """Return, for each leaf of a step's results, the array that it is written to, its cell, and the index of that
+        cell in `writes`."""
         value = jax.tree.unflatten(out_tree, list(avals))
         refs, outer = jax.tree.flatten(writes, is_leaf=_is_ref)
         out = []

@@ -1,4 +1,4 @@
-"""The rules for primitives that only move numbers. On arrays of values they are NumPy's functions."""
+"""The rules for primitives that only move numbers. On arrays of values, these are NumPy's functions."""
 
 import itertools
 from collections.abc import Callable
@@ -45,7 +45,7 @@ def _iota(p: Program, eqn):
 
 
 def known(p: Program, x: np.ndarray, what: str) -> np.ndarray:
-    """Return the numbers of constants."""
+    """Return the numbers that constants hold. Raises `Unsupported` if a value is not a constant."""
     if (x >= 0).any():
         raise Unsupported(f"{what} that depend on values")
     return np.array([int(p.value(v)) for v in x.ravel().tolist()], np.int64).reshape(x.shape)
@@ -68,7 +68,7 @@ def _dynamic_update_slice(p, eqn, x, new, *starts):
 
 def _addresses(shape, indices, window_dims, lost, to, batching, index_batching, sizes, clip):
     """Return, for each axis of the operand, the index of every element of a gather's result or of a scatter's updates
-    (of shape `shape`), and which elements lie inside the operand.
+    (of shape `shape`), and a mask of the elements that lie inside the operand.
 
     Axes `window_dims` of `shape` run over a window. The operand's `lost` axes have no axis in `shape`.
     """
@@ -122,7 +122,7 @@ def _gather(p: Program, eqn, x, indices):
 
 
 def _absent(t: Type):
-    """Return the value of a number outside an array."""
+    """Return the number that a gather returns for an element outside the array."""
     if t.floating:
         return np.nan
     return True if t == Type.bool_ else np.iinfo(t.dtype).min if t.dtype.kind == "i" else np.iinfo(t.dtype).max

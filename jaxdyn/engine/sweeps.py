@@ -1,8 +1,8 @@
-"""The primitive of a sweep: one equation, however long its table is, with derivatives of its own.
+"""The primitive of a sweep, i.e. of a table applied to arrays: one equation, however long the table is.
 
 The tangent of a sweep is a sweep of the steps' tangents over the same cells. Its transpose is a sweep of the transposed
-steps, in reverse order. Both are sweeps again and have derivatives in turn. No tape is needed: a cell is read only
-after the last write to it, so the arrays of a sweep still hold everything that its steps have read.
+steps, in reverse order. Both are sweeps again and therefore have derivatives themselves. No tape is needed: a cell is
+read only after the last write to it, so the arrays of a sweep still hold everything that its steps have read.
 """
 
 import functools
@@ -23,8 +23,8 @@ sweep_p.multiple_results = True
 
 
 def swept(table: Table, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that a table writes, arrays (cells, ..., lanes). `given` are the fields that it reads. A field
-    that is both given and written starts from the given values."""
+    """Return the fields that a table writes, as arrays (cells, ..., lanes). `given` are the fields that it reads. A
+    field that is both given and written starts from the given values."""
     sweep, named = table.sweep(given)
     outs = sweep_p.bind(*jax.tree.leaves(dict(given)), sweep=sweep)
     return {name: jax.tree.unflatten(tree, [outs[k] for k in at]) for name, (tree, at) in named.items()}
@@ -79,7 +79,7 @@ ad.primitive_transposes[sweep_p] = _transpose
 
 
 def tangent(sweep: Sweep, active: tuple[bool, ...]) -> tuple[Sweep | None, list[int | None]]:
-    """Return the sweep of tangents, and for each output the place of its tangent among the results (None: zero).
+    """Return the sweep of tangents and, for each output, the position of its tangent among the results (None: zero).
 
     `active` marks inputs whose tangents are not zero. Operands are those of `sweep`, its results, and the active
     tangents.
@@ -91,10 +91,11 @@ def tangent(sweep: Sweep, active: tuple[bool, ...]) -> tuple[Sweep | None, list[
 
 
 def transposed(sweep: Sweep, linear: tuple[bool, ...], given: tuple[bool, ...]) -> tuple[Sweep | None, list]:
-    """Return the transpose of a sweep that is linear in its `linear` inputs, and for each input the place of its
+    """Return the transpose of a sweep that is linear in its `linear` inputs and, for each input, the position of its
     cotangent among the results.
 
-    `given` marks outputs whose cotangents are not zero. Operands are the other inputs, and the given cotangents.
+    `given` marks outputs whose cotangents are not zero. Operands are the inputs that are not linear, and the given
+    cotangents.
     """
     key = "transposed", linear, given
     if key not in sweep.derived:
@@ -103,8 +104,8 @@ def transposed(sweep: Sweep, linear: tuple[bool, ...], given: tuple[bool, ...]) 
 
 
 class _Derived:
-    """Builds a derivative of a sweep. Its rows work on the old arrays and on `moved` ones, which are tangents or
-    cotangents of old arrays; `alive` holds the cells of these that may differ from zero."""
+    """Base class of builders of a sweep's derivative. Its rows work on the arrays of the sweep and on `moved` arrays,
+    the tangents or cotangents of these; `alive` holds the cells of moved arrays that may differ from zero."""
 
     def __init__(self, sweep: Sweep):
         self.sweep, self.n = sweep, len(sweep.inputs)
@@ -122,14 +123,15 @@ class _Derived:
         self.born(array, 0, self.sweep.array(array).cells)
 
     def row(self, jaxpr, reads, writes) -> None:
-        """Add a row. `reads` and `writes`: ((array, count), start); an array is (whether it is moved, number)."""
+        """Add a row. `reads` and `writes` are lists of ((array, count), start), where an array is (whether it is moved,
+        number)."""
         key = id(jaxpr), tuple(r for r, _ in reads), tuple(w for w, _ in writes)
         index = self.kinds.setdefault(key, (len(self.kinds), jaxpr))[0]
         self.rows.append((index, tuple(s for _, s in reads), tuple(s for _, s in writes)))
 
     def finished(self, inputs, outputs, initial) -> Sweep:
         """Return the sweep; `inputs` and `outputs` are arrays as in `row`."""
-        # where input and output have the same name, rows read the output
+        # if an input and an output are the same array, rows read the output
         number = {a: k for k, a in enumerate([*inputs, *outputs])}
         kinds = tuple(
             Kind(jaxpr, tuple((number[a], c) for a, c in reads), tuple((number[a], c) for a, c in writes))
@@ -209,7 +211,7 @@ class _Transposed(_Derived):
         return self.result()
 
     def pass_on(self, output: int, operand: int) -> None:
-        """Add the cotangent of an output to that of the input that it starts from."""
+        """Add the cotangent of an output to the cotangent of the input that the output starts from."""
         a = self.sweep.array(output)
         jaxpr = _identity((a.cells, *a.shape), (a.cells, *self.sweep.array(operand).shape), a.dtype)
         self.row(jaxpr, [(((True, output), a.cells), 0)], [(((True, operand), a.cells), 0)])
@@ -237,7 +239,7 @@ def _identity(shape, target, dtype):
 
 
 def _reached(jaxpr, start: Sequence) -> set:
-    """Return the variables that depend on those of `start`."""
+    """Return the variables that depend on those in `start`."""
     found = set(start)
     for eqn in jaxpr.eqns:
         if any(not hasattr(v, "val") and v in found for v in eqn.invars):
@@ -246,15 +248,15 @@ def _reached(jaxpr, start: Sequence) -> set:
 
 
 def _pruned(closed, keep: Sequence[bool]):
-    """Return the closed jaxpr with those results alone."""
+    """Return the closed jaxpr reduced to the results marked in `keep`."""
     jaxpr, _ = pe.dce_jaxpr(closed.jaxpr, list(keep), True)
     return ClosedJaxpr(jaxpr, closed.consts)
 
 
 @parts
 def _step_tangent(closed, mask):
-    """Return the function from (values, tangents of the masked values) to the tangents that are not zero, and which
-    these are."""
+    """Return the jaxpr that maps (values, tangents of the masked values) to the tangents that are not zero, and a mask
+    of these."""
     f, n = jaxpr_as_fun(closed), len(mask)
 
     def tangents(*args):
@@ -279,8 +281,8 @@ def _step_tangent(closed, mask):
 
 @parts
 def _step_transpose(closed, linear, mask):
-    """Return the function from (values in which the step is not linear, cotangents of the masked results) to the
-    cotangents of the other values that are not zero, and which these are."""
+    """Return the jaxpr that maps (values in which the step is not linear, cotangents of the masked results) to the
+    cotangents of the other values that are not zero, and a mask of these."""
     f = jaxpr_as_fun(closed)
     avals = [v.aval for v in closed.jaxpr.invars]
     fixed = sum(not x for x in linear)

@@ -1,9 +1,9 @@
-"""Steps as small programs of their own, one for each pattern of what a step is given.
+"""Steps as small programs of their own, one for each pattern of operands.
 
-A *pattern* tells for each number that a step reads what is known before the program runs: which constant it is, whether
-all lanes share it, which of the other numbers it equals or is the negative of. The step's program for a pattern is
-folded and fused by itself, whoever calls it. It is cut into the part that all lanes share and the rest: two
-*templates*. So programs into which templates are copied and programs that call them have the same bits.
+A *pattern* says what is known of each number that a step reads before the program runs: which constant it is, whether
+all lanes share it, and which of the other numbers it equals or is the negative of. The step's program for a pattern is
+folded and fused by itself, whoever calls it. It is split into the part that all lanes share and the rest: two
+*templates*. Therefore programs into which templates are copied give the same bits as programs that call them.
 """
 
 import copy
@@ -31,12 +31,12 @@ _lock = threading.Lock()
 
 
 def constant(program: Program, k: int) -> int:
-    """Return the constant with this number in patterns as a constant of the program."""
+    """Return the program's constant for constant `k` of patterns."""
     return program.constant(*VALUES[-1 - k])
 
 
 def numbered(value, t: int) -> int:
-    """Return the number of a constant in patterns, which is negative."""
+    """Return the number, which is negative, of a constant in patterns."""
     key = (t, value.tobytes())
     found = _constants.get(key)
     if found is None:
@@ -49,8 +49,8 @@ def numbered(value, t: int) -> int:
 
 
 class Template:
-    """A program without loops whose operands are single numbers. `types` are those of its results; `uniform`, whether
-    all lanes share all that it reads; `size`, its number of operations."""
+    """A program without loops whose operands are single numbers. `types` are the types of its results; `uniform` says
+    whether all lanes share everything that it reads; `size` is its number of operations."""
 
     def __init__(self, program: Program, outputs: Sequence[int], uniform: bool):
         self.program, self.outputs, self.uniform = program, list(outputs), uniform
@@ -62,7 +62,7 @@ class Template:
         self.size = self.routine(b"\1" * len(self.outputs)).size
 
     def key(self) -> bytes:
-        """Return the template as bytes: equal templates have equal ones."""
+        """Return the template as bytes, which are the same for equal templates."""
         if not self._key:
             self._key = self.program.key() + repr((self.outputs, self.uniform)).encode()
         return self._key
@@ -78,7 +78,7 @@ class Template:
         return found
 
     def routine(self, mask: bytes) -> "Routine":
-        """Return the code for the marked results."""
+        """Return the code that computes the marked results."""
         found = self._routines.get(mask)
         if found is None:
             found = self._routines[mask] = Routine(self, mask)
@@ -86,7 +86,7 @@ class Template:
 
 
 def sine_and_cosine(t: Type, shared: bool) -> Template:
-    """Return the template of sine and cosine of a number; equal ones are one object."""
+    """Return the template that computes sine and cosine of a number. Equal arguments give the same object."""
     return _turns.get((t, shared), lambda: _turn(t, shared))
 
 
@@ -100,7 +100,7 @@ def _turn(t: Type, shared: bool) -> Template:
 
 
 def _dependencies(program: Program) -> list[int]:
-    """Return, for each value, the operands that it depends on, as bits."""
+    """Return, for each value, a bit mask of the operands that it depends on."""
     found: list[int] = []
     for v, o in enumerate(program.op):
         if o == Op.input:
@@ -120,10 +120,10 @@ def _dependencies(program: Program) -> list[int]:
 
 
 class Routine:
-    """The fused, ordered code of a template for some of its results.
+    """The fused and ordered code that computes some results of a template.
 
-    **Fields:** `results`, their numbers (its schedule stores the k-th of them as output k); `reads`, the operands that
-    it needs, and whether all lanes share them; `size`, its number of operations.
+    **Fields:** `results`, the numbers of these results (the schedule stores the k-th of them as output k); `reads`, the
+    operands that it reads, and whether all lanes share them; `size`, its number of operations.
     """
 
     def __init__(self, template: Template, mask: bytes):
@@ -143,10 +143,10 @@ class Routine:
 
 
 class Cut(NamedTuple):
-    """A step for a pattern: its templates, and which of the pattern's numbers they read; after these come sine and
-    cosine of the numbers in `turned`. `lanes` also reads all results of `uniform`, after the others. `results`: for
-    each number that the step gives (kind, k, whether negative), where the kind is "constant", "operand", "uniform" or
-    "lanes"."""
+    """The templates of a step for a pattern, and which of the pattern's numbers they read. Sine and cosine of the
+    numbers in `turned` follow after the pattern's numbers. `lanes` also reads all results of `uniform`, as its last
+    operands. `results`: for each number that the step returns, (kind, k, whether negative), where the kind is
+    "constant", "operand", "uniform" or "lanes"."""
 
     turned: list[int]
     uniform: Template | None
@@ -162,10 +162,10 @@ _cuts, _turns = Kept(PARTS), Kept(PARTS)
 def cut(closed, shapes, added: Sequence[int], pattern: tuple[int, ...], run: Callable) -> Cut | None:
     """Return the templates of a step for a pattern, or None if the step has loops.
 
-    `shapes` are those of the step's operands. After their numbers, the pattern has the numbers to which results are
-    added; `added` holds the types of all of these.
+    `shapes` are those of the step's operands. After the operands' numbers, the pattern lists the numbers that the
+    results are added to; `added` holds the types of all of these.
     """
-    # the jaxpr is kept, or another one could get its id
+    # keep a reference to the jaxpr, so that no other one gets its id
     return _cuts.get((id(closed), pattern), lambda: (closed, _made(closed, shapes, added, pattern, run)))[1]
 
 
@@ -205,7 +205,7 @@ def _operands(program: Program, types, pattern) -> list[int]:
 
 
 def _parted(program: Program, outs: list[int]) -> Cut:
-    """Return a step's program as templates."""
+    """Split a step's program into templates."""
     bare = [program.a[x] if x >= 0 and program.op[x] == Op.neg else x for x in outs]
     same = uniform(program)
     wanted = list(dict.fromkeys(x for x in bare if x >= 0 and program.op[x] != Op.input))
@@ -227,7 +227,8 @@ def _parted(program: Program, outs: list[int]) -> Cut:
 
 
 def _read(program: Program, wanted: list[int], same: list[bool]) -> list[int]:
-    """Return the values that all lanes share and the other values read, without operands."""
+    """Return the values that all lanes share and that the values `wanted`, which differ between lanes, read, without
+    operands."""
     found: dict[int, None] = {}
     seen, todo = set(), list(reversed(wanted))
     while todo:
@@ -246,8 +247,8 @@ def _read(program: Program, wanted: list[int], same: list[bool]) -> list[int]:
 
 
 def _template(program: Program, outputs: list[int], shared: list[int], uniform: bool) -> tuple[Template | None, list]:
-    """Return the template of those values, and the operands that it reads. `shared` values are operands too, after
-    these."""
+    """Return the template of the values `outputs`, and the operands that it reads. The `shared` values follow these as
+    further operands."""
     if not outputs:
         return None, []
     part = copy.copy(program)
@@ -263,6 +264,6 @@ def _template(program: Program, outputs: list[int], shared: list[int], uniform: 
     read = [k for k in range(first) if bits >> k & 1]
     place = {k: j for j, k in enumerate([*read, *range(first, len(part.inputs))])}
     part.a = [place.get(a, -1) if o == Op.input else a for o, a in zip(part.op, part.a, strict=True)]
-    # a shared template is computed for a single lane, in which no operand is special
+    # a uniform template is computed for a single lane, where no operand is marked as shared
     part.inputs = [(1, part.inputs[k][1], part.inputs[k][2] and not uniform) for k in place]
     return Template(part, outputs, uniform), read

@@ -1,7 +1,8 @@
-"""sin, cos and tan: subtract a multiple of a right angle, then evaluate a polynomial each.
+"""sin, cos and tan: subtract a multiple of a right angle, then evaluate polynomials.
 
-Sine and cosine of the same angle consist of the same expressions, which the program shares. Steps that are compiled by
-themselves do not compute those of the numbers that they read, but borrow them from the program, which has them once.
+Sine and cosine of the same angle consist of the same expressions, which the program shares. A step that is compiled by
+itself does not compute sine and cosine of its operands: it gets them as further operands from the program, which
+computes them once.
 """
 
 import weakref
@@ -16,9 +17,9 @@ RIGHT = (
     (1.5707964, -4.371139e-08, -1.7151245e-15),
     (1.5707963267948966, 6.123233995736766e-17, -1.4973849048591698e-33),
 )
-#: right angles in a radian
+#: right angles in a radian: 2/π
 RIGHTS = 0.6366197723675814
-#: larger arguments need more parts
+#: larger arguments need more parts of the right angle
 LARGE = (2.0**17, 2.0**30)
 #: (sin x / x - 1) / x², in powers of x²
 SINE = (
@@ -51,9 +52,9 @@ _reduced: "weakref.WeakKeyDictionary[Program, dict]" = weakref.WeakKeyDictionary
 def _reduce(p: Program, x: int, tail: bool = False) -> list[int]:
     """Return [angle between about -45 and 45 degrees, an integer with the number of right angles in its low two bits].
 
-    With `tail`, the angle's rounding error is returned too.
+    With `tail`, also return the angle's rounding error.
     """
-    # the program does not share equal branches, so this is done here
+    # the program does not share equal branches, so share them here
     known = _reduced.setdefault(p, {})
     key = (x, p.here, tail)
     if key not in known:
@@ -65,7 +66,7 @@ def _reduction(p: Program, x: int, tail: bool) -> list[int]:
     f = Floats(p, x)
     n, bits = f.nearest(x, RIGHTS)
     first, second, third = (f.number(-part) for part in f.of(RIGHT))
-    # the first difference is exact; what is left in the end is at least 1e-9 (1e-19) of a right angle
+    # the first difference is exact; the final remainder is at least 1e-9 (1e-19) of a right angle
     r = f.fma(n, first, x)
     if tail:
         product = p.mul(n, second)
@@ -98,13 +99,13 @@ def _parts(p: Program, x: int) -> tuple[int, int, int]:
 
 
 def _turned(f: Floats, x: int, rights: int, bit: int) -> int:
-    """Return x, negated if that bit of the number of right angles is set."""
+    """Return x, negated if bit `bit` of the number of right angles is set."""
     p, top = f.p, 8 * f.type.bytes - 1
     return f.signed(x, p.shl(p.and_(rights, f.integer(1 << bit)), f.integer(top - bit)))
 
 
 def _borrowed(p: Program, x: int) -> tuple[int, ...] | None:
-    """Return sine and cosine of an operand of a step as two more of its operands, or None if x is none."""
+    """Return sine and cosine of an operand of a step as two more operands, or None if x is not an operand of a step."""
     if not p.nested or x < 0 or p.op[x] != Op.input:
         return None
     if x not in p.borrowed:
@@ -136,7 +137,7 @@ def tan(p: Program, x: int) -> int:
     f = Floats(p, x)
     r, rights, tail = _reduce(p, x, True)
     z = p.mul(r, r)
-    # with their rounding errors
+    # sine and cosine, each with its rounding error
     s = f.sum(r, f.fma(p.mul(z, r), f.horner(z, f.of(SINE)), tail))
     bend = f.fma(z, f.horner(z, f.of(COSINE)), f.number(-0.5))
     c = f.sum(f.number(1), f.fma(z, bend, p.neg(p.mul(r, tail))))
