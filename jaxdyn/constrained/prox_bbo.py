@@ -4,9 +4,9 @@ A row rides if its coefficients pass from body to parent together with the artic
 
 | symbol | name | equation |
 | --- | --- | --- |
-| H_ii, K_ji, L_jk | `Articulated`, `jaxdyn.tree.elimination` | lcaba_proxbbo 40, 46; popov_vereshchagin 42 |
-| LS(i) | `Group.rows` | the rows that ride at body i |
-| R_i, U_i | `Multipliers.rows`, `.others` | lcaba_proxbbo 48: those with their root at i, and the rest |
+| H_ii, K_ji, L_jk | fields `H`, `K`, `L` of `jaxdyn.tree.elimination` | lcaba_proxbbo 40, 46; popov_vereshchagin 42 |
+| LS(i) | `Joint.riders` | the rows that ride at body i |
+| R_i, U_i | `Multipliers.riders`, `.others` | lcaba_proxbbo 48: those with their root at i, and the rest |
 | λ_R | ``-ν`` | lcaba_proxbbo 51 |
 
 ProxBBO (Sathya and Carpentier 2025, Alg. 4 to 6) eliminates the multipliers of a constraint at the common ancestor of
