@@ -1,4 +1,7 @@
-"""Base classes of solvers, and the result that solvers return."""
+"""Base classes of solvers, and the result that solvers return.
+
+The last axis of arrays is the lanes; a lane is one element of the batch.
+"""
 
 import abc
 import dataclasses

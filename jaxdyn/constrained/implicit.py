@@ -60,7 +60,7 @@ class SaddleSolve(Core):
 
     solver: Solver
     tree: Any
-    #: of the leaves of `tree`, and of r1, r2 and the y to start from
+    #: see `Core`: of the leaves of `tree`, and of r1, r2 and the y to start from
     known: tuple[bytes | None, ...]
     compiler: str = "auto"
     #: True if r2 lies in the range of J, so that its cotangents may have any part outside it

@@ -16,8 +16,7 @@ from .implicit import SaddleSolve, saddle
 
 
 def least(model: Model, constraints: Sequence[Constraint], q, p, r2, solver: Solver, warm=None) -> tuple[Array, Array]:
-    """Return (x, y) with M x − Jᵀ y = p and J x = r2, differentiable in all arguments; iterations start from y =
-    `warm`."""
+    """Return (x, y) with M x − Jᵀ y = p and J x = r2, differentiable in all inputs; iterations start at y = `warm`."""
     if isinstance(solver, Auto):
         solver = solver.pick(model.topology, constraints)
     tree = jax.tree.structure((model, constraints, q))

@@ -1,6 +1,7 @@
 """Base classes of solvers that iterate on one damped factorisation.
 
-They decide how many steps to take, where to start, and what to return."""
+They decide how many steps to take, where to start, and what to return.
+"""
 
 import abc
 from collections.abc import Callable
@@ -133,8 +134,8 @@ def _numbers(given):
 
 
 class Soft(Unrollable):
-    """The soft Gauss principle (popov_vereshchagin, Eq. 50): minimise ½|q̈ − q̈_free|² in the metric of M plus ½ Σ w (J
-    q̈ + γ − a*)². Constraints are penalised, not enforced; λ = w (a* − γ − J q̈).
+    """The soft Gauss principle (popov_vereshchagin, Eq. 50): minimise ½|q̈ − q̈_free|² in the metric of M plus
+    ½ Σ w (J q̈ + γ − a*)². Constraints are penalised, not enforced; λ = w (a* − γ − J q̈).
 
     **Arguments:**
 

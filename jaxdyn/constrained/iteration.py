@@ -1,4 +1,4 @@
-"""Building blocks of the iterations: when they stop, conjugate steps, sizes per lane."""
+"""Building blocks of the iterations: when they stop, conjugate steps, sizes per lane (element of the batch)."""
 
 from typing import NamedTuple
 

@@ -1,5 +1,5 @@
-"""Solvers in joint coordinates: sparse factors of the mass matrix and of the matrices that constraints
-extend it to (see `jaxdyn.tree.fronts`).
+"""Solvers in joint coordinates: sparse factors of the mass matrix and of its extensions by constraints
+(see `jaxdyn.tree.fronts`).
 
 | solver | what is factorised | source |
 | --- | --- | --- |

@@ -11,7 +11,7 @@ from .bilinear import Form, form
 from .small import mm, mmt, mv, outer, skew_times, skew_times_transpose, times_skew
 
 _UPPER = [(i, j) for i in range(3) for j in range(i, 3)]
-#: places of the upper triangle among all nine entries, and where each of the nine is among the six
+#: places of the upper triangle among all nine entries, and the place of each of the nine among the six
 _KEPT = np.array([3 * i + j for i, j in _UPPER])
 _FOUND = np.array([_UPPER.index((min(i, j), max(i, j))) for i in range(3) for j in range(3)])
 
@@ -73,13 +73,13 @@ def _symmetric_y(whole: Form) -> Form:
 
 #: S x
 times = _symmetric_x(mv)
-#: x yᵀ of vectors of one direction, or a part of a symmetric sum
+#: upper triangle of x yᵀ, for parallel vectors or as part of a symmetric sum
 product = _upper_of(outer)
 #: skew(r) S
 skew_times_symmetric = _symmetric_y(skew_times)
-#: A skew(r) and skew(r) Aᵀ as parts of a symmetric sum
+#: upper triangles of A skew(r) and skew(r) Aᵀ, as parts of a symmetric sum
 part_times_skew, part_skew_times_transpose = _upper_of(times_skew), _upper_of(skew_times_transpose)
-#: skew(x) skew(y) = y xᵀ − (x · y) 1 as a part of a symmetric sum
+#: upper triangle of skew(x) skew(y) = y xᵀ − (x · y) 1, as part of a symmetric sum
 skew_skew = form(
     (3,),
     (3,),

@@ -2,7 +2,8 @@
 
 A column is one column of a joint's motion subspace, as (angular, linear) directions. A direction is a vector, a unit
 axis 0 to 2, or None for zero. Blocks are 3x3: H = [A C; Cᵀ M] in (moment, force) rows and (angular, linear) columns; A
-and M are symmetric, and are stored as six numbers (`jaxdyn.spatial.symmetric`). Lanes are the last axis.
+and M are symmetric, and are stored as six numbers (`jaxdyn.spatial.symmetric`). Lanes, the elements of the batch, are
+the last axis.
 """
 
 from typing import Any

@@ -10,9 +10,9 @@ A joint is eliminated column by column (`articulated.py`); after the last column
 Each column is a rank-one step, never the inverse of a small matrix: thin rods have spin inertias of 1e-6 kg m², and an
 explicit 3x3 inverse loses all digits there.
 
-A multiplier is eliminated (`multipliers.py`; lcaba_proxbbo 51 and 52, one row at a time; at the base
-popov_vereshchagin, Alg. 1, lines 13 and 14) by, with l_s = L_sr / L_rr, H_ab += K_raᵀ K_rb / L_rr, K_sa −= l_s K_ra,
-L_st −= l_s L_rt, b_s −= l_s b_r and g_a −= K_raᵀ b_r / L_rr.
+Eliminating a multiplier (`multipliers.py`; lcaba_proxbbo 51 and 52, one row at a time; at the base
+popov_vereshchagin, Alg. 1, lines 13 and 14) makes these updates, with l_s = L_sr / L_rr: H_ab += K_raᵀ K_rb / L_rr,
+K_sa −= l_s K_ra, L_st −= l_s L_rt, b_s −= l_s b_r and g_a −= K_raᵀ b_r / L_rr.
 
 Rows that are kept ride on and are never eliminated: after all bodies are eliminated, L is J M⁻¹ Jᵀ, the Delassus matrix
 (popov_vereshchagin, Alg. 2, PV-OSIM, for constraints on any number of bodies).
@@ -20,6 +20,8 @@ Rows that are kept ride on and are never eliminated: after all bodies are elimin
 The velocities of a cluster are eliminated like rows, whose pivot has the other sign (`driven.py`).
 
 Penalties μ KᵀK instead of riding rows (LCABA) are the same as eliminating the multipliers before anything else.
+
+`jaxdyn.engine.steps` explains steps, tables and cells.
 """
 
 import dataclasses

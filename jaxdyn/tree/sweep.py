@@ -2,7 +2,7 @@
 
 A recursion gives its step to a loop as ``row(body, parent)``, which names the cells that it reads and writes; nothing
 is computed here. Fields have one cell per node (``"world"``, ``"force"``), one per velocity (``"v"``), or as many as a
-table numbers.
+table numbers. `jaxdyn.engine.steps` explains steps, tables and cells.
 """
 
 from collections.abc import Callable, Iterable, Sequence
