@@ -1,14 +1,16 @@
-"""How far off accelerations are, as far as their precision can tell.
+"""Estimate how far off accelerations are, from the residual of the undamped equations.
 
-The undamped equations leave (r1, r2) over at the solution that was found. The correction δa that a damped factor makes
-of them is the error of the accelerations, as far as the factor sees it: forces against the inertia that they move.
+The solution leaves a residual (r1, r2) in the undamped equations. A damped factor turns it into a correction δa. This
+is the error of the accelerations as far as the factor resolves it: forces divided by the inertia that they move. Two
+cases need more:
 
-- Rows that are nearly redundant are corrected by less than their share: the longest step along δa that makes r2 smaller
-  tells by how much.
-- Links that are too light for the factor, beside the penalties or beside heavier links, are corrected by as much less
-  as their pivots are too large. What the equations leave over at the correction itself tells by how much: a second
-  correction ought to be nothing but rounding. Where it is a part c of the first, all that follow are 1 / (1 − c) times
-  the first. A factor in which rows ride, whose pivots meet no penalties, is then asked as well.
+- Nearly redundant rows. The factor corrects them too little. The step along δa that makes r2 smallest shows by what
+  factor.
+- Light links, beside the penalties or beside heavier links. The factor's pivots for them are too large, and the
+  correction is too small by the same ratio. The residual at the correction shows this: a second correction should be
+  rounding only. If it is a fraction c of the first, all corrections together are 1 / (1 − c) times the first. In this
+  case the estimate is repeated with a factor in which rows ride (`jaxdyn.tree.elimination`), whose pivots contain no
+  penalties.
 """
 
 from typing import Any, NamedTuple
@@ -27,22 +29,24 @@ from .iteration import beyond_rounding, inner, largest_of, ratio_of
 from .lcaba import damped
 from .prox_bbo import ProxBBO
 
-#: a second correction that is a larger part of the first is not rounding alone
+#: a second correction larger than this fraction of the first is more than rounding
 SECOND = 0.1
-#: a factor whose second correction is a smaller part of the first is taken at its word
+#: if the second correction of the riding factor is a smaller fraction of the first, its estimate alone counts
 CLEAR = 0.5
-#: as many times the first may all corrections be: where the second is as large, digits are gone
+#: upper bound of all corrections together relative to the first: beyond it digits are lost
 ALL = 100.0
 
 
 def balance_of(found: Found) -> Array:
-    """The multipliers that go with the accelerations to the last digit."""
+    """Return the multipliers that balance the accelerations to the last digit."""
     return found.multipliers if found.balance is None else found.balance
 
 
 class _Correction(NamedTuple):
-    """What a factor makes of the residual. **Fields:** `change` (nv, lanes) and `image` (m, lanes), J times it;
-    `second` (nv, lanes), what it makes of what is then left over of r1."""
+    """A factor's correction of the residual.
+
+    **Fields:** `change` (nv, lanes); `image` (m, lanes), J times it; `second` (nv, lanes), the correction of the r1
+    that remains after the first."""
 
     change: Array
     image: Array | None
@@ -50,22 +54,22 @@ class _Correction(NamedTuple):
 
     @property
     def part(self) -> Array:
-        """How large the second correction is, by the first one; infinite where there is none."""
+        """Return the size of the second correction relative to the first, or infinity if that is not finite."""
         part = ratio_of(largest_of(self.second), largest_of(self.change))
         return jnp.where(jnp.isfinite(part), part, jnp.inf)
 
     @property
     def whole(self) -> Array:
-        """The size of all corrections together, if each is the same part of the one before."""
+        """Return the size of all corrections together, if each is the same fraction of the one before."""
         along = ratio_of(inner(self.change, self.second), inner(self.change, self.change))
         return largest_of(self.change) / (1 - jnp.clip(along, 0, 1 - 1 / ALL))
 
 
 def error_of(problem: Problem, start: Start, found: Found, soft: bool, least: Array) -> tuple[Array, Array]:
-    """Per lane, the estimated error of the accelerations, and the largest conflict between rows. Errors below `least`
-    are looked at twice only where the correction takes nothing off them."""
+    """Return, per lane, the estimated error of the accelerations, and the largest conflict between rows. Errors below
+    `least` are examined further only where the first correction does not reduce the residual."""
     rates, system = found.acceleration, found.system
-    if system is None or not (system.judges or soft):  # soft rows are those of their own system
+    if system is None or not (system.judges or soft):  # the rows of a soft system include its compliance
         system = damped(problem)
     lanes, zero = rates.shape[-1], jnp.zeros(rates.shape[-1], rates.dtype)
     start = start._replace(tau=widen(start.tau, lanes))
@@ -83,16 +87,16 @@ def error_of(problem: Problem, start: Start, found: Found, soft: bool, least: Ar
     longer = ratio_of(along, square)
     # beyond the farthest step rows count as redundant, as they do for solvers
     told = beyond_rounding(along, r2, square, sizes) & (longer < farthest(problem, system.weights))
-    told &= rates.dtype == jnp.float32  # double precision resolves what loops drawn with a few digits leave open
+    told &= rates.dtype == jnp.float32  # double precision resolves the gaps of loops given with few digits
     longer = jnp.maximum(jnp.where(told, longer, 1), 1)
     conflict = zero if soft else largest_of(r2 - longer * image)
-    # multipliers of rows that disagree are large, and so is their rounding
+    # multipliers of conflicting rows are large, and so is their rounding
     seen = first.whole if soft else _seen(problem, system, first, left, r2, jnp.maximum(least, conflict))
     return jnp.maximum(largest_of(change) * longer, seen), conflict
 
 
 def _corrected(problem: Problem, system: System, tau: Array, force, r2: Array | None) -> _Correction:
-    """The correction of what is left over: `tau` (nv, lanes), `force` of the bodies, and r2 (m, lanes)."""
+    """Return the correction for a residual `tau` (nv, lanes), `force` of the bodies, and r2 (m, lanes)."""
     lanes = tau.shape[-1]
     change, bodies, y, image = system.solve(tau, force, r2)
     change, image = widen(change, lanes), None if image is None else widen(image, lanes)
@@ -106,9 +110,10 @@ def _corrected(problem: Problem, system: System, tau: Array, force, r2: Array | 
 def _seen(
     problem: Problem, system: System, first: _Correction, left: tuple[Array, Any], r2: Array, least: Array
 ) -> Array:
-    """The size of all corrections by the factor, or, where it does not see all, by one in which rows ride."""
+    """Return the size of the first correction or, where that is doubtful, of all corrections together. If rows of the
+    given factor enter as penalties, these are corrections by a factor in which all rows ride."""
     size = largest_of(first.change)
-    # what is below `least` matters where nothing is taken off: then digits are gone without end
+    # errors below `least` count if the correction reduces nothing: then the loss of digits has no bound
     none = largest_of(first.second - first.change) < SECOND * size
     doubtful = (first.part > SECOND) & ((size > least) | none)
     if not isinstance(system, BodyFactor) or system.riding == every_constraint(problem):
@@ -116,7 +121,7 @@ def _seen(
 
     def asked():
         other = _corrected(problem, ProxBBO().system(problem, automatic_weights(problem)), *left, r2)
-        # a factor that does not see all either tells no less
+        # if this factor does not resolve the error either, take the larger estimate
         whole = jnp.where(other.part < CLEAR, other.whole, jnp.fmax(other.whole, first.whole))
         return jnp.where(doubtful, whole, size)
 

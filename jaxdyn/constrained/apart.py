@@ -1,7 +1,8 @@
-"""Kernels within a program that XLA compiles, for solvers by factorisations of whole matrices.
+"""Kernels within a program that XLA compiles, for solvers that factorise whole matrices.
 
-No kernel has such a factorisation, so that the whole program is left to XLA, which takes half a minute for what stands
-around it for a robot of 12 freedoms. In kernels of their own those parts take seconds.
+No kernel contains such a factorisation, so XLA compiles the whole program. The code around the factorisation takes half
+a minute to compile for a robot of 12 freedoms. As cores of their own (`jaxdyn.engine.core`), which become kernels,
+these parts take seconds.
 """
 
 import functools
@@ -13,8 +14,8 @@ from ..engine.core import Function, bind
 
 
 def apart(fn: Callable, static: tuple, *args, compiler: str):
-    """fn(*static, *args) as a core of its own. `fn` is a module-level function of arrays with lanes last, `static`
-    hashable."""
+    """Return fn(*static, *args), computed by a core of its own. `fn` is a module-level function of arrays with lanes
+    last, `static` is hashable."""
     leaves, tree = jax.tree.flatten(args)
     outs = bind(Function(fn, static, tree, (None,) * len(leaves), compiler), *leaves)
     return jax.tree.unflatten(jax.tree.structure(jax.eval_shape(functools.partial(fn, *static), *args)), outs)

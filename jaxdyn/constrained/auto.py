@@ -15,7 +15,7 @@ from .unified import Unified, mixture, riding_of
 
 
 def features_of(topology: Topology, plan: Plan) -> dict[str, cost.Features]:
-    """By name of the solver, what its cost is told from."""
+    """Return, by name of the solver, the features from which its cost is predicted."""
     riders = riders_of(topology, plan)
     riding = {"LCABA": frozenset(), "ProxBBO": frozenset(riders), "Unified": riding_of(topology, riders)[1]}
     found = {name: mixture(topology, riders, ride)[0] for name, ride in riding.items()}
@@ -32,11 +32,12 @@ def _cheapest(topology: Topology, plan: Plan) -> Solver:
 
 
 class Auto(Unrollable):
-    """`ABA` where nothing is constrained, else whichever of `LCABA`, `ProxBBO`, `Unified` and `ProxLTL` is told to be
-    the fastest from the plan (`jaxdyn.systems.cost`); `LCABA` where links have no inertia of their own."""
+    """The solver that suits the constraints: `ABA` if there are none, else the one of `LCABA`, `ProxBBO`, `Unified` and
+    `ProxLTL` that the plan predicts to be fastest (`jaxdyn.systems.cost`); `LCABA` if links have no inertia of their
+    own."""
 
     def pick(self, topology, constraints) -> Solver:
-        """The solver for these constraints."""
+        """Return the solver for these constraints."""
         return self._pick(topology, plan_of(topology, constraints))
 
     def _pick(self, topology, plan) -> Solver:

@@ -1,4 +1,7 @@
-"""What a solver is, and what it returns."""
+"""Base classes of solvers, and the result that solvers return.
+
+The last axis of arrays is the lanes; a lane is one element of the batch.
+"""
 
 import abc
 import dataclasses
@@ -18,12 +21,14 @@ from ..tree.topology import Topology
 
 
 class Found(NamedTuple):
-    """Accelerations (nv, lanes), multipliers of minimum norm (m, lanes), and the number of solves (lanes,).
+    """What a solver returns: accelerations (nv, lanes), minimum-norm multipliers (m, lanes), and the number of solves
+    (lanes,).
 
-    Where those multipliers take work of their own, also `some` that do for derivatives of the accelerations, and
-    `settled` accelerations, which go with the former to the last digit. Accuracy is told from the accelerations of the
-    `bodies`, the multipliers that are in `balance` with them to the last digit, whatever their norm, and the factorised
-    `system`, as far as they are at hand. `unfinished` are the lanes (lanes,) that would have gone on."""
+    If the minimum-norm multipliers take work of their own, a solver also returns `some` multipliers, which suffice for
+    derivatives of the accelerations, and `settled` accelerations, which balance the minimum-norm multipliers to the
+    last digit. The accuracy is estimated, as far as they are available, from the accelerations of the `bodies`, the
+    multipliers in `balance` with the accelerations to the last digit, whatever their norm, and the factorised `system`.
+    `unfinished` (lanes,) marks the lanes that had not converged."""
 
     acceleration: Array
     multipliers: Array
@@ -39,19 +44,18 @@ class Found(NamedTuple):
 class Solver(eqx.Module):
     """A method of constrained forward dynamics: static, hashable, without arrays.
 
-    A solver knows its recursion alone; validation, derivatives, batching and errors are those of
-    `forward_dynamics`.
+    A solver implements only its recursion; `forward_dynamics` does validation, derivatives, batching and errors.
     """
 
-    #: whether rows are pulled at rather than fulfilled
+    #: True if constraints are penalised, not enforced
     soft: ClassVar[bool] = False
-    #: whether dependent rows leave no numbers
+    #: True if dependent rows give NaN
     hard: ClassVar[bool] = False
-    #: whether it eliminates bodies, and so may take rotors for gyrostats
+    #: True if it eliminates bodies, and so can treat rotors as gyrostats
     recursive: ClassVar[bool] = False
-    #: whether it factorises whole matrices, which no kernel does
+    #: True if it factorises whole matrices, which no kernel does
     factorises: ClassVar[bool] = False
-    #: whether it takes constraints that act on one moving body alone
+    #: True if it takes only constraints that act on a single moving body
     grounded: ClassVar[bool] = False
 
     def check(self, call: str, topology: Topology, constraints: Sequence[Constraint]) -> None:
@@ -60,27 +64,27 @@ class Solver(eqx.Module):
             refuse_loops(type(self).__name__, call, topology, constraints)
 
     def unrolled(self) -> "Solver":
-        """The solver with its iterations unrolled, for ``adjoint="unrolled"``."""
+        """Return the solver with its iterations unrolled, for ``adjoint="unrolled"``."""
         return self
 
     def order(self, topology: Topology, plan: Plan) -> Order:
-        """In which order it eliminates bodies and multipliers: without more ado bodies alone, leaves first."""
+        """Return the order in which it eliminates bodies and multipliers; by default bodies only, leaves first."""
         return elimination(topology, frozenset())
 
     def factorised(self, problem: Problem) -> System | None:
-        """The system whose factor corrects accelerations, for callers that solve with it several times; None if the
-        solver has none."""
+        """Return the system whose factor corrects accelerations, for callers that solve with it several times, or None
+        if the solver has none."""
         return None
 
     @abc.abstractmethod
     def solve(self, problem: Problem, start: Start, warm: Array | None, multipliers: bool) -> Found:
-        """The solution. `warm` are multipliers (m, lanes) to start from. If `multipliers` is False, those of minimum
-        norm may be zeros: the caller ignores them.
+        """Return the solution. `warm` are multipliers (m, lanes) to start from. If `multipliers` is False, the
+        minimum-norm multipliers may be zeros: the caller ignores them.
         """
 
 
 class Unrollable(Solver):
-    """A solver with loops that depend on data, which ``adjoint="unrolled"`` makes loops of a fixed length."""
+    """A solver with data-dependent loops, which get a fixed length for ``adjoint="unrolled"``."""
 
     _unrolled: bool = eqx.field(static=True, default=False, kw_only=True)
 
@@ -93,7 +97,7 @@ def check_solver(call: str, solver: Any) -> None:
 
 
 def name_of(constraint: Constraint, index: int) -> str:
-    """How error messages call a constraint."""
+    """Return the name of a constraint in error messages."""
     return repr(constraint.name) if constraint.name else f"number {index} ({type(constraint).__name__})"
 
 
@@ -104,7 +108,8 @@ def refuse_loops(
     constraints: Sequence[Constraint],
     others: str = "`jd.solvers.LCABA()` or `jd.solvers.ProxLTL()`",
 ) -> None:
-    """Raise `ValueError` for constraints that act on several moving bodies. `others` take them."""
+    """Raise `ValueError` for constraints that act on several moving bodies. The message recommends the solvers
+    `others`."""
     for k, constraint in enumerate(constraints):
         bodies = [repr(topology.body_names[b]) for b in constraint.layout(topology).bodies]
         if len(bodies) > 1:

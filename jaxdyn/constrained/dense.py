@@ -1,7 +1,7 @@
-"""`Dense`: the plain reference, by factorisations of whole matrices.
+"""`Dense`: the reference solver, by factorisations of whole matrices.
 
-With M = L Lᵀ and the singular values of J L⁻ᵀ = U Σ Vᵀ (a complete orthogonal decomposition, so that redundant
-rows are told from independent ones), y = L⁻¹ r1 and Uᵣ, Σᵣ, Vᵣ of the numerical rank,
+With M = L Lᵀ, the singular values of J L⁻ᵀ = U Σ Vᵀ (a complete orthogonal decomposition, which separates redundant
+rows from independent ones), y = L⁻¹ r1, and Uᵣ, Σᵣ, Vᵣ of the numerical rank,
 
     λ = Uᵣ Σᵣ⁻² Uᵣᵀ (r2 − J L⁻ᵀ y),    q̈ = L⁻ᵀ (y + Vᵣ Σᵣ⁻¹ Uᵣᵀ (r2 − J L⁻ᵀ y)).
 """
@@ -61,7 +61,7 @@ class Dense(Solver):
 
 
 def _matrices(problem, start):
-    """M, r1, r2 and J; None for the last two without constraints."""
+    """Return M, r1, r2 and J; the last two are None without constraints."""
     r1, rows = right_sides(problem, start)
     M = mass_matrix_at(problem.motion)
     return M, r1, rows, None if rows is None else jacobian_at(problem.motion, problem.rows)

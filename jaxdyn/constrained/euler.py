@@ -2,8 +2,8 @@
 
     (M + dt D + dt² K) a = τ − h + passive(q, v) − dt K v + Jᵀλ,      v ← v + dt a,      q ← q ⊕ dt v
 
-with dampers D and springs K of the joints: forward dynamics of a robot with more inertia at its joints and other
-forces, and so are its derivatives.
+with dampers D and springs K of the joints. This is the forward dynamics of a robot with larger joint inertias and
+different forces, and its derivatives are those of that forward dynamics.
 """
 
 import dataclasses
@@ -22,19 +22,19 @@ from .stepping import StepCore, Stepped, stepped
 
 
 def force_of(model, q, v, tau, dt) -> Array:
-    """τ − dt K v."""
+    """Return τ − dt K v."""
     return tau - gains(model, q, dt * model.joints.stiffness, v)
 
 
 def end_of(model, q, v, dt, a) -> tuple[Array, Array]:
-    """q and v after the step."""
+    """Return q and v after the step."""
     w = v + dt * a
     return advanced(model, q, dt * w), w
 
 
 @dataclasses.dataclass(frozen=True)
 class EulerStep(StepCore):
-    """The step of `StepCore` at its start, with springs and dampers at its end."""
+    """The step of `StepCore` by the dynamics at its start, with springs and dampers taken at its end."""
 
     def run(self, args, used):
         model, constraints, q, v, tau, external, dt, warm = jax.tree.unflatten(self.tree, args)
@@ -63,5 +63,5 @@ class EulerStep(StepCore):
 
 
 def euler(solver: Solver, *given) -> Stepped:
-    """What the step finds, of what `stepped` takes after the solver."""
+    """Return the result of the step; `given` are the arguments of `stepped` after the solver."""
     return stepped(EulerStep, solver, *given)

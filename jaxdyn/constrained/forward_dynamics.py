@@ -22,7 +22,9 @@ from .result import Result, Stats, result_of
 
 
 class Solution(eqx.Module):
-    """**Fields:** `acceleration` (nv,); `multipliers` (m,), the minimum-norm ones; `result`, a `Result`; `stats`."""
+    """The solution of `forward_dynamics`.
+
+    **Fields:** `acceleration` (nv,); `multipliers` (m,), the minimum-norm ones; `result`, a `Result`; `stats`."""
 
     acceleration: Float[Array, " nv"]
     multipliers: Float[Array, " m"]
@@ -42,7 +44,7 @@ def forward_dynamics(
     warm_start: ArrayLike | None = None,
     throw: bool = False,
 ) -> Solution:
-    """Accelerations and constraint forces: M q̈ + h = τ + passive + external + Jᵀλ with J q̈ + γ = a*.
+    """Return accelerations and constraint forces: M q̈ + h = τ + passive + external + Jᵀλ with J q̈ + γ = a*.
 
     **Arguments:**
 
@@ -52,11 +54,11 @@ def forward_dynamics(
       ``model.constraints + (jd.constraints.Point("foot"),)``.
     - `external`: wrenches (nb, 6), force then torque, in body axes at the body's origin.
     - `solver`: see "Choosing a solver". `adjoint`: "implicit" differentiates by the implicit function theorem, both
-      modes and any order; "unrolled" through the iterations.
+      modes and any order; "unrolled" differentiates through the iterations.
     - `warm_start`: multipliers (m,) to start from.
     - `throw`: raise at run time unless the result is successful (under `eqx.filter_jit`).
 
-    **Returns** a `Solution`. Conflicting rows give the least-squares point, and `result` says so.
+    **Returns** a `Solution`. If rows conflict, it is the least-squares point, and `result` reports the conflict.
 
     **Raises** `TypeError` and `ValueError` for wrong types, shapes, unknown bodies, and constraints that the
     solver cannot treat.

@@ -1,17 +1,17 @@
 """Derivatives of constrained dynamics by the implicit function theorem.
 
-With residuals r1 = τ + passive + external + Jᵀλ − M q̈ − h and r2 = a* − γ − J q̈, zero at the solution, a
-tangent of the solution solves
+The residuals r1 = τ + passive + external + Jᵀλ − M q̈ − h and r2 = a* − γ − J q̈ vanish at the solution. A tangent of
+the solution therefore solves
 
     M dq̈ − Jᵀ dλ = dr1,    J dq̈ = dr2,
 
-where (dr1, dr2) is the tangent of the residuals at fixed (q̈, λ): one more solve with the same matrix. The matrix
-is symmetric but for a sign, so that the transpose of the solve is the solve, and its own derivative is
-implicit again: no loop is ever differentiated.
+where (dr1, dr2) is the tangent of the residuals at fixed (q̈, λ): one more solve with the same matrix. The matrix is
+symmetric except for a sign, so the transpose of the solve is the solve itself, and its own derivative is implicit
+again: no loop is ever differentiated.
 
-Where rows are redundant (constant rank), q̈ needs no more, but the minimum-norm λ = J J⁺ λ moves with the range
-of J: dλ gains (1 − P) dJ z with P = J J⁺ and any z with J z = λ. Soft rows,
-r2 = a* − γ − J q̈ − R λ with a constant R, have the same dr1 and dr2, and R in the matrix; their multipliers are unique.
+If rows are redundant (constant rank), q̈ needs no more, but the minimum-norm λ = J J⁺ λ moves with the range of J: dλ
+gains (1 − P) dJ z with P = J J⁺ and any z with J z = λ. Soft rows, r2 = a* − γ − J q̈ − R λ with a constant R, have the
+same dr1 and dr2, and add R to the matrix; their multipliers are unique.
 """
 
 import dataclasses
@@ -30,14 +30,14 @@ from .result import ended, left
 
 
 def residuals(model, constraints, q, v, tau, external, qdd, lam):
-    """(r1, r2) at any (q̈, λ): (nv, lanes) and (m, lanes)."""
+    """Return (r1, r2) at any (q̈, λ): (nv, lanes) and (m, lanes)."""
     problem = problem_of(model, constraints, q, v, qdd, falling=not constraints)
     start = start_of(problem, tau, external, settled=True)
     return residual(problem, start, qdd, None, lam)
 
 
 def saddle(model, constraints, q, x, y):
-    """(M x − Jᵀ y, J x): (nv, lanes) and (m, lanes)."""
+    """Return (M x − Jᵀ y, J x): (nv, lanes) and (m, lanes)."""
     problem = problem_of(model, constraints, q, None, x)
     rows = None if problem.rows is None else jnp.zeros((problem.rows.plan.rows, 1), x.dtype)
     r1, r2 = residual(problem, Start(jnp.zeros_like(x), rows, None, None), x, problem.motion.acceleration, y)
@@ -45,27 +45,27 @@ def saddle(model, constraints, q, x, y):
 
 
 def _full(q, args):
-    """q with as many lanes as any operand has: iterations carry arrays of that many."""
+    """Return q with the largest number of lanes of any operand: iterations carry arrays with that many."""
     return widen(q, max(x.shape[-1] for x in args))
 
 
 @dataclasses.dataclass(frozen=True)
 class SaddleSolve(Core):
-    """(r1, r2) to (x, y, some y) with M x − Jᵀ y = r1, J x = r2; least squares where rank is missing, and y the one of
-    minimum norm.
+    """The core that maps (r1, r2) to (x, y, some y) with M x − Jᵀ y = r1 and J x = r2. If rank is missing, it solves by
+    least squares, and y is the minimum-norm one.
 
-    Operands: leaves of (model, constraints, q), then r1 and r2, in which it is linear, then maybe the y to start from,
-    which nothing depends on. `tree` is the structure of the first.
+    Operands: the leaves of (model, constraints, q); r1 and r2, in which the core is linear; and optionally the y to
+    start from, on which nothing depends. `tree` is the structure of (model, constraints, q).
     """
 
     solver: Solver
     tree: Any
-    #: of the leaves of `tree` and of what follows
+    #: see `Core`: of the leaves of `tree`, and of r1, r2 and the y to start from
     known: tuple[bytes | None, ...]
     compiler: str = "auto"
-    #: whether r2 lies in the range of J, so that its cotangents may have any part outside
+    #: True if r2 lies in the range of J, so that its cotangents may have any part outside it
     inside: bool = False
-    #: whether x is the one that goes with y to the last digit, also where an r2 out of that range makes y large
+    #: True if x balances y to the last digit, even if an r2 outside that range makes y large
     settles: bool = False
 
     implicit: ClassVar[int] = 3
@@ -118,7 +118,8 @@ class SaddleSolve(Core):
         return _some_instead(outs, used)
 
     def follow(self, matrix, moved, x, lam, dlam):
-        """`dlam`, the tangent of the minimum-norm `lam`, with (1 − P) dJ z, J z = λ, as the range of J moves."""
+        """Return the tangent of the minimum-norm `lam`: `dlam` plus (1 − P) dJ z with J z = λ, because the range of J
+        moves."""
         if self.solver.soft or self.solver.hard or not lam.shape[0] or all(t is None for t in moved):
             return dlam
         none = jnp.zeros_like(x), jnp.zeros_like(lam)
@@ -126,7 +127,7 @@ class SaddleSolve(Core):
         z, *_ = nearest(lam, used=(True, False, False))
         _, w = self.moved_by(matrix, moved, z, none[1])
         inside, *_ = nearest(w, used=(True, False, False))
-        # as a tangent: that has a transpose
+        # as a tangent, because that has a transpose
         _, pw = tangent_of(self._saddle, [*matrix, *none], [*(None for _ in matrix), inside, None])
         return dlam + w - pw
 
@@ -135,21 +136,22 @@ class SaddleSolve(Core):
         return function_of(saddle, self.tree, self.known[: self.tree.num_leaves], self.compiler, 0, 0)
 
     def moved_by(self, matrix, moved, x, y):
-        """Tangent of (M x − Jᵀ y, J x) at fixed x and y."""
+        """Return the tangent of (M x − Jᵀ y, J x) at fixed x and y."""
         return tangent_of(self._saddle, [*matrix, x, y], [*moved, None, None])
 
 
 def _found(solver, problem, start, guess, least) -> Found:
-    """What the solver finds, filled up."""
+    """Return the solver's result, with `some` filled in."""
     found = Found(*solver.solve(problem, start, guess, least))
-    if found.some is None or guess is not None:  # what a guess has outside the range of J stays in `some`
+    if found.some is None or guess is not None:  # `some` would keep the part of a guess outside the range of J
         found = found._replace(some=found.multipliers)
     return found
 
 
 def _some_instead(outs, used) -> list:
-    """Outputs whose second are the multipliers of minimum norm, whose last are any. Tangents of the accelerations are
-    the same from both: where Jᵀn = 0 along the way, dJᵀ n lies in the range of Jᵀ."""
+    """Return the outputs, with any multipliers (the last output) in place of the minimum-norm ones (the second) if
+    `used` does not ask for the latter. Tangents of the accelerations are the same from both: if Jᵀn = 0 along the way,
+    dJᵀ n lies in the range of Jᵀ."""
     return list(outs) if used is None or used[1] else [outs[0], outs[-1], *outs[2:]]
 
 
@@ -159,22 +161,22 @@ def _zeros(operand):
 
 
 def function_of(fn, tree, known, compiler, *more) -> Function:
-    """A differentiable core of (model, constraints, q, ...), of which `tree` and `known` tell, and of further
-    operands."""
+    """Return `fn` as a differentiable core of (model, constraints, q, ...), which `tree` and `known` describe, and of
+    the operands `more`."""
     base = jax.tree.unflatten(tree, [0] * tree.num_leaves)
     whole = jax.tree.structure((*base, *more))
     return Function(fn, (), whole, known + (None,) * (whole.num_leaves - tree.num_leaves), compiler)
 
 
 def tangent_of(core, primals, tangents):
-    """The tangents of what a core gives; None is zero."""
+    """Return the tangents of a core's outputs. A tangent of None is zero."""
     active = tuple(t is not None for t in tangents)
     return bind(Tangent(core, active), *primals, *[t for t in tangents if t is not None])
 
 
 def outputs(solver, model, constraints, q, v, tau, external, warm, used=None) -> list:
-    """q̈, λ, number of solves, how it ended (see `result_of`), largest r1 and r2, some λ; zeros for what is not in
-    `used`, None being all."""
+    """Return q̈, λ, the number of solves, how it ended (see `result_of`), the largest r1 and r2, and some λ. Outputs
+    that are not in `used` (None: all) may be zeros."""
     given = q, v, tau, external
     if solver.recursive:
         model = with_gyrostats(model, constraints, external)
@@ -192,13 +194,13 @@ def _inlined(fn, static, *args):
 
 
 def _begun(model, constraints, q, v, tau, external):
-    """The problem and where its solver starts."""
+    """Return the problem, and where its solver starts."""
     problem = problem_of(model, constraints, q, v)
     return problem, start_of(problem, tau, external)
 
 
 def _ended(solver, read, problem, start, found, given) -> list:
-    """What `outputs` returns, of what the solver found."""
+    """Return what `outputs` returns, from the solver's result."""
     q, v, *_ = given
     none = jnp.zeros_like(found.steps)
     if found.bodies is None and any(read[3:6]):
@@ -210,8 +212,8 @@ def _ended(solver, read, problem, start, found, given) -> list:
 
 @dataclasses.dataclass(frozen=True)
 class ForwardDynamics(Core):
-    """(model, constraints, q, v, tau, external, warm) to (q̈, λ, number of solves, how it ended, largest r1 and r2,
-    some λ), with implicit derivatives.
+    """The core that maps (model, constraints, q, v, tau, external, warm) to (q̈, λ, number of solves, how it ended,
+    largest r1 and r2, some λ), with implicit derivatives.
 
     `tree` is the structure of all operands, `matrix` that of (model, constraints, q), which come first.
     """
@@ -240,7 +242,7 @@ class ForwardDynamics(Core):
     def tangents(self, primals, tangents, outs, used):
         qdd, lam, *_ = self.instead(outs, used)
         *_, external, warm = jax.tree.unflatten(self.tree, list(range(len(primals))))
-        if warm is not None:  # where iterations start does not matter
+        if warm is not None:  # the solution does not depend on where iterations start
             primals, tangents = primals[:-1], tangents[:-1]
         n = self.matrix.num_leaves
         known = self.known[:n]

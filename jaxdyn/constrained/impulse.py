@@ -1,4 +1,4 @@
-"""The jump of the velocity when constraints begin to hold, or are hit."""
+"""The linear solve for the jump of the velocity when constraints begin to hold, or at an impact."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ from .implicit import SaddleSolve, saddle
 
 
 def least(model: Model, constraints: Sequence[Constraint], q, p, r2, solver: Solver, warm=None) -> tuple[Array, Array]:
-    """(x, y) with M x − Jᵀ y = p and J x = r2, differentiable in everything; iterations start from y = `warm`."""
+    """Return (x, y) with M x − Jᵀ y = p and J x = r2, differentiable in all inputs; iterations start at y = `warm`."""
     if isinstance(solver, Auto):
         solver = solver.pick(model.topology, constraints)
     tree = jax.tree.structure((model, constraints, q))
@@ -25,5 +25,5 @@ def least(model: Model, constraints: Sequence[Constraint], q, p, r2, solver: Sol
 
 
 def rates(model: Model, constraints: Sequence[Constraint], q, v) -> Array:
-    """J v (m,)."""
+    """Return J v (m,)."""
     return laned(saddle)(model, constraints, q, v, jnp.zeros(rows_of(model, constraints), v.dtype))[1]

@@ -1,4 +1,7 @@
-"""What solvers share that correct accelerations with a damped factor: how often, from where, and what they return."""
+"""Base classes of solvers that iterate on one damped factorisation.
+
+They decide how many steps to take, where to start, and what to return.
+"""
 
 import abc
 from collections.abc import Callable
@@ -18,7 +21,7 @@ from .iteration import Stop
 from .multipliers import multipliers as multipliers_of
 from .proximal import iterate
 
-#: most steps that are unrolled
+#: maximum number of unrolled steps
 UNROLLED = 30
 
 
@@ -45,16 +48,16 @@ def check_positive_integer(solver, name: str) -> None:
 
 
 class Proximal(Unrollable):
-    """Proximal (augmented Lagrangian) iterations to the exact solution, redundant rows or not.
+    """Proximal (augmented Lagrangian) iterations to the exact solution, with or without redundant rows.
 
     **Arguments:**
 
-    - `mu`: penalty weight, in kg for linear rows; 1/mu is the compliance. None: chosen from the precision and
-      the size of the inertia.
-    - `tol`: relative error of the accelerations at which a lane stops. None: 1e-12 in double, 1e-6 in single
-      precision; 0.0 makes exactly `max_steps` solves.
-    - `max_steps`: most damped solves. 1 is the solution of the damped problem itself.
-    - `refine`: False makes the steps of the papers alone: without the residual of the dynamics, longer steps and the
+    - `mu`: penalty weight, in kg for linear rows; 1/mu is the compliance. None: chosen from the precision and the size
+      of the inertia.
+    - `tol`: relative error of the accelerations at which a lane stops. None: 1e-12 in double, 1e-6 in single precision;
+      0.0 makes exactly `max_steps` solves.
+    - `max_steps`: maximum number of damped solves. 1 gives the solution of the damped problem itself.
+    - `refine`: False takes only the steps of the papers, without the residual of the dynamics, longer steps and the
       projection of the multipliers, so that the iterates of different solvers can be compared.
     """
 
@@ -71,7 +74,7 @@ class Proximal(Unrollable):
 
     @abc.abstractmethod
     def system(self, problem: Problem, weights: Array) -> System:
-        """The damped system, factorised."""
+        """Return the factorised damped system."""
 
     def factorised(self, problem):
         given = None if self.mu is None else uniform(problem, jnp.full((1,), float(self.mu), problem.q.dtype))
@@ -92,14 +95,14 @@ class Proximal(Unrollable):
 
 
 class Direct(Unrollable):
-    """One factorisation without damping, for rows that are linearly independent: dependent ones end in `result`.
+    """One factorisation without damping, for linearly independent rows; `result` reports dependent ones.
 
-    **Arguments:** `max_steps`, the number of solves: 1, and one more for every refinement by the residual.
+    **Arguments:** `max_steps`, the number of solves: 1, plus one for every refinement by the residual.
     """
 
     max_steps: int = eqx.field(static=True, default=2)
 
-    #: dependent rows leave no number
+    #: dependent rows give NaN
     hard: ClassVar[bool] = True
 
     def __check_init__(self):
@@ -107,7 +110,7 @@ class Direct(Unrollable):
 
     @abc.abstractmethod
     def system(self, problem: Problem, weights: Array) -> System:
-        """The system, factorised; the weights only set scales."""
+        """Return the factorised system; the weights only set scales."""
 
     def factorised(self, problem):
         return self.system(problem, automatic_weights(problem))
@@ -119,31 +122,32 @@ class Direct(Unrollable):
 
 
 def _numbers(given):
-    """A number, or a tuple of them, from whatever holds numbers; anything else as it is, to be refused."""
+    """Return a number or a tuple of numbers from anything that holds numbers. Return anything else as it is, for the
+    caller to refuse."""
     try:
         found = np.asarray(given, float)
     except (TypeError, ValueError):
         return given
-    if np.asarray(given).dtype.kind in "SU":  # text, of which NumPy makes numbers
+    if np.asarray(given).dtype.kind in "SU":  # text, which NumPy would convert to numbers
         return given
     return given if given is None else tuple(found.tolist()) if found.ndim else float(found)
 
 
 class Soft(Unrollable):
-    """The soft Gauss principle (popov_vereshchagin, Eq. 50): least ½|q̈ − q̈_free|² in the metric of M plus
-    ½ Σ w (J q̈ + γ − a*)². Rows are not fulfilled but pulled at; λ = w (a* − γ − J q̈).
+    """The soft Gauss principle (popov_vereshchagin, Eq. 50): minimise ½|q̈ − q̈_free|² in the metric of M plus
+    ½ Σ w (J q̈ + γ − a*)². Constraints are penalised, not enforced; λ = w (a* − γ − J q̈).
 
     **Arguments:**
 
-    - `weights`: w, in kg for linear rows: one for all, or one for every row. None: chosen from the
-      precision and the size of the inertia.
-    - `max_steps`, the number of solves: 1, and one more for every refinement by the residual.
+    - `weights`: w, in kg for linear rows: one for all, or one for every row. None: chosen from the precision and the
+      size of the inertia.
+    - `max_steps`, the number of solves: 1, plus one for every refinement by the residual.
     """
 
     weights: float | tuple[float, ...] | None = eqx.field(static=True, default=None, converter=_numbers)
     max_steps: int = eqx.field(static=True, default=2)
 
-    #: its rows are not those of the constraints
+    #: its rows have a compliance, unlike those of the constraints
     soft: ClassVar[bool] = True
 
     def __check_init__(self):
@@ -163,7 +167,7 @@ class Soft(Unrollable):
 
     @abc.abstractmethod
     def system(self, problem: Problem, weights: Array) -> System:
-        """The damped system, factorised."""
+        """Return the factorised damped system."""
 
     def factorised(self, problem):
         weights = automatic_weights(problem)

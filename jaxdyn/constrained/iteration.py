@@ -1,4 +1,4 @@
-"""Pieces that the iterations share: when they stop, conjugate steps, sizes per lane."""
+"""Building blocks of the iterations: when they stop, conjugate steps, sizes per lane (element of the batch)."""
 
 from typing import NamedTuple
 
@@ -6,14 +6,15 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-#: of the square of a residual: where a step takes off less, the rest is rows in conflict
+#: if a step removes less than this fraction of the squared residual, the rest is conflict between rows
 CONFLICTING = 1e-3
 
 
 class Stop(NamedTuple):
-    """When to stop: the estimated relative error of the accelerations, and the most damped solves. `plain` makes the
-    steps of the papers alone, `unrolled` all of them, plain, in a loop that reverse differentiation can go through.
-    Without `refined`, steps after the first take r1 for zero, as the papers do."""
+    """When to stop: `tol`, the estimated relative error of the accelerations, and `max_steps`, the maximum number of
+    damped solves. `plain` takes only the steps of the papers. `unrolled` makes all steps, plain ones, in a loop that
+    reverse differentiation can traverse. Without `refined`, steps after the first take r1 to be zero, as the papers do.
+    """
 
     tol: float
     max_steps: int
@@ -27,7 +28,8 @@ class Stop(NamedTuple):
 
 
 def loop(active, step, state, stop: Stop):
-    """Repeat `step` while some lane of ``active(state)`` goes on."""
+    """Return the state after repeating `step` while ``active(state)`` holds in some lane, at most `stop.max_steps`
+    times."""
     if stop.max_steps == 1:
         return step(state)
     if stop.unrolled:
@@ -37,13 +39,19 @@ def loop(active, step, state, stop: Stop):
 
 
 def conjugate(slow, direction, image, last_direction, last_image, residual, far, sizes, most=jnp.inf, best=True):
-    """One step of the conjugate residual method: the direction with an image orthogonal to the last one's, if that step
-    had the `best` length, and how far to go along it to make the residual smallest. Plain steps (as they are, and 1)
-    where convergence is fast, where what the direction can take away drowns in rounding, and where the way would be
-    longer than `far`: there the rows are as good as redundant. Parts of the residual that conflict with all rows do not
-    matter, since no image has a part along them; where next to nothing but conflict is left, steps are no longer than
-    `most`. `sizes` are those of the numbers that image and residual are differences of. The last results tell where the
-    step is longer than a plain one, and where it has the best length."""
+    """Return one step of the conjugate residual method.
+
+    The direction is changed so that its image is orthogonal to the last image, if the last step had the `best` length.
+    The length is the one that makes the residual smallest. A lane keeps the plain step (the given direction, length 1)
+    if convergence is not `slow`, if the part of the residual that the direction can remove is below rounding, or if the
+    length would exceed `far`, since such rows are as good as redundant.
+
+    Parts of the residual that conflict with all rows do not matter, since no image has a part along them. Where almost
+    only conflict is left, the length is at most `most`. `sizes` are the sizes of the numbers whose differences are the
+    image and the residual.
+
+    Returns direction, image, length, whether the step is longer than a plain one, and whether it has the best length.
+    """
     back = jnp.where(slow & best, -ratio_of(inner(image, last_image), inner(last_image, last_image)), 0)
     turned, turned_image = advance(direction, last_direction, back), advance(image, last_image, back)
     along, square = inner(residual, turned_image), inner(turned_image, turned_image)
@@ -61,17 +69,17 @@ def conjugate(slow, direction, image, last_direction, last_image, residual, far,
 
 
 def right_length(image, before, now, ahead):
-    """How far the last step should have gone: `ahead` times a direction with an `image`, it shrank the images of plain
-    steps from `before` to what they are `now`. Images hardly see rows that are as good as redundant, whereas a residual
-    that cannot be taken off those asks for a step too long for all others."""
-    along = jnp.where(ahead > 1, image, now)  # after a plain step, what is left tells best
+    """Return how far the last step should have gone. It went `ahead` times along a direction with an `image`, and
+    shrank the images of plain steps from `before` to `now`. Images hardly contain rows that are as good as redundant. A
+    residual that cannot be removed along those would ask for a step too long for all other rows."""
+    along = jnp.where(ahead > 1, image, now)  # after a plain step, the new image is the best measure
     whole, taken = inner(along, image), inner(along, before - now)
     return jnp.where((whole > 0) & (taken > 0), ahead * ratio_of(whole, taken), jnp.inf)
 
 
 def beyond_rounding(along, residual, square, sizes):
-    """Whether the inner product `along` of a residual and an image of squared length `square` is more than the rounding
-    of the numbers, of `sizes`, that image and residual are differences of."""
+    """Return whether the inner product `along` of a residual and an image of squared length `square` exceeds the
+    rounding of the numbers, of `sizes`, whose differences are the image and the residual."""
     rounding = sizes[0] * jnp.sqrt(inner(residual, residual)) + sizes[1] * jnp.sqrt(square)
     return along > 30 * jnp.finfo(along.dtype).eps * rounding
 
@@ -81,7 +89,7 @@ def advance(at, direction, size):
 
 
 def inner(x: Array, y: Array) -> Array:
-    """Per lane, the inner product of two vectors (n, lanes)."""
+    """Return, per lane, the inner product of two vectors (n, lanes)."""
     return (x * y).sum(0)
 
 
@@ -90,5 +98,5 @@ def ratio_of(x, y):
 
 
 def largest_of(x: Array) -> Array:
-    """Largest magnitude per lane of a vector (n, lanes); NaN where there is one."""
+    """Return, per lane, the largest magnitude of a vector (n, lanes); NaN if an entry is NaN."""
     return jnp.abs(x).max(0)

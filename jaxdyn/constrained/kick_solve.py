@@ -1,11 +1,11 @@
-"""Corrections of a kick, and the linear equations of its derivatives, all by one factor.
+"""Corrections of a kick, and the linear equations of its derivatives, with the same factor.
 
 With the residuals (r1, r2) of a and λ (`jaxdyn.constrained.kick`), a tangent of their solution solves
 
-    −∂(r1, r2)/∂(a, λ) (x, y) = (dr1, dr2),
+    −∂(r1, r2)/∂(a, λ) (x, y) = (dr1, dr2).
 
-whose matrix is not symmetric: it is [M −Jᵀ; J 0] at q₀ but for terms of the order of dt |v|. The damped factor of that
-one corrects x and y as it does a and λ, and those of the transposed equations.
+This matrix is not symmetric: it is [M −Jᵀ; J 0] at q₀ except for terms of the order of dt |v|. The damped factor of the
+latter corrects a and λ, the solution (x, y), and the solution of the transposed equations.
 """
 
 import dataclasses
@@ -28,7 +28,7 @@ from .linearised import Linearised, corrected
 
 
 class Whole(System):
-    """The problem of a solver that has no factor to solve with several times."""
+    """The system of a solver that has no factor to reuse: each solve solves the whole problem."""
 
     problem: Problem
     weights: Array
@@ -44,13 +44,13 @@ class Whole(System):
 
 
 def system_of(solver: Solver, problem: Problem) -> System:
-    """The damped system at q₀, whose solutions are the corrections."""
+    """Return the damped system at q₀, whose solutions are the corrections."""
     system = solver.factorised(problem)
     return Whole(problem, automatic_weights(problem), solver) if system is None else system
 
 
 def kick_corrected(system: System, solver: Solver, left_over, like, lam, floor) -> Found:
-    """Accelerations and multipliers that leave nothing over, see `corrected`, in the way of the solver."""
+    """Return accelerations and multipliers with zero residual (see `corrected`), using the solver's kind of steps."""
     plain = not (isinstance(solver, Proximal) and solver.refine)
     compliance = 1 / system.weights if solver.soft and len(lam) else None
     return corrected(system, left_over, like, lam, floor, plain, compliance)
@@ -58,8 +58,8 @@ def kick_corrected(system: System, solver: Solver, left_over, like, lam, floor) 
 
 @dataclasses.dataclass(frozen=True)
 class KickSolve(Linearised):
-    """The linearised equations of a kick: of (model, constraints, q, v, tau, external, dt, a, λ), then r1 and r2, to
-    the changes (x, y) of (a, λ) that they call for."""
+    """The linearised equations of a kick: the core from (model, constraints, q, v, tau, external, dt, a, λ), r1 and r2
+    to the changes (x, y) of (a, λ) that remove these residuals."""
 
     solver: Solver = dataclasses.field(kw_only=True)
 

@@ -1,11 +1,11 @@
 """LCABA: the loop-constrained articulated-body algorithm (Sathya and Carpentier 2025, lcaba_proxbbo).
 
-Constraints enter as penalties μ KᵢᵀKⱼ between the bodies that they tie (Eqs. 22 to 24); bodies are eliminated
-leaves first in a minimum-degree order, each tying its neighbours to each other (Eqs. 25 to 31, see
-`jaxdyn.tree.elimination`); proximal iterations reuse the factor through the reduced two-sweep form (Alg. 2, 3, see
-`jaxdyn.constrained.proximal`). Without constraints this is Featherstone's articulated-body algorithm; where all
-constraints hold to the ground it is the constrained ABA (Sathya and Carpentier, IEEE T-RO 41, 2025), and its first
-iterate solves the soft Gauss principle (popov_vereshchagin, Eq. 52).
+Constraints enter as penalties μ KᵢᵀKⱼ between the bodies that they tie (Eqs. 22 to 24). Bodies are eliminated leaves
+first in a minimum-degree order, each tying its neighbours to each other (Eqs. 25 to 31, see `jaxdyn.tree.elimination`).
+Proximal iterations reuse the factor through the reduced two-sweep form (Alg. 2, 3, see `jaxdyn.constrained.proximal`).
+Without constraints this is Featherstone's articulated-body algorithm. If all constraints are to the ground, it is the
+constrained ABA (Sathya and Carpentier, IEEE T-RO 41, 2025), and its first iterate solves the soft Gauss principle
+(popov_vereshchagin, Eq. 52).
 """
 
 from typing import ClassVar
@@ -23,34 +23,34 @@ from .proximal import iterate
 
 
 def _penalised(solver: Solver, problem, weights):
-    """The factor of M + Jᵀ μ J in the solver's order."""
+    """Return the factor of M + Jᵀ μ J in the solver's order."""
     return body_factor(problem, solver.order(problem.model.topology, problem.plan), weights, frozenset())
 
 
 def damped(problem):
-    """The factor of M + Jᵀ μ J with the automatic weight, in LCABA's order."""
+    """Return the factor of M + Jᵀ μ J with the automatic weight, in LCABA's order."""
     return _penalised(LCABA(), problem, automatic_weights(problem))
 
 
 def free(problem, start):
-    """The accelerations (nv, lanes) that nothing constrains."""
+    """Return the accelerations (nv, lanes) without constraints."""
     alone = problem._replace(constraints=(), rows=None)
     return iterate(damped(alone), start._replace(rows=None), None, Stop(0.0, 1)).acceleration
 
 
 def _steps(problem) -> int:
-    """Enough solves for the precision: two in single precision for linkages and chains of belts."""
+    """Return the number of solves that the precision needs: two in single precision for linkages and chains of belts,
+    else one."""
     topology = problem.model.topology
     linked = any(len(c.bodies) - len(c.rotors) > len(c.independent) for c in topology.clusters)
     return 2 if (linked or topology.wide_in_series > 2) and problem.q.dtype == jnp.float32 else 1
 
 
 class ABA(Solver):
-    """The articulated-body algorithm: forward dynamics of the tree, and of trees with embedded loops. Takes no
-    constraints.
+    """The articulated-body algorithm: forward dynamics of trees, also with embedded loops, without constraints.
 
-    **Arguments:** `max_steps`, the number of solves: 1, and one more for every refinement by the residual. None: 2 in
-    single precision for embedded linkages and chains of belts, which lose digits in one, else 1.
+    **Arguments:** `max_steps`, the number of solves: 1, plus one for every refinement by the residual. None: 2 in
+    single precision for embedded linkages and chains of belts, which lose digits in one solve, else 1.
     """
 
     max_steps: int | None = eqx.field(static=True, default=None)
@@ -92,7 +92,7 @@ class LCABA(Proximal):
 
 
 class ConstrainedABA(Proximal):
-    """Constrained articulated-body algorithm: constraints that hold to the ground, redundant ones too, in O(n + m).
+    """Constrained articulated-body algorithm: constraints to the ground, redundant ones too, in O(n + m).
 
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
@@ -106,7 +106,7 @@ class ConstrainedABA(Proximal):
 
 
 class PVSoft(Soft):
-    """Soft Gauss principle by articulated bodies, in O(n + m): constraints that hold to the ground, with weights.
+    """Soft Gauss principle by articulated bodies, in O(n + m): constraints to the ground, with weights.
 
     **Arguments:** `weights`, `max_steps`, see `jaxdyn.constrained.iterated.Soft`.
     """

@@ -1,4 +1,4 @@
-"""One step of the leapfrog, with implicit derivatives: see `jaxdyn.constrained.kick` for its equations."""
+"""One step of the leapfrog, with implicit derivatives; `jaxdyn.constrained.kick` has its equations."""
 
 import dataclasses
 import functools
@@ -22,8 +22,8 @@ from .stepping import StepCore, Stepped, stepped
 
 @dataclasses.dataclass(frozen=True)
 class LeapCore(StepCore):
-    """The step of `StepCore` by a kick at its midpoint, whose a and λ are those found. The state after it may be
-    `projected` on the loops afterwards."""
+    """The step of `StepCore` by a kick at its midpoint, which gives a and λ. `projected` says that the caller projects
+    the state onto the loops afterwards."""
 
     projected: bool = dataclasses.field(kw_only=True)
 
@@ -52,7 +52,7 @@ class LeapCore(StepCore):
     def tangents(self, primals, tangents, outs, used):
         a, lam, *_ = self.instead(outs, used)
         *_, warm = jax.tree.unflatten(self.tree, list(range(len(primals))))
-        n = len(primals) - (warm is not None)  # where corrections start does not matter
+        n = len(primals) - (warm is not None)  # the solution does not depend on where corrections start
         primals, tangents, known = list(primals[:n]), list(tangents[:n]), self.known[:n]
         model, constraints, q, v, _, _, dt, _ = jax.tree.unflatten(self.tree, [*range(n), *([-1] * (warm is not None))])
 
@@ -71,7 +71,8 @@ class LeapCore(StepCore):
         return [x, y, dq, dw, None, y]
 
     def _least(self, operands: Operands, taken, a, lam, dr):
-        """The tangent of the multipliers of minimum norm; `dr` is what the accelerations' leave of the equations."""
+        """Return the tangent of the minimum-norm multipliers; `dr` is the residual that the tangent of the
+        accelerations leaves in the equations."""
         model, constraints, q, v, dt = taken
         there, moved = zip(*operands.both(matrix_of, (model, q, v, dt)), strict=True)
         places = [model.joints.armature, q]
@@ -86,5 +87,6 @@ class LeapCore(StepCore):
 
 
 def leap(solver: Solver, *given, projected: bool) -> Stepped:
-    """What the step finds, of what `stepped` takes after the solver; corrections start from the multipliers."""
+    """Return the result of the step; `given` are the arguments of `stepped` after the solver. Corrections start from
+    the multipliers."""
     return stepped(functools.partial(LeapCore, projected=projected), solver, *given)

@@ -1,8 +1,10 @@
-"""Equations r(u) = 0 of a step, linearised: −∂r/∂u y = right sides, solved by corrections with a factor that is close.
+"""Linearised equations r(u) = 0 of a step: −∂r/∂u y = right sides, solved by corrections with the factor of a nearby
+matrix.
 
-Such equations are those of a step rather than of a moment, and their matrix is not symmetric: the factor of a
-symmetric one near it corrects the solutions, as it does those of the equations themselves and of the transposed ones.
-These are the proximal iterations of `jaxdyn.constrained.proximal`, one solve a step, with other equations to fulfil.
+The equations are those of a whole step, not of an instant, and their matrix is not symmetric. The factor of a nearby
+symmetric matrix corrects the solutions of the equations themselves, of the linearised equations and of the transposed
+ones. The corrections are the proximal iterations of `jaxdyn.constrained.proximal`, one solve per step, with other
+residuals.
 """
 
 import dataclasses
@@ -21,19 +23,19 @@ from .implicit import tangent_of
 from .iteration import Stop, loop
 from .proximal import At, Iteration
 
-#: most corrections, and the change, relative to what is corrected, that is left when they end
+#: maximum number of corrections, and, by bytes of a number, the relative change at which they end
 CORRECTIONS = 30
 LEFT = {4: 1e-7, 8: 3e-9}
 
 
 class _Corrections(Iteration):
-    """Iterations for what ``left_over(a, lam)`` tells, (tau, force, r2)."""
+    """Iterations with the residual (tau, force, r2) that ``left_over(a, lam)`` returns."""
 
     def __init__(self, system: System, left_over: Callable, like: Array, lam, floor: Array, plain: bool, compliance):
         stop = Stop(LEFT[like.dtype.itemsize], CORRECTIONS, plain=plain)
         start = Start(jnp.zeros_like(like), lam if len(lam) else None, None, None)
         super().__init__(system, start, lam if len(lam) else None, stop, compliance)
-        self.far = 0  # r2 is not linear in the steps, and tells nothing of how much longer one should be
+        self.far = 0  # r2 is not linear in the steps, so it does not show how much longer one should be
         self.left_over, self.floor = left_over, floor
         self.now: Any = None
 
@@ -41,7 +43,7 @@ class _Corrections(Iteration):
         return super().begun()._replace(scale=self.floor)
 
     def residual(self, at: At):
-        return jnp.zeros_like(at.lam)  # it comes with the forces, in the next step
+        return jnp.zeros_like(at.lam)  # the next step computes it with the forces
 
     def change(self, at: At, r2, refined: bool = True):
         tau, force, r2 = self.now or self._found(at)
@@ -61,9 +63,10 @@ class _Corrections(Iteration):
 
 
 def corrected(system: System, left_over, like, lam, floor, plain: bool, compliance: Array | None = None) -> Found:
-    """Accelerations, shaped as `like`, and multipliers from `lam` on that leave nothing over, but for a share `LEFT` of
-    a, or of `floor` if that is larger; ``left_over(a, lam)`` tells what is, as generalised forces, opposing forces of
-    the bodies, and of the rows. For `plain` and `compliance` see `Stop` and `iterate`."""
+    """Return accelerations, shaped as `like`, and multipliers, starting from `lam`, with zero residual up to a fraction
+    `LEFT` of a, or of `floor` if that is larger. ``left_over(a, lam)`` returns the residual as generalised forces,
+    opposing forces of the bodies, and the residual of the rows. For `plain` and `compliance` see `Stop` and `iterate`.
+    """
     iteration = _Corrections(system, left_over, like, lam, floor, plain, compliance)
     state = loop(lambda s: s.active, iteration.step, iteration.begun(), iteration.stop)
     at = iteration.finished(state)
@@ -72,7 +75,7 @@ def corrected(system: System, left_over, like, lam, floor, plain: bool, complian
 
 @dataclasses.dataclass(frozen=True)
 class Operands:
-    """The operands of a core and their tangents, of which functions take some: by number, −1 being one more."""
+    """The operands of a core and their tangents. Functions take some of them by number; −1 is an additional operand."""
 
     known: Sequence[bytes | None]
     compiler: str
@@ -80,13 +83,13 @@ class Operands:
     tangents: Sequence[Array | None]
 
     def core(self, fn: Callable, static: tuple, *taken) -> tuple[Function, list[int]]:
-        """A function of operands as a core, and the numbers of those that it takes, flat."""
+        """Return a function of operands as a core, and the flat list of the numbers of its operands."""
         leaves, tree = jax.tree.flatten(taken)
         known = tuple(self.known[k] if k >= 0 else None for k in leaves)
         return Function(fn, static, tree, known, self.compiler), leaves
 
     def along(self, fn: Callable, taken: tuple, more=None, moved=None, static: tuple = ()) -> list:
-        """The tangent of a function of operands; `more` is operand −1, and `moved` its tangent."""
+        """Return the tangent of a function of operands; `more` is operand −1, and `moved` its tangent."""
         core, leaves = self.core(fn, static, *taken)
         at, change = (
             [x if k < 0 else xs[k] for k in leaves] for x, xs in ((more, self.primals), (moved, self.tangents))
@@ -94,7 +97,7 @@ class Operands:
         return tangent_of(core, at, change)
 
     def both(self, fn: Callable, taken: tuple) -> Iterator[tuple[Array, Array | None]]:
-        """What a function of operands gives, each with its tangent, None where they do not move."""
+        """Return the outputs of a function of operands, each with its tangent, which is None if no operand has one."""
         core, leaves = self.core(fn, (), *taken)
         values = bind(core, *[self.primals[k] for k in leaves])
         moves = any(self.tangents[k] is not None for k in leaves)
@@ -103,8 +106,9 @@ class Operands:
 
 @dataclasses.dataclass(frozen=True)
 class Linearised(Core):
-    """The solutions y of −∂r/∂u y = b. Operands: those of the residuals r, the last of which are the unknowns u, and b,
-    in which it is linear. `tree` is the structure of the former; `across` solves with the transposed matrix."""
+    """The core that returns the solutions y of −∂r/∂u y = b. Operands are those of the residuals r, the last of which
+    are the unknowns u, and then b, in which the core is linear. `tree` is the structure of the operands of r; `across`
+    solves with the transposed matrix."""
 
     #: the first arguments of `residuals`
     static: tuple
@@ -113,7 +117,7 @@ class Linearised(Core):
     compiler: str = "auto"
     across: bool = False
 
-    #: r, a function of a module, and the number of unknowns
+    #: r, a module-level function, and the number of unknowns
     residuals: ClassVar[Callable]
     unknowns: ClassVar[int]
 
@@ -121,7 +125,7 @@ class Linearised(Core):
         cls.implicit = cls.unknowns
 
     def image(self, operands) -> Callable:
-        """y to ∂r/∂u y, or to the transpose's."""
+        """Return the function from y to ∂r/∂u y, or to the product with the transpose."""
         given, at = operands[: -self.unknowns], operands[-self.unknowns :]
         return _image_of(type(self).residuals, self.static, self.across, given, at)
 

@@ -1,5 +1,5 @@
-"""Solvers in joint coordinates: sparse factors of the mass matrix and its constrained relatives (see
-`jaxdyn.tree.fronts`).
+"""Solvers in joint coordinates: sparse factors of the mass matrix and of its extensions by constraints
+(see `jaxdyn.tree.fronts`).
 
 | solver | what is factorised | source |
 | --- | --- | --- |
@@ -9,7 +9,7 @@
 | ProxLTLSoft | M + Jᵀ μ J | lcaba_proxbbo, Eqs. 14, 15 |
 
 The order of elimination is that of U D Uᵀ from the last row upwards: joints leaves first, then multipliers, whose
-block is by then the (damped) Delassus matrix.
+block is then the (damped) Delassus matrix.
 """
 
 from ..systems.joint_factor import penalised_factor, saddle_factor

@@ -1,4 +1,4 @@
-"""Multipliers of given accelerations."""
+"""Minimum-norm multipliers of given accelerations."""
 
 import jax
 import jax.numpy as jnp
@@ -12,11 +12,12 @@ from .iteration import Stop, advance, conjugate, largest_of, loop
 
 
 def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) -> tuple[Array, Array]:
-    """The minimum-norm λ (m, lanes) with Jᵀλ = M a + h − τ, and joint accelerations (nv, lanes) that go with it.
+    """Return the minimum-norm λ (m, lanes) with Jᵀλ = M a + h − τ, and joint accelerations (nv, lanes) that balance it.
 
-    With y = (M + μ JᵀJ)⁻¹ (M a + h − τ − Jᵀλ), λ += μ J y from zero: every iterate lies in the
-    range of J. Those of `iterate` do not where rows are redundant, and carry μ times the rounding of J a. The last step
-    also takes y from a: together they leave M a + h − τ − Jᵀλ = 0, even along rows that are as good as redundant.
+    The iteration is λ += μ J y from zero, with y = (M + μ JᵀJ)⁻¹ (M a + h − τ − Jᵀλ), so every iterate lies in the
+    range of J. The multipliers of `iterate` do not if rows are redundant, and carry μ times the rounding of J a. In
+    double precision the last step also subtracts y from a. Together they leave M a + h − τ − Jᵀλ = 0, even along rows
+    that are as good as redundant.
     """
     problem = system.problem
     rows, lanes, dtype = problem.rows, rates.shape[-1], rates.dtype
@@ -24,7 +25,7 @@ def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) 
     tau, force = left_over(problem, start._replace(tau=widen(start.tau, lanes)), rates, bodies, None)
 
     def left_at(lam):
-        """y and μ J y."""
+        """Return y and μ J y."""
         y, _, taken, _ = system.solve(-tau, tuple(-x for x in rows.forces(-lam, force)), None)
         return widen(y, lanes), -widen(taken, lanes)
 
@@ -50,6 +51,6 @@ def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) 
     still = (zero, jnp.zeros_like(y))
     state = ((zero, y), change, still, zero, jnp.full(lanes, jnp.inf, dtype), jnp.ones(lanes, bool))
     (lam, y), change, *_ = loop(lambda s: s[-1], improve, state, stop)
-    if dtype != jnp.float64:  # there y is the rounding of λ
+    if dtype != jnp.float64:  # in single precision y is the rounding of λ
         return lam, rates
     return lam + change, rates - y

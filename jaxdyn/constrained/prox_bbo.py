@@ -1,18 +1,20 @@
-"""PV, ProxPV and ProxBBO: rows ride up the tree with the bodies' inertias, multipliers are eliminated on the way.
+"""PV, ProxPV and ProxBBO: rows ride up the tree, and multipliers are eliminated on the way.
+
+A row rides if its coefficients pass from body to parent together with the articulated inertia.
 
 | symbol | name | equation |
 | --- | --- | --- |
-| H_ii, K_ji, L_jk | `Articulated`, `jaxdyn.tree.elimination` | lcaba_proxbbo 40, 46; popov_vereshchagin 42 |
-| LS(i) | `Group.rows` | the rows that ride at body i |
-| R_i, U_i | `Multipliers.rows`, `.others` | lcaba_proxbbo 48: those with their root at i, and the rest |
+| H_ii, K_ji, L_jk | fields `H`, `K`, `L` of `jaxdyn.tree.elimination` | lcaba_proxbbo 40, 46; popov_vereshchagin 42 |
+| LS(i) | `Joint.riders` | the rows that ride at body i |
+| R_i, U_i | `Multipliers.riders`, `.others` | lcaba_proxbbo 48: those with their root at i, and the rest |
 | λ_R | ``-ν`` | lcaba_proxbbo 51 |
 
 ProxBBO (Sathya and Carpentier 2025, Alg. 4 to 6) eliminates the multipliers of a constraint at the common ancestor of
-all its bodies, with the compliance 1/μ of a proximal step; that of a constraint to the ground is the world. ProxPV is
-the same for constraints to the ground alone. PV (Popov and Vereshchagin; Sathya et al. 2024, Alg. 1) leaves 1/μ out.
-Its multipliers go at a floating base, before the six columns of which no limb is coupled with another
-(popov_vereshchagin, Eq. 49); those on the base itself, or of limbs that have fewer freedoms than rows, go after it
-(Eq. 47).
+all its bodies, with the compliance 1/μ of a proximal step. The common ancestor of a constraint to the ground is the
+world. ProxPV is the same for constraints to the ground only. PV (Popov and Vereshchagin; Sathya et al. 2024, Alg. 1)
+omits 1/μ. At a floating base it eliminates multipliers before the six columns of the base, so that no limb is coupled
+with another (popov_vereshchagin, Eq. 49). Multipliers of constraints on the base itself, or of limbs that have fewer
+freedoms than rows, are eliminated after the base (Eq. 47).
 """
 
 import dataclasses
@@ -32,7 +34,8 @@ from .iterated import Direct, Proximal
 
 
 def _at_the_base(topology: Topology, riders: Sequence[Rider]) -> tuple[Rider, ...]:
-    """The constraints of limbs with enough freedoms are eliminated at the floating base that the limbs branch from."""
+    """Return the riders with new roots: constraints of limbs with enough freedoms are eliminated at the floating base
+    that the limbs branch from."""
     limbs = defaultdict(list)
     for rider in riders:
         path = topology.ancestors(*rider.bodies)[::-1]
@@ -53,7 +56,7 @@ def _order(self, topology: Topology, plan: Plan) -> Order:
 
 
 def _riding(solver: Solver, problem, weights, rule: Callable = panels.damped):
-    """The factor in which all rows ride, in the solver's order."""
+    """Return the factor in which all rows ride, in the solver's order."""
     order = solver.order(problem.model.topology, problem.plan)
     return body_factor(problem, order, weights, every_constraint(problem), rule)
 
@@ -73,7 +76,7 @@ class ProxBBO(Proximal):
 
 
 class ProxPV(Proximal):
-    """Proximal PV: constraints that hold to the ground, redundant ones too.
+    """Proximal PV: constraints to the ground, redundant ones too.
 
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
@@ -89,15 +92,15 @@ class ProxPV(Proximal):
 
 
 class PV(Direct):
-    """Popov-Vereshchagin solver: independent constraints that hold to the ground, in O(n + m²d + m³), for limbs of a
-    floating base in O(n + md).
+    """Popov-Vereshchagin solver: independent constraints to the ground, in O(n + m²d + m³), for limbs of a floating
+    base in O(n + md).
 
     **Arguments:**
 
     - `max_steps`, see `jaxdyn.constrained.iterated.Direct`.
-    - `limbs_first`: whether rows of limbs are eliminated before a floating base moves, so that limbs are not coupled.
-      Then a limb in a singular pose, such as a stretched leg, ends as `dependent_rows`, although the base could make
-      up for it. False eliminates all rows last.
+    - `limbs_first`: True eliminates rows of limbs before a floating base moves, so that limbs are not coupled. Then a
+      limb in a singular pose, such as a stretched leg, ends as `dependent_rows`, although the base could compensate for
+      it. False eliminates all rows last.
     """
 
     recursive: ClassVar[bool] = True

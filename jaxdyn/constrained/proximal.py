@@ -1,14 +1,15 @@
-"""Proximal (augmented Lagrangian) iterations around a damped factor, refined by the undamped residual.
+"""Proximal (augmented Lagrangian) iterations with a damped factor, refined by the undamped residual.
 
-With the factor of M + μ JᵀJ, each step corrects (lcaba_proxbbo, Alg. 3, with r1 added: without it the error's
-floor rises with μ)
+With the factor of M + μ JᵀJ, each step corrects (lcaba_proxbbo, Alg. 3, with r1 added: without it the error's floor
+rises with μ)
 
     δa = (M + μ JᵀJ)⁻¹ (r1 + μ Jᵀ r2),    δλ = μ (r2 − J δa),
 
-where r1 = τ − h − M a + Jᵀλ and r2 = a* − γ − J a are taken at the bodies: inertia times acceleration goes into
-the sweep as a force, and r1 never has to be formed in joint coordinates. The bodies' accelerations are summed up
-beside those of the joints. Where accelerations end much smaller than they were on the way, the two have drifted
-apart by the rounding of the largest, which rows near a singular pose magnify: then the former are swept anew.
+where r1 = τ − h − M a + Jᵀλ and r2 = a* − γ − J a are evaluated at the bodies: inertia times acceleration enters the
+sweep as a force, and r1 is never formed in joint coordinates. The iterations accumulate the accelerations of the bodies
+along with those of the joints. If accelerations end much smaller than they were on the way, the two have drifted apart
+by the rounding of the largest ones, which rows near a singular pose magnify. Then a sweep recomputes those of the
+bodies.
 """
 
 from typing import Any, NamedTuple
@@ -24,17 +25,17 @@ from ..systems.weights import farthest
 from .base import Found
 from .iteration import Stop, advance, conjugate, largest_of, loop, right_length
 
-#: times the least step so far that a step may grow to: one that is larger is not made, and ends its lane
+#: a step that exceeds the least step so far by this factor is not made, and ends its lane
 FARTHER = 1e3
-#: steps in a row that may grow, or creep along rows that are as good as redundant, before a lane is done
+#: consecutive steps that may grow, or creep along rows that are as good as redundant, before a lane ends
 PATIENCE = 3
-#: steps that most lanes make: those before the loop
+#: number of steps before the loop: most lanes need no more
 STRAIGHT = 3
 
 
 class At(NamedTuple):
-    """Where an iteration is, or a step that it makes: accelerations of joints (nv, lanes) and bodies (angular, linear),
-    multipliers (m, lanes), and how many plain steps these have come (lanes,)."""
+    """A point of the iteration, or a step of it: accelerations of joints (nv, lanes) and bodies (angular, linear),
+    multipliers (m, lanes), and the number of plain steps that they amount to (lanes,)."""
 
     rates: Array
     bodies: Any
@@ -43,10 +44,13 @@ class At(NamedTuple):
 
 
 class _State(NamedTuple):
-    """Carried through the iterations: where they are; the last direction in which they moved and J times it, how far
-    they went (lanes,), whether that was the best length, and J times the plain step; r2; per lane, the largest
-    accelerations since bodies were swept, the last step and the least, the largest one, whether to go on, how often in
-    a row the step did not shrink, how often it was the same, and the number of steps."""
+    """The state of the iterations.
+
+    **Fields:** the point `at`; the `direction` of the last step, and its `image`, J times it; how far `ahead` it went
+    (lanes,), and whether that was the `best` length; J times the `plain` step; `r2`; per lane, the `peak` of the
+    accelerations since bodies were swept, the `last` step, the `least` step, the largest step (`scale`), whether the
+    lane is `active`, how often in a row the step has `grown` or not shrunk, how often it was the same (`crept`), and
+    the number of `steps`."""
 
     at: At
     direction: At
@@ -108,14 +112,14 @@ class Iteration:
         )
 
     def residual(self, at: At) -> Array:
-        """r2, with the compliance of the rows."""
+        """Return r2, with the compliance of the rows."""
         if not self.constrained:
             return at.lam
         left = self.wide(rows_left_over(self.problem, self.start, at.bodies))
         return left if self.compliance is None else left - self.compliance * at.lam
 
     def change(self, at: At, r2: Array, refined: bool = True):
-        """The correction that the factor makes of what is left over, and J times it."""
+        """Return the factor's correction of the residual, and J times it."""
         if refined:
             tau, force = left_over(self.problem, self.start, at.rates, at.bodies, at.lam)
         else:
@@ -124,7 +128,7 @@ class Iteration:
         return self.made(tau, force, r2 if self.constrained else None)
 
     def made(self, tau, force, r2: Array | None):
-        """The correction for τ − force and r2 that are left over, and J times it."""
+        """Return the correction for the residuals τ − force and r2, and J times it."""
         x, bodies, y, image = self.system.solve(tau, force, r2)
         if y is None:
             y = image = jnp.zeros((0, self.lanes), self.dtype)
@@ -135,7 +139,7 @@ class Iteration:
         return made, self.wide(image)
 
     def step(self, s: _State, refined: bool = True, longer: bool = True) -> _State:
-        """One step, a `longer` one in lanes in which plain steps shrink slowly."""
+        """Return the state after one step, which is `longer` in lanes where plain steps shrink slowly."""
         change, image = self.change(s.at, s.r2, refined)
         step = largest_of(change.rates)
         direction, plain, ahead, stuck, useful = change, image, jnp.ones_like(step), False, False
@@ -166,7 +170,8 @@ class Iteration:
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)._replace(at=at)
 
     def swept(self, drifted, at: At, size, peak):
-        """`at` with the accelerations of the bodies swept anew in the lanes of `drifted`."""
+        """Return `at` with the accelerations of the bodies recomputed by a sweep in the lanes of `drifted`, and the new
+        `peak`."""
 
         def anew():
             bodies = body_accelerations(self.problem, self.start, at.rates)
@@ -176,10 +181,10 @@ class Iteration:
         return at._replace(bodies=bodies), jnp.where(drifted, size, peak)
 
     def judged(self, s: _State, change: At, made, step, stuck, useful) -> _State:
-        """The state with what tells whether lanes go on."""
+        """Return the state with the quantities that decide which lanes go on."""
         tol = self.stop.tol
         scale = jnp.maximum(s.scale, made)
-        # error left after this step, from the rate at which steps shrink; a longer one breaks the series
+        # error after this step, from the rate at which steps shrink; a longer step breaks the series
         ratio = jnp.where(jnp.isinf(s.last), 1, step / jnp.maximum(s.last, jnp.finfo(self.dtype).tiny))
         rest = jnp.where((s.ahead > 1) | useful, 1, jnp.minimum(ratio / (1 - jnp.minimum(ratio, 0.99)), 10))
         grown = jnp.where((step >= s.last) | stuck, s.grown + 1, 0)
@@ -188,41 +193,41 @@ class Iteration:
         # written so that NaN ends a lane
         active = s.active & (made * rest > tol * scale) & (made > tol * scale * 1e-2)
         active &= (grown < PATIENCE) | (crept > 0) & (crept < PATIENCE - 1)
-        if tol == 0:  # a fixed number of steps was asked for
+        if tol == 0:  # the caller wants a fixed number of steps
             active = s.active
         return s._replace(last=step, scale=scale, active=active, grown=grown, crept=crept, steps=s.steps + 1)
 
     def cleared(self, at: At, r2: Array) -> Array:
-        """The multipliers without what no row can have: that grows by the same, μ times what rows disagree by or are
-        rounded by, in every plain step. One more step, for what is left of the rows alone, tells how much it is."""
+        """Return the multipliers without the part that no row can have. In every plain step that part grows by the same
+        amount, μ times the conflict or the rounding of the rows. One more step, for the residual of the rows alone,
+        measures it."""
         if not self.moving:
             return at.lam
         return at.lam - at.steps * self.change(at, r2, False)[0].lam
 
     def finished(self, s: _State) -> At:
-        """Where the iterations have come to."""
+        """Return the point where the iterations end."""
         if not (self.moving and self.stop.max_steps >= PATIENCE):
             return s.at
-        # what is left is the same step again and again, along rows that are as good as redundant but want what the
-        # others do not: none of them shall have been made
+        # a step that repeats is along rows that are as good as redundant but conflict with the others: undo all of them
         crept = s.crept >= PATIENCE - 1
         return advance(s.at, s.direction, jnp.where(crept, -s.at.steps, 0))
 
 
 def _few(iteration: Iteration, state: _State) -> _State:
-    """All steps of an iteration that few are enough for. Loops carry their state through memory, branches that are not
-    taken do not."""
+    """Return the state after all steps of an iteration that usually takes few. Loops carry their state through memory;
+    branches that are not taken do not."""
     stop = iteration.stop
 
     def on(s: _State, made: int) -> _State:
-        """The state after all steps, `made` of which it has."""
+        """Return the state after all steps, from the state after `made` steps."""
         if made == stop.max_steps:
             return s
         if made == STRAIGHT:
             more = lambda s: loop(lambda s: s.active, iteration.step, s, stop._replace(max_steps=stop.max_steps - made))  # noqa: E731
         else:
             more = lambda s: on(iteration.step(s, longer=made > 1), made + 1)  # noqa: E731
-        if made < 2 or stop.tol == 0:  # no step is longer, nor superfluous, before the third
+        if made < 2 or stop.tol == 0:  # before the third, no step is longer or superfluous
             return more(s)
         return jax.lax.cond(s.active.any(), more, lambda s: s, s)
 
@@ -230,8 +235,9 @@ def _few(iteration: Iteration, state: _State) -> _State:
 
 
 def iterate(system: System, start: Start, lam: Array | None, stop: Stop, compliance: Array | None = None) -> Found:
-    """What the iterations find. With a `compliance` R (m, lanes) of the rows they end at r2 = a* − γ − J a − R λ = 0:
-    rows of a soft system, whose R is that of the factor, are pulled at rather than fulfilled."""
+    """Return the result of the iterations. With a `compliance` R (m, lanes) of the rows they converge to r2 = a* − γ −
+    J a − R λ = 0. This is for soft systems, whose rows are penalised, not enforced, and whose R is that of the factor.
+    """
     iteration = Iteration(system, start, lam, stop, compliance)
     state, going = iteration.begun(), lambda s: s.active
     if iteration.moving:

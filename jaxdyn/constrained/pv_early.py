@@ -13,7 +13,7 @@ from .iterated import Proximal
 
 
 def _given(topology: Topology, plan: Plan) -> list[list[int]]:
-    """The rows of constraints on every body."""
+    """Return the rows of constraints on every body."""
     out: list[list[int]] = [[] for _ in range(topology.nb)]
     for c in range(len(plan)):
         (body,) = plan.bodies(c)
@@ -22,8 +22,7 @@ def _given(topology: Topology, plan: Plan) -> list[list[int]]:
 
 
 class PVEarly(Proximal):
-    """Popov-Vereshchagin solver with early elimination: constraints that hold to the ground, redundant ones too, in
-    O(n + m).
+    """Popov-Vereshchagin solver with early elimination: constraints to the ground, redundant ones too, in O(n + m).
 
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
@@ -40,7 +39,7 @@ class PVEarly(Proximal):
         given = _given(model.topology, plan)
         carried = early(model.topology, tuple(map(len, given)))
         cell = {row: carried.starts[b] + k for b, at in enumerate(given) for k, row in enumerate(at)}
-        # a constraint has one body, so that its coefficients stand in the order of its rows
+        # a constraint has one body, so its coefficients are in the order of its rows
         places = tuple(cell[r] for r in range(plan.rows))
         compliance = 1 / weights[:1] if rows is not None else jnp.ones((1, 1), problem.q.dtype)
         K = None if rows is None else rows.K

@@ -1,7 +1,6 @@
-"""How a solve ended.
+"""How a solve ended: one rule for all solvers, whose errors `accuracy.py` estimates.
 
-One rule for all solvers, whose errors `accuracy.py` estimates. Nothing of this changes the solution, or is worked out
-unless somebody reads it.
+Nothing here changes the solution, and it is computed only if the result is read.
 """
 
 import functools
@@ -52,7 +51,9 @@ class Result(eqx.Enumeration):
 
 
 class Stats(eqx.Module):
-    """**Fields:** `iterations` (), the damped solves made; `residual_dynamics` () and `residual_constraint` (), the
+    """Statistics of a solve.
+
+    **Fields:** `iterations` (), the number of damped solves; `residual_dynamics` () and `residual_constraint` (), the
     largest entries of r1 = τ − h − M q̈ + Jᵀλ and r2 = a* − γ − J q̈ (N m or N; rad/s² or m/s²)."""
 
     iterations: Int[Array, ""]
@@ -60,7 +61,7 @@ class Stats(eqx.Module):
     residual_constraint: Float[Array, ""]
 
 
-#: by code
+#: names of the results by code
 MEMBERS = (
     "successful",
     "max_steps_reached",
@@ -74,22 +75,22 @@ MEMBERS = (
     "open_loop",
     "contact_not_converged",
 )
-#: errors that are not worth a word, relative to the accelerations without constraints, or to 1
+#: acceptable errors by bytes of a number, relative to the accelerations without constraints, or to 1
 GOOD = {4: 1e-3, 8: 1e-6}
-#: times these accelerations that those with constraints may be before errors count relative to the latter
+#: errors count relative to the accelerations without constraints, or to those with them divided by this, if larger
 LARGER = 10
-#: what must be left of dependent columns of embedded loops, relative to their squares
+#: least pivots of dependent columns of embedded loops, relative to their squares, by bytes of a number
 SINGULAR = {4: 1e-6, 8: 1e-12}
-#: velocities that no robot has
+#: a velocity that no robot reaches
 FASTEST = 1e6
-#: rows of real files that are redundant disagree by rounding; what is more than this counts as contradiction
+#: redundant rows of real files disagree by rounding; more than this counts as contradiction
 CONFLICT = 1e-3
-#: times what rows disagree by that accelerations may be off
+#: accelerations may be off by this many times the disagreement of rows
 OPEN = 100
 
 
 def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array, inputs) -> Array:
-    """The `Result` of every lane at velocities `v`, as its place among the members; `inputs` are arrays that must be
+    """Return the `Result` of every lane at velocities `v`, as an index into `MEMBERS`; `inputs` are arrays that must be
     finite."""
     kept, good = MEMBERS.index, GOOD[problem.q.dtype.itemsize]
     size = jnp.maximum(largest_of(found.acceleration), 1)
@@ -97,11 +98,11 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array
     scale = size
     at_odds = conflict > CONFLICT * size
     if problem.rows is not None:
-        scale = jnp.maximum(size / LARGER, 1)  # accelerations without constraints are seldom worth a look
+        scale = jnp.maximum(size / LARGER, 1)  # accelerations without constraints are seldom needed
         doubtful = (error > good * scale) | at_odds
         alone = lambda: jnp.where(doubtful, jnp.maximum(largest_of(free(problem, start)), scale), scale)  # noqa: E731
         scale = jax.lax.cond(doubtful.any(), alone, lambda: scale)
-    # rows that disagree a little, as those of drawn loops do, leave that much open
+    # rows that disagree slightly, as those of loops in files do, leave an error of that size
     code = jnp.where(error <= jnp.maximum(good * scale, OPEN * conflict), kept("successful"), kept("inaccurate"))
     if found.unfinished is not None:
         code = jnp.where((code > 0) & found.unfinished, kept("max_steps_reached"), code)
@@ -119,7 +120,7 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array
 
 
 def _embedded(problem: Problem, code: Array) -> Array:
-    """The results of lanes whose embedded loops are singular or open."""
+    """Return the results `code`, changed in lanes whose embedded loops are singular or open."""
     kept, size = MEMBERS.index, problem.q.dtype.itemsize
     gap = largest_of(problem.motion.gap)
     code = jnp.where(gap > GOOD[size] * jnp.maximum(largest_of(problem.q), 1), kept("open_loop"), code)
@@ -127,7 +128,7 @@ def _embedded(problem: Problem, code: Array) -> Array:
 
 
 def result_of(code) -> Result:
-    """The `Result` at a place among the members."""
+    """Return the `Result` at an index into `MEMBERS`."""
     out = Result.successful
     for k, name in enumerate(MEMBERS):
         out = Result.where(code == k, getattr(Result, name), out)
@@ -135,19 +136,19 @@ def result_of(code) -> Result:
 
 
 def left(problem: Problem, start: Start, found: Found) -> tuple[Array, Array]:
-    """The largest entries of r1 and r2 (lanes,) at the accelerations and the multipliers of minimum norm."""
+    """Return the largest entries of r1 and r2 (lanes,) at the accelerations and the minimum-norm multipliers."""
     r1, r2 = residual(problem, start, found.acceleration, found.bodies, found.multipliers)
     return tuple(jnp.abs(r).max(0, initial=0.0) for r in (r1, r2))
 
 
 def _finite(tree) -> Array:
-    """Whether all numbers of a lane are finite."""
+    """Return, per lane, whether all numbers are finite."""
     whole = [jnp.isfinite(x).all(tuple(range(x.ndim - 1))) for x in jax.tree.leaves(tree)]
     return functools.reduce(jnp.logical_and, whole)
 
 
 def _off_unit(problem: Problem) -> Array:
-    """Whether a quaternion of a lane is not of unit length."""
+    """Return, per lane, whether a quaternion is not of unit length."""
     q, topology = problem.q, problem.model.topology
     starts = [s.stop - 4 for s in map(topology.q_slice, range(topology.nb)) if s.stop - s.start in (4, 7)]
     if not starts:

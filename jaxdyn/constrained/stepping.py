@@ -1,4 +1,4 @@
-"""What the cores of integrators' steps share: from a state to the next, with implicit derivatives."""
+"""Base class of the cores of integrator steps: from a state to the next, with implicit derivatives."""
 
 import dataclasses
 from collections.abc import Callable
@@ -17,7 +17,7 @@ from .result import Result, result_of
 
 
 class Stepped(NamedTuple):
-    """What a step finds: q (nq,), v (nv,), the multipliers (m,) of its solve, and how that ended."""
+    """The result of a step: q (nq,), v (nv,), the multipliers (m,) of its solve, and how the solve ended."""
 
     q: Array
     v: Array
@@ -27,8 +27,8 @@ class Stepped(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class StepCore(Core):
-    """(model, constraints, q, v, tau, external, dt, warm) to a and λ, q and v after the step, how the solve ended, and
-    some λ. `tree` is the structure of all operands."""
+    """The core that maps (model, constraints, q, v, tau, external, dt, warm) to a and λ, q and v after the step, how
+    the solve ended, and some λ. `tree` is the structure of all operands."""
 
     solver: Solver
     tree: Any
@@ -49,8 +49,8 @@ class StepCore(Core):
 
 
 def stepped(core_of: Callable, solver: Solver, model, constraints, q, v, tau, external, dt, warm) -> Stepped:
-    """The `Stepped` of a single state, differentiable in everything, by the core ``core_of(solver, tree, known,
-    compiler)``; its solve starts from the multipliers `warm`."""
+    """Return the `Stepped` of a single state, differentiable in all arguments, by the core ``core_of(solver, tree,
+    known, compiler)``, whose solve starts from the multipliers `warm`."""
     if isinstance(solver, Auto):
         solver = solver.pick(model.topology, constraints)
     args = model, tuple(constraints), q, v, tau, external, dt, warm

@@ -1,9 +1,9 @@
-"""The unified algorithm: per constraint, penalties between its bodies (LCABA) or rows that ride to their common
+"""The unified algorithm: each constraint becomes penalties between its bodies (LCABA) or rows that ride to their common
 ancestor (ProxBBO), whichever makes the whole elimination cheaper.
 
-Both eliminate [M Jᵀ; J −1/μ], and so does every mixture (the LCABA paper, section VII-D, leaves it open). The choice is
-plan data: operations are counted on the order of elimination that a mixture leads to, starting from the cheaper of the
-two algorithms and changing one constraint at a time while that makes it cheaper.
+Both algorithms eliminate [M Jᵀ; J −1/μ], and so does every mixture (the LCABA paper, section VII-D, leaves this open).
+The choice depends on the plan alone. It compares the predicted costs of the elimination orders of mixtures, starting
+from the cheaper of the two algorithms and changing one constraint at a time while that lowers the cost.
 """
 
 from typing import ClassVar
@@ -16,13 +16,14 @@ from ..tree.rows import Plan
 from ..tree.topology import Topology
 from .iterated import Proximal
 
-#: more constraints than this, and only all or none ride: every mixture that is tried is an order of its own
+#: with more constraints than this, all or none ride: every mixture that is tried needs its own elimination order
 MOST = 32
 
 
 @parts
 def mixture(topology: Topology, riders: tuple[Rider, ...], ride: frozenset[Rider]) -> tuple[cost.Features, Order]:
-    """What it costs that some constraints ride and the others are penalties, and the order of elimination."""
+    """Return the features of the cost, and the elimination order, if the constraints `ride` ride and the others are
+    penalties."""
     stay = [r for r in riders if r not in ride]
     cliques = frozenset(tuple(sorted(r.bodies)) for r in stay if r.ties)
     order = elimination(topology, cliques, tuple(r for r in riders if r in ride))
@@ -31,7 +32,7 @@ def mixture(topology: Topology, riders: tuple[Rider, ...], ride: frozenset[Rider
 
 @tables
 def riding_of(topology: Topology, riders: tuple[Rider, ...]) -> tuple[Order, frozenset[Rider]]:
-    """The order of the cheapest mixture that was found, and the constraints that ride in it."""
+    """Return the order of the cheapest mixture found, and the constraints that ride in it."""
     price = lambda ride: cost.nanoseconds(mixture(topology, riders, ride)[0])  # noqa: E731
     pure = cost.cheapest({ride: price(ride) for ride in (frozenset(), frozenset(riders))})
     best, improved = pure, len(riders) <= MOST

@@ -1,12 +1,12 @@
-"""Forces of inertia from poses alone, as of bodies made of points that move along chords.
+"""Inertial forces from poses alone, for bodies whose points move along chords.
 
 Between the poses T₀ at q₀ and T₁ at q₁ of a body its points y move by (T₀⁻¹ T₁ − 1) y, in body axes at T₀. The momenta
 of the points along the chords from a pose to the next and to the one before,
 
     Σ m y ×, Σ m  of  (T₀⁻¹ T₁ − 1) y + (T₀⁻¹ T₋₁ − 1) y,
 
-are dt² times the forces of inertia, velocity products included. They come from one discrete Lagrangian, so that a step
-made of them is symplectic, and keeps momentum.
+are dt² times the inertial forces, including velocity products. They derive from one discrete Lagrangian, so a step
+built from them is symplectic and conserves momentum.
 
 | symbol | name here | |
 | --- | --- | --- |
@@ -30,20 +30,20 @@ from ..tree.topology import Topology
 
 
 class Displaced(NamedTuple):
-    """What moves bodies from q₀ to another q: (D, δ), (nb, 3, 3, lanes) and (nb, 3, lanes); and their poses there, in
-    the parent and in the world."""
+    """The displacement of bodies from q₀ to another q: (D, δ), (nb, 3, 3, lanes) and (nb, 3, lanes); and their poses
+    there, in the parent and in the world."""
 
     moved: Any
     pose: Any
     world: Any
 
     def there(self, at: Kinematics, q) -> Kinematics:
-        """The bodies where they have come to, at rest."""
+        """Return the bodies at their new poses, at rest."""
         return at._replace(q=q, pose=self.pose, world=self.world, velocity=None, acceleration=None)
 
 
 def _displace(kind, prepared, q, pose, world, above):
-    """D and δ, and poses in parent and world; `above` are D and δ of the parent, None for the world."""
+    """Return D and δ, and poses in parent and world; `above` are D and δ of the parent, None for the world."""
     (E0, r0), (R0, p0) = pose, world
     E1, r1 = kind.place(prepared, q)
     turned, shifted = E1 - E0, r1 - r0
@@ -55,7 +55,7 @@ def _displace(kind, prepared, q, pose, world, above):
 
 
 def _force(inertia, one, other):
-    """Moment and force of two displacements."""
+    """Return moment and force of two displacements."""
     mass, first, second = inertia
     D, delta = (x + y for x, y in zip(one, other, strict=True))
     B = mm_symmetric(D, diagonal(trace(second) / 2) - second)
@@ -86,13 +86,14 @@ def _forces(topology: Topology) -> Table:
 
 
 def displacements(at: Kinematics, q) -> Displaced:
-    """From the poses of `at` to those at q (nq, lanes)."""
+    """Return the displacements from the poses of `at` to those at q (nq, lanes)."""
     given = at.prepared | {"q": q, "pose": at.pose, "world": at.world}
     found = swept(_displacements(at.model.topology), given)
     return Displaced(found["moved"], found["ahead"], found["there"])
 
 
 def chord_forces(at: Kinematics, one: Displaced, other: Displaced):
-    """dt² times the forces of inertia (moment, force), (nb, 3, lanes) each, of displacements forwards and backwards."""
+    """Return dt² times the inertial forces (moment, force), (nb, 3, lanes) each, of displacements forwards and
+    backwards."""
     given = {"inertia": at.inertia, "one": one.moved, "other": other.moved}
     return swept(_forces(at.model.topology), given)["force"]

@@ -1,4 +1,4 @@
-"""The public functions of constraints: Jacobian, bias, residual, and the places of their rows."""
+"""The public functions of constraints: Jacobian, bias, residual, and the slices of their rows."""
 
 from collections.abc import Sequence
 

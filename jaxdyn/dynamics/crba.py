@@ -1,5 +1,5 @@
-"""Mass matrix and Jacobians. Both are computed from wrenches that are carried up the tree: at every joint on the way, a
-wrench gives a number, its product with the motion subspace.
+"""Mass matrix and Jacobians. Both are computed from wrenches that are carried up the tree: at every joint on the way,
+the product of a wrench with the motion subspace is one entry.
 
 The mass matrix is the composite-rigid-body algorithm (Featherstone, Rigid Body Dynamics Algorithms, section 6.2):
 

@@ -1,4 +1,4 @@
-"""`loop_forces`: what embedded loops and gears transmit."""
+"""`loop_forces`: the forces that embedded loops and gears transmit."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
@@ -38,10 +38,10 @@ def loop_forces(
     *,
     external: ArrayLike | None = None,
 ) -> Float[Array, " m"]:
-    """Return the multipliers λ (m,) of the constraints `embedded.embedded`, one after the other: those of least norm
-    with M q̈ + h = τ + passive + external + Jᵀλ at all joints of the tree (constraint_embedding, Eqs. 21 to 33).
+    """Return the multipliers λ (m,) of the constraints `embedded.embedded`, one after the other: the minimum-norm
+    ones with M q̈ + h = τ + passive + external + Jᵀλ at all joints of the tree (constraint_embedding, Eqs. 21 to 33).
 
-    **Arguments:** `state` and `acceleration` (nv,) of the embedded model; `tau`, the forces that led to it, (nv,), or
+    **Arguments:** `state` and `acceleration` (nv,) of the embedded model; `tau`, the forces that cause it, (nv,), or
     (n,) at all joints of the tree; `external` (nb, 6) as in `forward_dynamics`.
 
     **Raises** `ValueError` for wrong shapes, and for a model without embedded constraints.

@@ -108,18 +108,18 @@ def joint_forces(motion: Kinematics, force) -> Array:
 
 
 def tree_forces(motion: Kinematics, force) -> Array:
-    """Return the same at all joints of the tree."""
+    """Return the generalised forces in balance with forces (moment, force) on the bodies, at all joints of the tree."""
     return swept(_up(motion.model.topology), motion.driven | {"force": force})["tau"]
 
 
 def rnea(motion: Kinematics, gravity=None, external=None) -> Array:
-    """Return the forces (nv, lanes) of rigid bodies that have a motion, without armature and passive forces."""
+    """Return the forces (nv, lanes) of rigid bodies with a given motion, without armature and passive forces."""
     return joint_forces(motion, body_forces(motion, motion.velocity, motion.acceleration, gravity, external))
 
 
 def rotors(motion: Kinematics, a=None) -> Array:
-    """Return the forces (nv, lanes) that armature takes at accelerations a (nv, lanes), None for zero, with what
-    clusters add to them at the velocity of the motion."""
+    """Return the forces (nv, lanes) that armature requires at accelerations a (nv, lanes), None for zero, including
+    what clusters add to these accelerations at the velocity of the motion."""
     armature = motion.model.joints.armature
     force = jnp.zeros((motion.model.nv, 1), motion.q.dtype) if a is None else reflected(motion, armature, a)
     return force if motion.bias is None else force + gathered(motion, armature * motion.bias)

@@ -1,1 +1,1 @@
-"""Rotations, poses, inertias, and the 3x3 algebra that all of the engine uses."""
+"""Rotations, poses, inertias, and the 3x3 algebra of the engine."""

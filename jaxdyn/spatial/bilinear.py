@@ -1,7 +1,7 @@
 """Products of small vectors and matrices as one primitive: out_o = Σ ± x_i y_j over a table of terms.
 
-Written out, a product of two 3x3 matrices is some fifteen operations to trace, and more for each derivative. As a
-*form*, a table of terms that is part of the program, it is one; and the derivatives of a form are forms.
+Written out, a product of two 3x3 matrices takes some fifteen operations to trace, and more for each derivative. As a
+*form*, a table of terms that is part of the program, it takes one; and the derivatives of a form are forms.
 """
 
 import dataclasses
@@ -23,17 +23,17 @@ Term = tuple[int, int, int, int]
 
 @dataclasses.dataclass(eq=False)
 class Form:
-    """Shapes of the components of x, y and the result, and the terms; equal forms are one object."""
+    """The shapes of the components of x, y and the result, and the terms; equal forms are one object."""
 
     x: Shape
     y: Shape
     out: Shape
     terms: tuple[Term, ...]
-    #: the same as array operations, which XLA likes better than single numbers
+    #: the same product by array operations, which XLA compiles better than single numbers
     formula: Callable | None = None
 
     def __call__(self, x, y):
-        """The product; axes after the components broadcast."""
+        """Return the product; axes after the components broadcast."""
         x, y = jnp.asarray(x), jnp.asarray(y)
         if x.ndim - len(self.x) != y.ndim - len(self.y):
             rank = max(x.ndim - len(self.x), y.ndim - len(self.y))
@@ -42,24 +42,24 @@ class Form:
 
     @functools.cached_property
     def for_x(self) -> "Form":
-        """(cotangent, y) to the cotangent of x."""
+        """Return the form from (cotangent, y) to the cotangent of x."""
         return form(self.out, self.y, self.x, tuple((i, o, j, s) for o, i, j, s in self.terms))
 
     @functools.cached_property
     def for_y(self) -> "Form":
-        """(x, cotangent) to the cotangent of y."""
+        """Return the form from (x, cotangent) to the cotangent of y."""
         return form(self.x, self.out, self.y, tuple((j, i, o, s) for o, i, j, s in self.terms))
 
     @functools.cached_property
     def by_entry(self) -> tuple[tuple[tuple[int, int, int], ...], ...]:
-        """The terms of every entry of the result, those that are added first."""
+        """Return the terms of every entry of the result, positive ones first."""
         found: list[list] = [[] for _ in range(int(np.prod(self.out)))]
         for o, i, j, s in self.terms:
             found[o].append((i, j, s))
         return tuple(tuple(sorted(t, key=lambda t: -t[2])) for t in found)
 
     def array(self, x, y):
-        """The product by array operations."""
+        """Return the product, computed by array operations."""
         with jax.numpy_rank_promotion("allow"):
             return self._array(x, y)
 
@@ -89,7 +89,7 @@ def _sorted(terms) -> tuple[Term, ...]:
 
 
 def form(x: Shape, y: Shape, out: Shape, terms, formula: Callable | None = None) -> Form:
-    """The form with these terms."""
+    """Return the form with these terms."""
     key = x, y, out, _sorted(terms)
     if key not in _forms:
         _forms[key] = Form(x, y, out, key[3], formula)
@@ -97,7 +97,7 @@ def form(x: Shape, y: Shape, out: Shape, terms, formula: Callable | None = None)
 
 
 def contraction(letters: str, formula: Callable) -> Form:
-    """The form of a sum of products over axes of length 3, written as for `einsum`."""
+    """Return the form of a sum of products over axes of length 3, written as for `einsum`."""
     sides, out = letters.split("->")
     a, b = sides.split(",")
     names = sorted(set(a + b))
@@ -129,7 +129,7 @@ mlir.register_lowering(bilinear_p, mlir.lower_fun(lambda x, y, *, form: form.arr
 
 
 def _summed_to(x, shape: Shape):
-    """What a broadcast operand collects."""
+    """Return the cotangent of a broadcast operand: the sum over the axes along which it was broadcast."""
     axes = tuple(k for k, (have, want) in enumerate(zip(x.shape, shape, strict=True)) if have != want)
     return x.sum(axes, keepdims=True) if axes else x
 

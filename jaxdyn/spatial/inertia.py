@@ -18,8 +18,8 @@ class Inertia(eqx.Module):
     **Fields:** `mass` () in kg; `center_of_mass` (3,) in m, from the body's origin, in body axes;
     `rotational` (3, 3) in kg m², about the centre of mass, in body axes.
 
-    **Raises** `ValueError` for wrong shapes, and for numbers that are not finite (unless they are traced). Whether a
-    body can have them is told where it gets them, by `ModelSpec.add_body`.
+    **Raises** `ValueError` for wrong shapes, and for numbers that are not finite (unless they are traced).
+    `ModelSpec.add_body` checks whether a body can have them.
     """
 
     mass: Float[Array, ""]
@@ -60,13 +60,13 @@ class Inertia(eqx.Module):
         return Inertia(mass, self.center_of_mass + share * d, rotational)
 
 
-#: how far from symmetric a rotational inertia, and how far below zero its moments may be, next to its largest entry
+#: how far from symmetric a rotational inertia, and how far below zero its moments, may be, by its largest entry
 ROUNDING = 1e-5
 
 
 def is_rotational(x: np.ndarray) -> str | None:
-    """Rule of rotational inertias (..., 3, 3): symmetric, and no negative moments on the diagonal. Other principal
-    moments are looked at by `is_definite`: some files have products of inertia that are too large."""
+    """Rule of rotational inertias (..., 3, 3): symmetric, with no negative moments on the diagonal. `is_definite`
+    checks the other principal moments: some files have products of inertia that are too large."""
     scale = ROUNDING * np.abs(x).max((-1, -2), initial=0.0)
     if (np.abs(x - np.swapaxes(x, -1, -2)).max((-1, -2), initial=0.0) > scale).any():
         return "is not symmetric"

@@ -1,4 +1,4 @@
-"""Arguments that must be of a class."""
+"""Checks of the classes of arguments."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def check_instance(call: str, name: str, value: Any, kind: type, hint: str = "") -> None:
-    """Raise `TypeError` unless `value` is a `kind`. A package that was imported twice has two classes of each name."""
+    """Raise `TypeError` unless `value` is a `kind`. A package imported twice has two classes of each name."""
     if isinstance(value, kind):
         return
     for c in value.__mro__ if isinstance(value, type) else type(value).__mro__:
@@ -39,7 +39,7 @@ def check_names(call: str, name: str, value: Any) -> tuple[str, ...]:
 
 
 def described(value: Any) -> str:
-    """What kind of thing it is, and which if that is short."""
+    """Return a description of the value: its type, and the value itself if that is short."""
     if isinstance(value, type):
         return f"the class `{value.__name__}`"
     if isinstance(value, int | float):

@@ -1,7 +1,7 @@
-"""Numbers that users give: as floats, and refused by name where they cannot be what they stand for.
+"""Numbers that users give: converted to floats, or refused by name if they cannot be what they stand for.
 
-A *rule* takes an array and returns what is wrong with it in words, None if nothing is. Rules look at values that are
-there; traced ones pass.
+A *rule* takes an array and returns what is wrong with it in words, None if nothing is. Rules check concrete values;
+traced ones pass.
 """
 
 import numbers
@@ -13,9 +13,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-#: how far from orthonormal a rotation, and from 1 the length of a unit vector may be: single precision, printed digits
+#: how far rotations may be from orthonormal, and unit vectors from length 1: single precision, printed digits
 CLOSE = 1e-4
-#: models are cast to float32: their numbers beyond this one would become infinite
+#: models are cast to float32: larger numbers would become infinite
 LARGEST = float(np.finfo(np.float32).max)
 _IDENTITY = np.eye(3)
 
@@ -25,15 +25,15 @@ Rule = Callable[[np.ndarray], str | None]
 def as_floats(x: Any) -> Array:
     """Return `x` as a floating-point JAX array: floats keep their precision, other numbers get the default.
 
-    **Raises** `TypeError` for what is no array of real numbers, and `ValueError` for numbers that are finite but too
-    large for the precision, or not all there (masked, rows of unequal lengths).
+    **Raises** `TypeError` for anything but an array of real numbers, and `ValueError` for numbers that are finite but
+    too large for the precision, or incomplete (masked, rows of unequal lengths).
     """
     if isinstance(x, jax.Array):
         default = jnp.result_type(float)
         if not _is_own(x.dtype):
             _refuse_dtype(x)
             return x.astype(default)
-        # arrays in double precision outlive the setting that allowed them
+        # arrays in double precision may outlive the setting that allowed them
         late = x.dtype == np.float64 and default != np.float64 and not isinstance(x, jax.core.Tracer)
         return _narrowed(np.asarray(x)) if late else x
     if isinstance(x, list | tuple) and any(isinstance(v, jax.Array) for v in _entries(x)):
@@ -44,7 +44,7 @@ def as_floats(x: Any) -> Array:
 
 
 def _is_own(dtype) -> bool:
-    """Whether numbers of this type keep their precision: those of one byte do not."""
+    """Return whether numbers of this type keep their precision: those of one byte do not."""
     return jnp.issubdtype(dtype, jnp.floating) and 2 <= dtype.itemsize <= 8
 
 
@@ -60,8 +60,8 @@ def _refuse_dtype(x: Any) -> None:
 
 
 def reals(x: Any) -> np.ndarray:
-    """Return `x`, which is not traced, as floats of NumPy's: in their own precision, others in double. Raise as
-    `as_floats` for what is no array of real numbers."""
+    """Return `x`, which is not traced, as NumPy floats: in their own precision, others in double. Raise the errors of
+    `as_floats` for anything but an array of real numbers."""
     if np.ma.is_masked(x):
         raise ValueError("has masked entries; fill them")
     try:
@@ -85,7 +85,7 @@ def reals(x: Any) -> np.ndarray:
 
 
 def _narrowed(x: np.ndarray) -> Array:
-    """Floats of NumPy's as an array of JAX's. Raise `ValueError` for those that only double precision holds."""
+    """Return NumPy floats as a JAX array. Raise `ValueError` for those that fit only in double precision."""
     if x.dtype == np.float64 and jnp.result_type(float) != np.float64:
         with np.errstate(over="ignore"):
             narrow = x.astype(np.float32)
@@ -98,7 +98,7 @@ def _narrowed(x: np.ndarray) -> Array:
 
 
 def shown(x: Any) -> str:
-    """Numbers as text that is not long."""
+    """Return numbers as short text."""
     return np.array2string(np.asarray(x), threshold=16, precision=6, separator=", ").replace("\n", "")
 
 
@@ -108,7 +108,7 @@ def numbers_of(x: Any) -> np.ndarray | None:
 
 
 def check(call: str, name: str, x: Any, *rules: Rule) -> None:
-    """Raise `ValueError` where a rule finds something wrong with values that are there."""
+    """Raise `ValueError` if a rule finds something wrong with concrete values."""
     values = numbers_of(x)
     for rule in rules if values is not None else ():
         problem = rule(values)
@@ -117,7 +117,7 @@ def check(call: str, name: str, x: Any, *rules: Rule) -> None:
 
 
 def named(call: str, name: str, read: Callable, x: Any):
-    """Return ``read(x)``; what it raises names the call and the argument."""
+    """Return ``read(x)``; its errors name the call and the argument."""
     try:
         return read(x)
     except (TypeError, ValueError) as error:
@@ -125,7 +125,7 @@ def named(call: str, name: str, read: Callable, x: Any):
 
 
 def floats(call: str, name: str, x: Any, shape: tuple[int, ...] | None = None, *rules: Rule) -> Array:
-    """Return `x` as floats of that shape which the rules have nothing against, in the words of `call` where not."""
+    """Return `x` as floats of that shape that satisfy the rules. Errors name the `call`."""
     out = named(call, name, as_floats, x)
     if shape is not None and out.shape != shape:
         raise ValueError(f"{call}: `{name}` has shape {out.shape}, not {shape}.")
@@ -134,7 +134,7 @@ def floats(call: str, name: str, x: Any, shape: tuple[int, ...] | None = None, *
 
 
 def constants(call: str, name: str, x: Any, shape: tuple[int, ...] | None, *rules: Rule) -> np.ndarray:
-    """Return what is known when a model is built, in double precision: finite, and in single precision too."""
+    """Return numbers that are known when a model is built, in double precision: finite, and in the range of float32."""
     if type(x) not in (float, np.ndarray) and any(map(_is_traced, jax.tree.leaves(x))):
         raise TypeError(f"{call}: `{name}` is traced; build models outside of `jit` and use `Model.replace` inside.")
     found = named(call, name, reals, x).astype(float)
@@ -149,7 +149,7 @@ def finite(x: np.ndarray) -> str | None:
 
 
 def in_range(x: np.ndarray) -> str | None:
-    """Of what a model holds."""
+    """Rule of numbers that a model holds."""
     if (np.abs(x) <= LARGEST).all():
         return None
     return finite(x) or f"is beyond the range of float32: {shown(x)}"
@@ -172,7 +172,7 @@ def at_most_one(x: np.ndarray) -> str | None:
 
 
 def is_rotation(x: np.ndarray) -> str | None:
-    """Of matrices (..., 3, 3)."""
+    """Rule of rotation matrices (..., 3, 3)."""
     if (x == _IDENTITY).all():
         return None
     if not np.isfinite(x).all():
@@ -185,7 +185,7 @@ def is_rotation(x: np.ndarray) -> str | None:
 
 
 def is_unit(x: np.ndarray) -> str | None:
-    """Of vectors (..., n)."""
+    """Rule of unit vectors (..., n)."""
     if not np.isfinite(x).all():
         return f"is not finite: {shown(x)}"
     with np.errstate(over="ignore"):
@@ -194,7 +194,7 @@ def is_unit(x: np.ndarray) -> str | None:
 
 
 def direction(call: str, name: str, x: Any, n: int = 3) -> Array:
-    """Return a vector (n,) divided by its length, however large or small it is. Zero is refused."""
+    """Return a vector (n,) divided by its length, however large or small it is. Raise `ValueError` for zero."""
     if isinstance(x, jax.core.Tracer) or (isinstance(x, list | tuple) and any(map(_is_traced, _entries(x)))):
         found = floats(call, name, x, (n,))
         return found / jnp.linalg.norm(found)
@@ -210,7 +210,7 @@ def _is_traced(x: Any) -> bool:
 
 
 def normalized(call: str, name: str, x: np.ndarray) -> np.ndarray:
-    """Return a vector of NumPy's divided by its length. Raise `ValueError` if it has none."""
+    """Return a NumPy vector divided by its length. Raise `ValueError` if it is zero or not finite."""
     check(call, name, x, finite)
     largest = np.abs(x).max(initial=0.0)
     if largest == 0:

@@ -1,4 +1,4 @@
-"""Vertices of a convex hull in four groups, such that a face that lies on the ground has corners of all four."""
+"""Groups the vertices of a convex hull in four, so that a face on the ground has corners of all four groups."""
 
 import itertools
 
@@ -10,11 +10,11 @@ TRIED = 10
 
 def in_quarters(vertices: np.ndarray, normals: np.ndarray) -> np.ndarray:
     """Return the vertices of a convex hull (n, 3) in an order (m, 3) in which the groups are 0, 4, 8, ..., and 1, 5, 9,
-    ..., and so on; some are repeated where groups differ in size. `normals` (k, 3) are those of the hull's faces.
+    ..., and so on; some are repeated if groups differ in size. `normals` (k, 3) are those of the hull's faces.
 
     The lowest vertex of each group is where a mesh touches the ground. Groups are quadrants around each of three axes,
-    the opposite ones of opposite ends together: of a box, the two ends of a diagonal. Axes that spread the corners of
-    faces best are taken.
+    with opposite quadrants of opposite ends together: for a box, the two ends of a diagonal. The function tries several
+    axes and takes those that spread the corners of faces best.
     """
     vertices, normals = np.asarray(vertices, float), np.unique(np.round(np.asarray(normals, float), 6), axis=0)
     center = 0.5 * (vertices.min(0) + vertices.max(0))
@@ -30,7 +30,7 @@ def in_quarters(vertices: np.ndarray, normals: np.ndarray) -> np.ndarray:
         if score > best:
             best, groups = score, [np.flatnonzero(found == k) for k in range(4)]
     length = max(len(g) for g in groups)
-    # a group without vertices gets all: its lowest is the lowest
+    # a group without vertices gets all: its lowest vertex is the lowest of all
     length = len(vertices) if any(len(g) == 0 for g in groups) else length
     order = [np.resize(g if len(g) else np.arange(len(vertices)), length) for g in groups]
     return vertices[np.stack(order, 1).ravel()]

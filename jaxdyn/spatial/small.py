@@ -64,7 +64,7 @@ skew_times = form(
 
 
 def summed(terms):
-    """Sum of an iterable of arrays, without a leading zero."""
+    """Return the sum of an iterable of arrays, without a leading zero."""
     terms = iter(terms)
     total = next(terms)
     for term in terms:
@@ -73,12 +73,12 @@ def summed(terms):
 
 
 def transpose(a):
-    """Aᵀ."""
+    """Return Aᵀ."""
     return jnp.swapaxes(a, 0, 1)
 
 
 def skew(x):
-    """The matrix of ``y -> x × y``."""
+    """Return the matrix of ``y -> x × y``."""
     zero = jnp.zeros_like(x[0])
     return jnp.stack(
         [

@@ -14,7 +14,7 @@ class Transform(eqx.Module):
 
     **Fields:** `rotation` (..., 3, 3), an orthonormal matrix; `translation` (..., 3), in metres.
 
-    **Raises** `ValueError` for wrong shapes, and for matrices that are no rotations and numbers that are not finite
+    **Raises** `ValueError` for wrong shapes, and for matrices that are not rotations and numbers that are not finite
     (unless they are traced).
     """
 
@@ -30,7 +30,7 @@ class Transform(eqx.Module):
         self.check("`Transform`")
 
     def check(self, call: str, name: str = "") -> None:
-        """Raise `ValueError`, in the words of `call`, where there is no rotation or a number is not finite."""
+        """Raise `ValueError`, naming the `call`, unless there is a rotation and all numbers are finite."""
         check(call, f"{name}rotation", self.rotation, is_rotation)
         check(call, f"{name}translation", self.translation, finite)
 
@@ -76,7 +76,7 @@ class Transform(eqx.Module):
 
 
 def pose(rotation: Array, translation: Array) -> Transform:
-    """Return the `Transform` of arrays that were computed: whatever they are, it is no mistake of the caller's."""
+    """Return the `Transform` of computed arrays, without checks: wrong values are no mistake of the caller's."""
     made = object.__new__(Transform)
     object.__setattr__(made, "rotation", rotation)
     object.__setattr__(made, "translation", translation)

@@ -1,4 +1,4 @@
-"""The elimination of a joint, one column at a time: one body, see `jaxdyn.tree.elimination`.
+"""Elimination of one body's joint, one column at a time, see `jaxdyn.tree.elimination`.
 
 | symbol | name here | equation (lcaba_proxbbo 25 to 31, 45 and 46, one column at a time) |
 | --- | --- | --- |
@@ -8,8 +8,8 @@
 | u | ``u`` | τ − s · g_i |
 | g_a | ``force`` | g_a + U_a u / D |
 
-What happens to rows of constraints at every column is a rule of its own: `Riding` rows go on to the parent
-(`riding.py`), in `early.py` every column takes one with it.
+A separate rule says what every column does to rows of constraints: `Riding` rows go on to the parent (`riding.py`), in
+`early.py` every column eliminates one row.
 """
 
 from typing import Any
@@ -24,10 +24,11 @@ from .riding import Forces, Rates, Riding
 
 def eliminate_columns(kind, par, q, armature, H, ties, rows, spin=None):
     """Eliminate the columns of a joint from the body's inertia `H`, the blocks H_ji of its neighbours, and `rows`.
-    `spin` is the moment that rotors exert on the parent, seen from the body, as a joint with one column accelerates.
+    `spin` is the moment that rotors exert on the parent, seen from the body, per acceleration of a joint with one
+    column.
 
-    Returns (U, 1/D) and V by column, what is left of H and of the blocks, and what is added to the inertias of the
-    neighbours and to the ties of pairs of them.
+    Returns (U, 1/D) and V by column, the remaining H and blocks, and the additions to the inertias of the neighbours
+    and to the ties of pairs of them.
     """
     n, ties = len(ties), list(ties)
     U, V = [], []
@@ -52,8 +53,8 @@ def eliminate_columns(kind, par, q, armature, H, ties, rows, spin=None):
 
 
 def push_columns(kind, par, q, tau, force, U, V, n, rows):
-    """The columns of a joint on the way up. Returns u by column, the force (moment, force) that is left, and those on
-    the n neighbours."""
+    """Process the columns of a joint on the way up. Return u by column, the remaining force (moment, force), and the
+    forces on the n neighbours."""
     us, near = [], [None] * n
     for c, s in enumerate(kind.columns(par, q)):
         us.append(tau[c] - co.product(s, *force))
@@ -65,8 +66,8 @@ def push_columns(kind, par, q, tau, force, U, V, n, rows):
 
 
 def pull_columns(kind, par, q, u, U, V, motion, around, rows):
-    """The columns of a joint on the way down, from the `motion` (angular, linear) of the parent seen from the body and
-    those of the neighbours. Returns the joint's accelerations, and the body's."""
+    """Process the columns of a joint on the way down, from the `motion` (angular, linear) of the parent seen from the
+    body and the motions of the neighbours. Return the joint's accelerations, and the body's."""
     columns, n = kind.columns(par, q), len(around)
     xs: list[Any] = [None] * len(columns)
     for c in reversed(range(len(columns))):
@@ -79,19 +80,19 @@ def pull_columns(kind, par, q, u, U, V, motion, around, rows):
 
 
 def seen_from(pose, above, like):
-    """The motion of the parent seen from the body; the world, None, stands still."""
+    """Return the motion of the parent seen from the body; the world (None) is at rest."""
     zero = jnp.zeros_like(like)
     return (zero, zero) if above is None else co.from_parent(pose, above)
 
 
 def eliminate(kind, tied, before, root, coupled, inertia, H, par, q, armature, pose, ties, K, gears):
-    """Eliminate a body: `H` is what others have added to its inertia, `ties` are the blocks H_ji of its neighbours,
-    `K` the coefficients of the rows that ride there, by constraint; `coupled` are the pairs of these that L has;
-    `gears` are the rotors that turn with the joint, see `geared.py`.
+    """Eliminate a body. `H` is what others have added to its inertia, `ties` are the blocks H_ji of its neighbours, and
+    `K` the coefficients of the rows that ride there, by constraint. `coupled` are the pairs of these constraints that
+    have a block in L. `gears` are the rotors that turn with the joint, see `geared.py`.
 
-    Returns (U, 1/D), V and R for the solves, by column; then what is added: to the parent's inertia, to the neighbours'
-    inertias, to ties by pair of neighbours, to ties of neighbours with the parent, to K of the parent by constraint,
-    to K of the neighbours by constraint, to L by pair of constraints, and to its diagonal by constraint.
+    Returns (U, 1/D), V and R for the solves, by column; then the additions to the parent's inertia, to the neighbours'
+    inertias, to ties by pair of neighbours, to ties of neighbours with the parent, to K of the parent by constraint, to
+    K of the neighbours by constraint, to L by pair of constraints, and to its diagonal by constraint.
     """
     rows, H = Riding(K, coupled), co.added(co.rigid(*inertia), H)
     reflected, spin = beside(pose, gears)
@@ -103,28 +104,29 @@ def eliminate(kind, tied, before, root, coupled, inertia, H, par, q, armature, p
 
 
 def to_parent(tied, before, root, pose, H, ties, K):
-    """What is left of a body, a_i = X a_p: H_pp += Xᵀ H_ii X, H_jp += H_ji X and K_rp += K_ri X."""
+    """Return what the remainder of a body adds to its parent, with a_i = X a_p: H_pp += Xᵀ H_ii X, H_jp += H_ji X and
+    K_rp += K_ri X."""
     if root:
         return None, (), ()
     parent = co.inertia_to_parent(pose, H)
     moved = [co.tie_to_parent(pose, block) for block in ties]
     if tied is not None:
         parent = co.added(parent, co.both_sides(*moved[tied]))
-    # the row is the body that is eliminated later
+    # the rows of a block belong to the body that is eliminated later
     others = tuple(co.flipped(*block) if i < before else block for i, block in enumerate(moved) if i != tied)
     return parent, others, tuple(co.rows_to_parent(pose, k) for k in K)
 
 
 def push(kind, root, n, counts, par, q, pose, tau, force, U, V, R):
-    """One body of the solve's way up. Returns u by column, the force on the parent, those on the neighbours, and what
-    is added to the right sides by constraint."""
+    """Process one body on the way up of a solve. Return u by column, the force on the parent, the forces on the
+    neighbours, and the additions to the right sides by constraint."""
     rows = Forces(counts, R)
     us, force, near = push_columns(kind, par, q, tau, force, U, V, n, rows)
     return us, None if root else co.to_parent(pose, force), near, rows.taken
 
 
 def pull(kind, counts, par, q, pose, u, U, V, R, above, around, nu):
-    """One body of the solve's way down: the joint's accelerations and the body's, from those of the parent (`above`)
-    and of the neighbours (`around`), and the multipliers of the rows that ride there."""
+    """Process one body on the way down of a solve. Return the accelerations of the joint and the body, from those of
+    the parent (`above`) and of the neighbours (`around`), and the multipliers `nu` of the rows that ride there."""
     motion = seen_from(pose, above, U[0][0])
     return pull_columns(kind, par, q, u, U, V, motion, around, Rates(counts, R, nu))

@@ -1,4 +1,4 @@
-"""Which blocks of velocities the mass matrix couples, and which move the rows of constraints."""
+"""The sparsity of the mass matrix by blocks of velocities, and the bodies that move the rows of constraints."""
 
 import itertools
 from typing import NamedTuple
@@ -10,9 +10,11 @@ from .topology import Topology
 
 
 class Blocks(NamedTuple):
-    """The independent velocities as blocks, body by body: how many each has, which blocks move every body against its
-    parent (those of a cluster move all of its bodies), pairs of blocks that the mass matrix couples, and an order,
-    leaves first."""
+    """The independent velocities as blocks, body by body.
+
+    **Fields:** `sizes`, the number of velocities of each block; `movers`, by body, the blocks that move it relative to
+    its parent (those of a cluster move all of its bodies); `edges`, the pairs of blocks that the mass matrix couples;
+    `order`, an elimination order, leaves first."""
 
     sizes: tuple[int, ...]
     movers: tuple[tuple[int, ...], ...]
@@ -26,7 +28,7 @@ class Blocks(NamedTuple):
 
 @tables
 def blocks_of(topology: Topology, cliques: frozenset[tuple[int, ...]] = frozenset()) -> Blocks:
-    """The blocks of a tree, whose order keeps that of an elimination in which `cliques` of bodies are tied."""
+    """Return the blocks of a tree, ordered as in an elimination in which `cliques` of bodies are tied."""
     counts = [sum(v in topology.places for v in range(*topology.v_starts[b : b + 2])) for b in range(topology.nb)]
     bodies = [b for b, n in enumerate(counts) if n]
     number = {b: k for k, b in enumerate(bodies)}
@@ -38,13 +40,13 @@ def blocks_of(topology: Topology, cliques: frozenset[tuple[int, ...]] = frozense
     edges = frozenset(pair for moving in supports for pair in itertools.combinations(sorted(moving), 2))
     when = {}
     for k, b in enumerate(bodies_of(elimination(topology, cliques))):
-        when |= dict.fromkeys(movers[b], k)  # a cluster goes when the last of its bodies does
+        when |= dict.fromkeys(movers[b], k)  # a cluster is eliminated with the last of its bodies
     order = tuple(sorted(range(len(bodies)), key=when.__getitem__))
     return Blocks(tuple(counts[b] for b in bodies), movers, edges, order)
 
 
 def moving(topology: Topology, plan: Plan) -> list[tuple[int, ...]]:
-    """By constraint, the bodies whose joints move its rows."""
+    """Return, by constraint, the bodies whose joints move its rows."""
     out = []
     for layout in plan.layouts:
         below = [set(topology.ancestors(b)) for b in layout.bodies]

@@ -1,13 +1,12 @@
-"""The elimination of the bodies of a cluster, whose joints move with the cluster's velocities w: one body at a time.
+"""Elimination of the bodies of a cluster, one body at a time. Their joints move with the cluster's velocities w.
 
-A body is substituted by a_i = X a_p + Σ_c s_c w_c, where s_c = S G_c is how column c of the cluster's map G moves it
-against its parent. All of its inertia goes to the parent, as if the joint were locked, and what the columns take from
-it becomes theirs: coefficients U_c on other bodies, and the block D between columns. When the last body of the cluster
-is gone, its columns are eliminated (`multipliers.py`) where its outputs are: these are the articulated inertia of
-constraint_embedding, section IV, in which only columns couple the bodies of a cluster, and no inertia is larger than
-that of a body.
+A body is substituted by a_i = X a_p + Σ_c s_c w_c, where s_c = S G_c is the motion relative to its parent by column c
+of the cluster's map G. All of its inertia goes to the parent, as if the joint were locked. The columns keep
+coefficients U_c on other bodies, and the block D between columns. After the last body of the cluster, its columns are
+eliminated (`multipliers.py`) where its outputs are. The result is the articulated inertia of constraint_embedding,
+section IV, but here only columns couple the bodies of a cluster, and no inertia is larger than that of a body.
 
-To `jaxdyn.tree.elimination` columns are rows whose pivot has the other sign: D stands as −D among the blocks L.
+`jaxdyn.tree.elimination` treats columns as rows whose pivot has the other sign: D is stored as −D among the blocks L.
 
 | symbol | name here | |
 | --- | --- | --- |
@@ -23,8 +22,9 @@ from .articulated import seen_from, to_parent
 
 
 def motions(kind, moves, n, par, q, G):
-    """How the n columns of a cluster move a body against its parent, (angular, linear) with None for zero. `moves` are
-    by velocity of the joint the column that it is, or None if `G` has its coefficients by column."""
+    """Return how the n columns of a cluster move a body relative to its parent, (angular, linear) with None for zero.
+    `moves` gives, for each velocity of the joint, the column that it is, or None if `G` has its coefficients by column.
+    """
     columns, taken = kind.columns(par, q), []
     ratios = iter(G)
     of = [None if c is not None else next(ratios) for c in moves]
@@ -38,7 +38,7 @@ def motions(kind, moves, n, par, q, G):
 
 
 def reflected(moves, G, armature, c, d):
-    """Σ_j G_jc armature_j G_jd, zero if there is none."""
+    """Return Σ_j G_jc armature_j G_jd, zero if there is none."""
     ratios, total = iter(G), 0.0
     for j, own in enumerate(moves):
         row = next(ratios) if own is None else None
@@ -50,26 +50,26 @@ def reflected(moves, G, armature, c, d):
 
 
 def moves_of(moves, n, G, like):
-    """How the n columns move a joint with one velocity."""
+    """Return how fast the n columns move a joint with one velocity."""
     (own,) = moves
     return [G[0][k] for k in range(n)] if own is None else [jnp.full_like(like, float(own == k)) for k in range(n)]
 
 
 def _rows(parts, like):
-    """Spatial vectors as rows (rows, 3, lanes) each; None is zero."""
+    """Return spatial vectors as rows (rows, 3, lanes); None is zero."""
     zero = jnp.zeros_like(like)
     full = [[zero if x is None else x + zero for x in part] for part in parts]
     return tuple(jnp.stack(x) for x in zip(*full, strict=True))
 
 
 def substitute(kind, moves, n, turned, tied, before, root, inertia, H, par, q, armature, pose, G, ties, K, own):
-    """Substitute a body: `H` is what others have added to its inertia, `ties` are the blocks H_ji of its neighbours,
+    """Substitute a body. `H` is what others have added to its inertia, `ties` are the blocks H_ji of its neighbours,
     `K` the coefficients of the rows that ride there, by constraint, and `own` those of the cluster's columns, None if
-    they have none there. `turned` tells by constraint whether its block L has the columns second.
+    they have none there. `turned` says, by constraint, whether the columns are the second index of its block L.
 
-    Returns what is added: to the parent's inertia, to ties of neighbours with the parent, to K of the parent by
+    Returns the additions to the parent's inertia, to ties of neighbours with the parent, to K of the parent by
     constraint and of the columns, to the columns' coefficients by neighbour, to L of the columns with constraints, and
-    with themselves.
+    to L of the columns with themselves.
     """
     H = co.added(co.rigid(*inertia), H)
     s = motions(kind, moves, n, par, q, G)
@@ -94,7 +94,8 @@ def substitute(kind, moves, n, turned, tied, before, root, inertia, H, par, q, a
 
 
 def push(kind, moves, n, root, par, q, pose, G, force):
-    """One body of the solve's way up: the force on the parent, and what is added to the columns' right sides."""
+    """Process one body on the way up of a solve. Return the force on the parent, and the additions to the columns'
+    right sides."""
     s = motions(kind, moves, n, par, q, G)
     zero = jnp.zeros_like(force[0][0])
     taken = [co.product(x, *force) for x in s]
@@ -102,7 +103,7 @@ def push(kind, moves, n, root, par, q, pose, G, force):
 
 
 def pull(kind, moves, n, par, q, pose, G, above, w):
-    """One body of the solve's way down: its acceleration from the parent's and the columns' w."""
+    """Process one body on the way down of a solve. Return its acceleration from the parent's and the columns' w."""
     motion = seen_from(pose, above, pose[1] + 0 * w[0])
     for s, x in zip(motions(kind, moves, n, par, q, G), w, strict=True):
         motion = co.plus(motion, tuple(None if part is None else part * x for part in s))

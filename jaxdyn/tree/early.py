@@ -1,7 +1,7 @@
-"""Early elimination: every column of a joint takes one riding row with it (popov_vereshchagin, section VIII).
+"""Early elimination: every column of a joint eliminates one riding row (popov_vereshchagin, section VIII).
 
-The rows at a body are turned by a Householder reflection so that the column meets the first of them alone, whose
-multiplier is then eliminated at once:
+A Householder reflection turns the rows at a body so that the column moves only the first of them, whose multiplier is
+then eliminated at once:
 
 | symbol | name here | equation (popov_vereshchagin) |
 | --- | --- | --- |
@@ -11,10 +11,10 @@ multiplier is then eliminated at once:
 | K̃ | ``Kn, Kf`` | 60: the row that goes, folded into the inertia (63) |
 | λ | ``ν`` | 62 and 64 |
 
-A body has at most six independent rows; more are turned into six (remark 9), and what is left of the others is zero.
-The paper decides by the rank whether a row goes (remark 8). Here it always goes, so that shapes are static: where
-the column does not move it (s = 0), R alone is its pivot, which makes it a penalty on the body, as in LCABA, and the
-proximal iterations bring it to the solution. Reflections leave R as it is because it is the same for all rows.
+A body has at most six independent rows; more are turned into six (remark 9), and the others become zero. The paper
+decides by the rank whether a row is eliminated (remark 8). Here it always is, so that shapes are static: if the column
+does not move it (s = 0), its pivot is R alone. That makes it a penalty on the body, as in LCABA, and the proximal
+iterations converge to the solution. Reflections do not change R because it is the same for all rows.
 """
 
 import dataclasses
@@ -34,14 +34,14 @@ from .articulated import eliminate_columns, pull_columns, push_columns, seen_fro
 from .sweep import down, of_parent, place_of, up, v_of
 from .topology import WORLD, Topology
 
-#: rows that a body can have without one depending on the others
+#: maximum number of independent rows at a body
 MOST = 6
 
 
 @dataclasses.dataclass(frozen=True)
 class Early:
-    """Rows at every body: `given` counts those of its constraints, `rows` also those that its children hand on, `above`
-    those that it hands on."""
+    """The number of rows at every body: `given` counts those of its constraints, `rows` also those that its children
+    hand on, `above` those that it hands on."""
 
     given: tuple[int, ...]
     rows: tuple[int, ...]
@@ -49,7 +49,7 @@ class Early:
 
     @functools.cached_property
     def starts(self) -> tuple[int, ...]:
-        """The first cell of the rows at every body; those of its constraints come first, then those handed on."""
+        """Return the first cell of the rows at every body: those of its constraints, then those handed on."""
         out = [0]
         for n in self.rows:
             out.append(out[-1] + n)
@@ -58,7 +58,7 @@ class Early:
 
 @tables
 def early(topology: Topology, given: tuple[int, ...]) -> Early:
-    """What every body carries; `given` counts the rows of constraints on every body."""
+    """Return the number of rows at every body; `given` counts the rows of constraints on every body."""
     rows, above = list(given), [0] * topology.nb
 
     def row(b, p):
@@ -71,7 +71,8 @@ def early(topology: Topology, given: tuple[int, ...]) -> Early:
 
 
 def _reflection(k):
-    """w and 2 / wᵀw that turn k (rows, lanes) into (s, 0, ...), and s; nothing where k vanishes."""
+    """Return w and 2 / wᵀw of the reflection that turns k (rows, lanes) into (s, 0, ...), and s. If k vanishes, the
+    reflection is the identity."""
     square = summed(x * x for x in k)
     some = square > 0
     norm = jnp.sqrt(jnp.where(some, square, 1))
@@ -81,13 +82,13 @@ def _reflection(k):
 
 
 def _reflected(w, t, x):
-    """x − w t wᵀx along the first axis."""
+    """Return x − w t wᵀx along the first axis."""
     w = w.reshape(w.shape[0], *(1,) * (x.ndim - 2), w.shape[-1])
     return x - w * (t * summed(w[r] * x[r] for r in range(w.shape[0])))
 
 
 def _six(rows):
-    """The rows (n, 6, lanes) turned so that all but six vanish: reflections, and the six."""
+    """Turn the rows (n, 6, lanes) so that all but six vanish. Return the reflections, and the six rows."""
     turns = []
     for j in range(MOST):
         w, t, _ = _reflection(rows[j:, j])
@@ -97,7 +98,7 @@ def _six(rows):
 
 
 class _Gone:
-    """Rows (n, 6, lanes) of which every column takes one with it: a rule for `eliminate_columns`."""
+    """Rows (n, 6, lanes) of which every column eliminates one: a rule for `eliminate_columns`."""
 
     def __init__(self, K, compliance):
         self.compliance, self.turns, self.gone = compliance, (), []
@@ -120,14 +121,16 @@ class _Gone:
 
     @property
     def left(self):
-        """The rows that go on, (moment, force), or None."""
+        """Return the rows that go on, (moment, force), or None."""
         none = self.rows is None or not self.rows.shape[0]
         return None if none else (self.rows[:, :3], self.rows[:, 3:])
 
 
 def _eliminate(kind, root, inertia, H, par, q, armature, pose, K, compliance):
-    """Eliminate a body whose rows are `K` (moment, force). Returns (U, 1/D), reflections into six rows, and by column
-    the row that it took with it: reflection, s, K̃ and 1/Σ; then what goes to the parent: inertia, rows."""
+    """Eliminate a body whose rows are `K` (moment, force).
+
+    Returns (U, 1/D), the reflections into six rows, and by column the row that it eliminates: reflection, s, K̃ and
+    1/Σ; then the inertia and the rows that go to the parent."""
     rows, H = _Gone(K, compliance), co.added(co.rigid(*inertia), H)
     U, _, H, *_ = eliminate_columns(kind, par, q, armature, H, (), rows)
     factor = U, rows.turns, tuple(rows.gone)
@@ -138,7 +141,7 @@ def _eliminate(kind, root, inertia, H, par, q, armature, pose, K, compliance):
 
 
 class _Forces:
-    """Right sides `b` of the rows on the way up."""
+    """The right sides `b` of the rows on the way up."""
 
     def __init__(self, turns, gone, b):
         for j, (w, t) in enumerate(turns):
@@ -161,8 +164,9 @@ class _Forces:
 
 
 def _push(kind, root, par, q, pose, tau, force, factor, b):
-    """One body of the way up: u by column, right sides of rows that went, those that go on, those beyond six; then the
-    force on the parent, and the right sides of the rows that it gets."""
+    """Process one body on the way up. Return u by column, and the right sides of eliminated rows, of rows that remain
+    at a root, and of rows beyond six; then the force on the parent, and the right sides of the rows that it receives.
+    """
     U, turns, gone = factor
     rows = _Forces(turns, gone, b)
     us, force, _ = push_columns(kind, par, q, tau, force, U, None, 0, rows)
@@ -171,7 +175,8 @@ def _push(kind, root, par, q, pose, tau, force, factor, b):
 
 
 class _Rates:
-    """Multipliers `nu` of the rows on the way down; `own` are the right sides of those that went at this body."""
+    """The multipliers `nu` of the rows on the way down; `own` are the right sides of those that were eliminated at this
+    body."""
 
     def __init__(self, gone, own, nu):
         self.gone, self.own, self.nu = gone, list(own), nu
@@ -187,10 +192,10 @@ class _Rates:
 
 
 def _pull(kind, par, q, pose, kept, factor, above, nu, compliance):
-    """One body of the way down: accelerations of the joint and the body, multipliers of all its rows; `nu` are those of
-    the rows that went on."""
+    """Process one body on the way down. Return the accelerations of the joint and the body, and the multipliers of all
+    its rows; `nu` are those of the rows that went on."""
     (us, own, rest, spare), (U, turns, gone) = kept, factor
-    rows = _Rates(gone, own, nu if rest is None else -rest / compliance)  # nothing moves what is beyond a root
+    rows = _Rates(gone, own, nu if rest is None else -rest / compliance)  # nothing moves the rows that remain at a root
     x, motion = pull_columns(kind, par, q, us, U, None, seen_from(pose, above, U[0][0]), (), rows)
     nu = rows.nu
     if turns:
@@ -224,18 +229,19 @@ class Elimination:
         self.down = Table(down(topology, self.pull), {"x": topology.nv, "a": bodies, "nu": rows})
 
     def named(self, name: str, b: int) -> str:
-        """The field of what bodies of one kind with equally many rows leave, whose structure is theirs."""
+        """Return the name of the field that holds the results of bodies of one kind with equally many rows, which share
+        a structure."""
         root = self.topology.parents[b] == WORLD
         kinds = self.topology.kinds
         return f"{name} {kinds.index(kinds[b])} {self.plan.rows[b]} {root}"
 
     def rows(self, name: str, b: int) -> Ref | None:
-        """The rows of a body."""
+        """Return the cells of a body's rows."""
         n = self.plan.rows[b]
         return Ref(name, self.plan.starts[b], n) if n else None
 
     def handed(self, name: str, b: int) -> Ref | None:
-        """Where the rows go that a body hands on."""
+        """Return the cells of the rows that a body hands on."""
         return None if self.to[b] is None else self.to[b]._replace(name=name)
 
     def eliminate(self, b: int, p: int) -> Row:
@@ -264,12 +270,12 @@ class Elimination:
 
 @tables
 def elimination_of(topology: Topology, plan: Early) -> Elimination:
-    """The tables of an elimination; equal ones are one object."""
+    """Return the tables of an elimination; equal ones are one object."""
     return Elimination(topology, plan)
 
 
 class EarlyFactor(eqx.Module):
-    """A factorised tree without ties, whose rows have gone on the way. See `jaxdyn.tree.elimination.Factor`.
+    """The factor of a tree without ties, whose rows are eliminated on the way up. See `jaxdyn.tree.factor.Factor`.
 
     **Fields:** `places`, the cell of every row of the constraints."""
 
@@ -280,7 +286,7 @@ class EarlyFactor(eqx.Module):
     parts: dict[str, Any]
 
     def solve(self, tau: Array, force, b: Array | None) -> tuple[Array, Any, Array | None]:
-        """As `Factor.solve`."""
+        """Return what `Factor.solve` returns."""
         given = self.joints | self.parts | {"compliance": self.compliance}
         rows = self.tables.plan.starts[-1]
         right = {}
@@ -296,7 +302,7 @@ class EarlyFactor(eqx.Module):
 def factorise_early(
     tables: Elimination, inertia, armature: Array, joints: dict[str, Any], K, places, compliance: Array
 ) -> EarlyFactor:
-    """The factor; `K` are the coefficients (moment, force) of the constraints' rows, row by row, whose cells are
+    """Return the factor. `K` are the coefficients (moment, force) of the constraints' rows, row by row, whose cells are
     `places`; `compliance` is R (1, lanes)."""
     given = joints | {"inertia": inertia, "armature": armature, "compliance": compliance}
     rows = tables.plan.starts[-1]

@@ -1,24 +1,27 @@
-"""The elimination behind ABA and its constrained relatives, by two rules: one joint, and the multipliers of rows.
+"""The elimination behind ABA and its constrained relatives, by two rules: one for joints, one for multipliers of rows.
 
-The matrix is that of accelerations and multipliers, [M Jᵀ; J −R], which is quasi-definite: any order eliminates it
-without pivoting, provided that the compliance R is positive or the rows have become independent. A body i
-keeps an articulated inertia H_ii, blocks H_ji to its neighbours j (bodies that constraints, or eliminations
-before, have tied to it), and rows K_ri of the constraints that ride there; rows keep blocks L_rs among each other.
+The matrix is that of accelerations and multipliers, [M Jᵀ; J −R]. It is quasi-definite: it can be eliminated in any
+order without pivoting, provided that the compliance R is positive or the rows have become independent. A body i keeps
+an articulated inertia H_ii, blocks H_ji to its neighbours j (bodies that constraints, or eliminations before, have tied
+to it), and rows K_ri of the constraints that ride there, i.e. whose coefficients pass from body to parent. Rows keep
+blocks L_rs among each other.
 
-A joint goes column by column (`articulated.py`); after the last the body is substituted by its parent. Each column is a
-rank-one step, never the inverse of a small matrix: thin rods have spin inertias of 1e-6 kg m², and an explicit 3x3
-inverse loses all digits there.
+A joint is eliminated column by column (`articulated.py`); after the last column the body is substituted by its parent.
+Each column is a rank-one step, never the inverse of a small matrix: thin rods have spin inertias of 1e-6 kg m², and an
+explicit 3x3 inverse loses all digits there.
 
-A multiplier (`multipliers.py`; lcaba_proxbbo 51 and 52, one row at a time; at the base popov_vereshchagin, Alg. 1,
-lines 13 and 14): with l_s = L_sr / L_rr, H_ab += K_raᵀ K_rb / L_rr, K_sa −= l_s K_ra, L_st −= l_s L_rt,
-b_s −= l_s b_r and g_a −= K_raᵀ b_r / L_rr.
+Eliminating a multiplier (`multipliers.py`; lcaba_proxbbo 51 and 52, one row at a time; at the base
+popov_vereshchagin, Alg. 1, lines 13 and 14) makes these updates, with l_s = L_sr / L_rr: H_ab += K_raᵀ K_rb / L_rr,
+K_sa −= l_s K_ra, L_st −= l_s L_rt, b_s −= l_s b_r and g_a −= K_raᵀ b_r / L_rr.
 
-Rows that are kept ride on and are never eliminated: where all bodies are gone, L is J M⁻¹ Jᵀ, the Delassus matrix
+Rows that are kept ride on and are never eliminated: after all bodies are eliminated, L is J M⁻¹ Jᵀ, the Delassus matrix
 (popov_vereshchagin, Alg. 2, PV-OSIM, for constraints on any number of bodies).
 
 The velocities of a cluster are eliminated like rows, whose pivot has the other sign (`driven.py`).
 
-Penalties μ KᵀK instead of riding rows (LCABA) are the same with the multipliers eliminated before anything else.
+Penalties μ KᵀK instead of riding rows (LCABA) are the same as eliminating the multipliers before anything else.
+
+`jaxdyn.engine.steps` explains steps, tables and cells.
 """
 
 import dataclasses
@@ -39,13 +42,13 @@ from .topology import Topology
 
 
 class _Cells:
-    """Cells of a field, numbered as they are named."""
+    """Cells of a field, numbered in the order in which they are named."""
 
     def __init__(self, name: str):
         self.name, self.size, self.at = name, 0, {}
 
     def __call__(self, key: Hashable, count: int | None = None) -> Ref | None:
-        """The cells of `key`; None if it has none."""
+        """Return the cells of `key`; None if it has none."""
         if count == 0:
             return None
         if key not in self.at:
@@ -55,14 +58,14 @@ class _Cells:
 
 
 def _penalty(K, weights):
-    """Σ_r w_r K_rᵀ K_r as inertias of the bodies, and as ties by pair of bodies."""
+    """Return Σ_r w_r K_rᵀ K_r as inertias of the bodies, and as ties by pair of bodies."""
     own = tuple(co.sum_of(co.symmetric_product, weights, k) for k in K)
     pairs = [(i, j) for i in range(len(K)) for j in range(i + 1, len(K))]
     return own, tuple(co.sum_of(co.tie_product, weights, K[j], K[i]) for i, j in pairs)
 
 
 class Elimination:
-    """Tables of the elimination of a tree in an order: of the factor, and of both sweeps of a solve.
+    """Tables for the elimination of a tree in an order: of the factor, and of both sweeps of a solve.
 
     `penalised` are the constraints that tie bodies by penalties; `rule` (`panels.py`) gives 1 / D of riding rows. If
     `apart`, constraints whose rows are kept have no blocks L with each other, only their own.
@@ -76,7 +79,7 @@ class Elimination:
         plan = self.plan
         gone = {c for x in order if isinstance(x, Multipliers) for c in x.riders}
         self.riding = {c for x in order if isinstance(x, Joint) for c in x.riders}
-        #: whether rows ride that nobody eliminates
+        #: True if some rows ride that are never eliminated
         self.keeps = bool(self.riding - gone)
         self.apart = {c for c in self.riding - gone if c >= 0} if apart else set()
         names = "tie", "K", "L", "V", "R", "Linv", "below", "taken"
@@ -97,11 +100,11 @@ class Elimination:
         self.down = Table(downs, {"x": topology.nv, "a": topology.nb, "nu": plan.whole})
 
     def turns_with_joint(self, x) -> bool:
-        """Whether it is a rotor that is eliminated with the joint of another body."""
+        """Return whether `x` is a rotor that is eliminated with the joint of another body."""
         return isinstance(x, Joint) and x.body in self.topology.geared
 
     def of(self, x, joint, driven, multipliers) -> Row:
-        """The row of what is eliminated: a joint, a body of a cluster, or multipliers."""
+        """Return the row of the table for one elimination: of a joint, a body of a cluster, or multipliers."""
         if isinstance(x, Multipliers):
             return multipliers(x)
         return joint(x) if x.drives is None else driven(x)
@@ -112,7 +115,7 @@ class Elimination:
         return self.cells["K"]((c, b), self.count(c))
 
     def tie(self, first: int, later: int) -> Ref:
-        """The block whose row is the body that is eliminated later."""
+        """Return the block whose rows belong to the body that is eliminated later."""
         return self.cells["tie"]((later, first))
 
     def ties(self, bodies) -> tuple[Ref, ...]:
@@ -123,13 +126,13 @@ class Elimination:
         return self.cells["L"]((c, d), self.count(c) * self.count(d))
 
     def pairs(self, constraints) -> tuple[tuple[int, int], ...]:
-        """The pairs that have blocks L, by their places among the constraints."""
+        """Return the pairs that have blocks in L, by their places among the constraints."""
         every = itertools.combinations_with_replacement(range(len(constraints)), 2)
         return tuple((k, l) for k, l in every if k == l or not self.apart.issuperset((constraints[k], constraints[l])))
 
     @property
     def blocks(self) -> dict[tuple[int, int], int]:
-        """Where the blocks of constraints c ≤ d begin among the cells of L, row by row of c."""
+        """Return where the blocks of constraints c ≤ d begin among the cells of L, row by row of c."""
         return {pair: at for pair, at in self.cells["L"].at.items() if min(pair) >= 0}
 
     def count(self, c: int) -> int:
@@ -143,13 +146,13 @@ class Elimination:
         return row
 
     def inertia(self, b: int) -> Ref | None:
-        """What others have added to a body's inertia so far."""
+        """Return the cell of what others have added to a body's inertia so far, None if nothing."""
         return Ref("H", b) if Ref("H", b) in self.written else None
 
     # the factor
 
     def penalty(self, c: int, bodies: list[int]) -> Row:
-        # coefficients of rows that ride as well are read before others are added to them: from cells of their own
+        # others are added to the coefficients of rows that also ride: read the original ones from cells of their own
         name = "own" if c in self.riding else "K"
         reads = tuple(self.K(c, b)._replace(name=name) for b in bodies), self.plan.row("weight", c)
         return self.wrote(Row(Step(_penalty), reads, (refs("H", bodies), self.ties(bodies))))
@@ -187,7 +190,7 @@ class Elimination:
         return self.wrote(Row(step, reads, writes))
 
     def above(self, x: Joint, riders) -> tuple[tuple[Ref, ...], tuple[Ref, ...]]:
-        """What a body leaves its parent: ties with the neighbours, and rows."""
+        """Return the cells of what a body passes to its parent: ties with the neighbours, and rows."""
         p, first = x.parent, set(x.neighbours[: x.before])
         if x.root:
             return (), ()
@@ -228,19 +231,20 @@ class Elimination:
         return self.wrote(Row(Step(driven.substitute, static), reads, writes))
 
     def moves(self, x: Joint) -> tuple[Any, tuple[int | None, ...], int]:
-        """The kind of a cluster's body, the column that each of its velocities is, and the number of columns."""
+        """Return the kind of a cluster's body, for each of its velocities the column that it is (None for dependent
+        ones), and the number of columns."""
         cluster, at = self.topology.clusters[-1 - x.cluster], self.topology.v_slice(x.body)
         places = {v: k for k, v in enumerate(cluster.independent)}
         moves = tuple(places.get(v) for v in range(at.start, at.stop))
         return self.topology.kinds[x.body], moves, len(places)
 
     def ratios(self, b: int) -> tuple[Ref, ...]:
-        """The coefficients of a body's dependent velocities."""
+        """Return the cells of the coefficients of a body's dependent velocities."""
         at = self.topology.v_slice(b)
         return tuple(Ref("G", *self.topology.ratios[v]) for v in range(at.start, at.stop) if v in self.topology.ratios)
 
     def sides(self, x: Joint) -> tuple[Ref | None, Ref | None]:
-        """V and R of a joint."""
+        """Return the cells of V and R of a joint."""
         nv = self.topology.kinds[x.body].nv
         return (
             self.cells["V"](x.body, nv * len(x.neighbours)),
@@ -276,7 +280,7 @@ class Elimination:
         return self.wrote(Row(Step(multipliers.eliminate, static), reads, writes))
 
     def parts(self, x: Multipliers) -> tuple[Ref | None, Ref | None, tuple[Ref, ...]]:
-        """1 / L, the columns below the diagonal, and the coefficients by body."""
+        """Return the cells of 1 / L, of the columns below the diagonal, and of the coefficients by body."""
         e, o = sum(self.counts(x.riders)), sum(self.counts(x.others))
         return (
             self.cells["Linv"](x.riders, e),
@@ -341,7 +345,7 @@ class Elimination:
         return Row(step, (b, *self.parts(x)), writes)
 
     def own(self, x: Multipliers) -> Ref:
-        """The cells of w."""
+        """Return the cells of w."""
         return self.cells["Linv"](x.riders, sum(self.counts(x.riders)))._replace(name="w")
 
     def backwards(self, x: Multipliers) -> Row:
@@ -360,5 +364,5 @@ def elimination_of(
     rule: Callable = panels.damped,
     apart: bool = False,
 ) -> Elimination:
-    """The tables of an elimination; equal ones are one object."""
+    """Return the tables of an elimination; equal ones are one object."""
     return Elimination(topology, plan, order, penalised, rule, apart)

@@ -10,31 +10,32 @@ from ..engine.core import joined
 from ..engine.sweeps import swept
 from .elimination import Elimination
 
-#: the parts that solves take; the others are those of rows that are kept
+#: the parts that solves read; the others belong to kept rows
 SWEPT = ("U", "V", "R", "Linv", "below", "taken")
 
 
 class Factor(eqx.Module):
-    """A factorised inertia of a tree, with or without ties between its bodies and rows that ride.
+    """The factor of a tree's inertia, with or without ties between its bodies and rows that ride.
 
-    **Fields:** `tables`; `joints`, the fields joint, q and pose; `parts`, those of the factor."""
+    **Fields:** `tables`; `joints`, the fields joint, q and pose; `parts`, the fields of the factor."""
 
     tables: Elimination = eqx.field(static=True)
     joints: dict[str, Any]
     parts: dict[str, Any]
 
     def solve(self, tau: Array, force, b: Array | None = None) -> tuple[Array, Any, Array | None]:
-        """Accelerations under generalised forces `tau` (nv, lanes) and bias forces (moment, force) on the bodies; with
-        riding rows, whose right sides are `b` (m, lanes), also the multipliers ν of [M Jᵀ; J −R] (a, ν) = (τ, b).
+        """Return accelerations under generalised forces `tau` (nv, lanes) and bias forces (moment, force) on the
+        bodies. With riding rows, whose right sides are `b` (m, lanes), also return the multipliers ν of [M Jᵀ; J −R]
+        (a, ν) = (τ, b).
 
-        The reduced two-sweep form (lcaba_proxbbo, Alg. 2 and 5). Returns the joints' accelerations (nv, lanes), those
-        (angular, linear) of the bodies, and ν (m, lanes).
+        This is the reduced two-sweep form (lcaba_proxbbo, Alg. 2 and 5). Returns the joints' accelerations (nv, lanes),
+        those (angular, linear) of the bodies, and ν (m, lanes).
         """
         return self.down(kept_of(self.up(tau, force, b)))
 
     def up(self, tau: Array, force, b: Array | None = None) -> dict[str, Any]:
-        """The way up: u of joints and w of rows. With rows that are kept, ``"b"`` is what their right sides `b` leave
-        when nothing acts along them: b − J a."""
+        """Return the results of the way up: u of joints and w of rows. With kept rows, ``"b"`` is the residual b − J a
+        of their right sides `b` when no multipliers act along them."""
         topology, plan, given = self.tables.topology, self.tables.plan, self.joints | self.parts
         if plan.whole > plan.rows:
             b = jnp.zeros((plan.rows, 1), tau.dtype) if b is None else b
@@ -44,7 +45,7 @@ class Factor(eqx.Module):
         return swept(self.tables.up, given | {"tau": tau, "force": force} | ({} if b is None else {"b": b}))
 
     def down(self, up: dict[str, Any], nu: Array | None = None) -> tuple[Array, Any, Array | None]:
-        """The way down from u and w, with multipliers `nu` of rows that are kept: what `solve` returns."""
+        """Return what `solve` returns, by the way down from u and w, with multipliers `nu` of kept rows."""
         topology, plan = self.tables.topology, self.tables.plan
         if nu is not None and plan.whole > plan.rows:
             nu = jnp.concatenate([nu, jnp.zeros((plan.whole - plan.rows, nu.shape[-1]), nu.dtype)])
@@ -67,7 +68,7 @@ class Factor(eqx.Module):
 
 
 def kept_of(up: dict[str, Any]) -> dict[str, Any]:
-    """What the way down takes of the way up: u of joints and w of rows."""
+    """Return the results of the way up that the way down reads: u of joints and w of rows."""
     return {name: up[name] for name in ("u", "w") if name in up}
 
 
@@ -80,9 +81,9 @@ def factorise(
     weights: Array | None = None,
     compliance: Array | None = None,
 ) -> Factor:
-    """The factor (lcaba_proxbbo, backward sweeps of Alg. 1 and 4) of bodies with `inertia` and joints with `armature`.
-    `K` are the coefficients of all rows, `weights` (m, lanes) those of penalised ones, `compliance` (m, lanes) R of
-    riding ones, or what their pivots must exceed."""
+    """Return the factor (lcaba_proxbbo, backward sweeps of Alg. 1 and 4) of bodies with `inertia` and joints with
+    `armature`. `K` are the coefficients of all rows, `weights` (m, lanes) those of penalised ones. `compliance` (m,
+    lanes) is R of riding rows or, for hard rows, what their pivots must exceed."""
     given = joints | {"inertia": inertia, "armature": armature}
     if K is not None:
         more = tables.cells["K"].size - K[0].shape[0]

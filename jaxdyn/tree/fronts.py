@@ -1,12 +1,11 @@
 """Sparse L D Lᵀ of symmetric quasi-definite matrices, front by front: the elimination in joint coordinates.
 
-Variables come in blocks (a joint's velocities, a constraint's rows). Eliminating a block fills in among the blocks
-that it is coupled with (its front); what it leaves is carried to the first of them, so that the sweeps of
-`jaxdyn.tree.sweep` run over the tree of eliminations. For a mass matrix, leaves first, that is the kinematic tree,
-fronts are the ancestors, nothing fills in, and the factor is Featherstone's LᵀL (Rigid Body Dynamics Algorithms,
-section 6.5); with the rows of constraints last it is the U D Uᵀ of proximal_ltl (section IV), whose last blocks
-factorise the damped Delassus matrix. Any symmetric positive definite matrix with the sparsity of a tree will do
-(section IV-F).
+Variables come in blocks (a joint's velocities, a constraint's rows). Eliminating a block fills in among the blocks that
+it is coupled with (its front). The remainder goes to the first of them, so that the sweeps of `jaxdyn.tree.sweep` run
+over the tree of eliminations. For a mass matrix, leaves first, this is the kinematic tree: fronts are the ancestors,
+nothing fills in, and the factor is Featherstone's LᵀL (Rigid Body Dynamics Algorithms, section 6.5). With the rows of
+constraints last it is the U D Uᵀ of proximal_ltl (section IV), whose last blocks factorise the damped Delassus matrix.
+Any symmetric positive definite matrix with the sparsity of a tree can be factorised (section IV-F).
 """
 
 import dataclasses
@@ -28,9 +27,9 @@ from .sweep import refs
 
 @dataclasses.dataclass(frozen=True)
 class Front:
-    """A run of blocks: its variables and those of its front. `parent` is the place of the run that what it leaves goes
-    to, None for a root; `places` says where the front's variables are among those of the parent and its front, which
-    are `size` many."""
+    """A run of blocks that are eliminated together: its `own` variables and those of its `front`. `parent` is the index
+    of the run that receives the remainder, None for a root; `places` are the indices of the front's variables among the
+    `size` variables of the parent and its front."""
 
     own: tuple[int, ...]
     front: tuple[int, ...]
@@ -43,10 +42,10 @@ class Front:
 def fronts(
     sizes: tuple[int, ...], order: tuple[int, ...], edges: frozenset[tuple[int, int]], rows: int
 ) -> tuple[Front, ...]:
-    """Blocks of `sizes`, eliminated in `order`, coupled by `edges`: children before parents.
+    """Return the runs of blocks of `sizes`, eliminated in `order` and coupled by `edges`: children before parents.
 
-    Blocks follow each other in one run where all that couples to the first couples to the second, too (a
-    supernode): what is left of a matrix is handed on once a run. Blocks from `rows` on are in runs of their own.
+    Blocks follow each other in one run if all that couples to the first also couples to the second (a supernode): the
+    remainder of a matrix is passed on once per run. Blocks from `rows` on are in runs of their own.
     """
     when = {b: k for k, b in enumerate(order)}
     coupled: dict[int, set[int]] = {b: set() for b in order}
@@ -81,7 +80,7 @@ def fronts(
 
 
 def bordered(order: Sequence[Front], first: int) -> tuple[Front, ...]:
-    """The runs whose variables are before `first`: what they leave of the others is not worked out."""
+    """Return the runs whose variables are before `first`. They do not pass a remainder to the other runs."""
     kept = [x for x in order if x.own[0] < first]
     ends = lambda x: x.parent is None or order[x.parent].own[0] >= first  # noqa: E731
     return tuple(dataclasses.replace(x, parent=None, places=(), size=0) if ends(x) else x for x in kept)
@@ -89,10 +88,10 @@ def bordered(order: Sequence[Front], first: int) -> tuple[Front, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class Pattern:
-    """Where the entries of a matrix lie among the rows of a flat array: `width` velocities, then rows of constraints.
+    """Where the entries of a matrix are in a flat array: `width` velocities, then rows of constraints.
 
-    The flat array holds M (width, width), J (rows, width) and a zero, one after the other. The diagonal of the
-    rows is −R, which comes separately.
+    The flat array holds M (width, width), J (rows, width) and a zero, one after the other. The diagonal of the rows is
+    −R, which is given separately.
     """
 
     width: int
@@ -104,7 +103,7 @@ class Pattern:
 
 
 def _square(entries, carried, k, d):
-    """The matrix of a run's variables and its front's, from the lower triangle of the first k columns."""
+    """Return the matrix of a run's variables and its front's, from the lower triangle of the first k columns."""
     n = k + d
     at = np.full((n, n), len(entries))
     place = 0
@@ -118,9 +117,9 @@ def _square(entries, carried, k, d):
 
 
 def _eliminate(k, d, of_rows, hard, rows, places, size, entries, carried, whole, R):
-    """Eliminate the k variables of a run. Returns 1 / D and the columns below the diagonal over D, one after the other,
-    and what the parent gets of the matrix and of `whole`, the size of what rows have been given by velocities, all of
-    one sign."""
+    """Eliminate the k variables of a run. Return 1 / D and the columns below the diagonal over D, one after the other,
+    and what the parent receives of the matrix and of `whole`. The latter is the size of all that velocities have
+    contributed to the diagonal of rows, which is all of one sign."""
     A = _square(jnp.broadcast_arrays(*entries), carried, k, d)
     whole = jnp.zeros((k + d, A.shape[-1]), A.dtype) if whole is None else whole
 
@@ -145,7 +144,7 @@ def _eliminate(k, d, of_rows, hard, rows, places, size, entries, carried, whole,
 
 
 def _below(k, d, flat):
-    """The columns below the diagonal."""
+    """Return the columns below the diagonal."""
     out, start = [], 0
     for c in range(k):
         n = k + d - 1 - c
@@ -173,7 +172,7 @@ def _backward(k, d, scaled, flat, above):
 
 
 class Elimination:
-    """Tables of the factor of a matrix, and of both sweeps of a solve, front by front."""
+    """Tables for a matrix, front by front: of the factor, and of both sweeps of a solve."""
 
     def __init__(self, order: tuple[Front, ...], pattern: "Pattern", hard: bool):
         self.order, self.pattern = order, pattern
@@ -193,7 +192,7 @@ class Elimination:
         self.down = Table([self.backward(k, x) for k, x in reversed(list(enumerate(order)))], {"x": n})
 
     def part(self, k: int, name: str) -> Ref | None:
-        """Cells of a run, None if they are none."""
+        """Return the cells of a run, None if there are none."""
         ref = self.at[k][name]
         return ref if ref.count else None
 
@@ -229,7 +228,7 @@ class Elimination:
 
 @tables
 def elimination_of(order: tuple[Front, ...], pattern: "Pattern", hard: bool) -> Elimination:
-    """The tables of an elimination; equal ones are one object."""
+    """Return the tables of an elimination; equal ones are one object."""
     return Elimination(order, pattern, hard)
 
 
@@ -245,13 +244,13 @@ class SparseFactor(eqx.Module):
         return {"D": self.D} | ({} if self.l is None else {"l": self.l})
 
     def solve(self, b: Array) -> Array:
-        """x with A x = b, both (n, lanes)."""
+        """Return x with A x = b, both (n, lanes)."""
         scaled = swept(self.tables.up, self.parts | {"b": b})["scaled"]
         return swept(self.tables.down, self.parts | {"scaled": scaled})["x"]
 
     def remainder(self, first: int) -> Array:
-        """What eliminating the variables before `first` leaves of the matrix, among those from there on: Σ D l lᵀ of
-        their columns, (n − first, n − first, lanes)."""
+        """Return the Schur complement after eliminating the variables before `first`: Σ D l lᵀ of the remaining
+        columns, (n − first, n − first, lanes)."""
         heads, place = [], []
         for x, at in zip(self.tables.order, self.tables.at, strict=True):
             every, start = x.own + x.front, at["l"].start
@@ -274,7 +273,8 @@ class SparseFactor(eqx.Module):
         return jnp.einsum("cil,cl,cjl->ijl", L, D, L)
 
     def inverse(self, first: int) -> Array:
-        """The block of the inverse of the matrix for the variables from `first` on: (n − first, n − first, lanes)."""
+        """Return the block of the inverse of the matrix for the variables from `first` on: (n − first, n − first,
+        lanes)."""
         n = sum(len(x.own) for x in self.tables.order)
         unit = jnp.eye(n, dtype=self.D.dtype)[first:, :, None]
         return jnp.moveaxis(jax.lax.map(lambda e: self.solve(widen(e, self.D.shape[-1]))[first:], unit), 0, 1)
@@ -283,8 +283,8 @@ class SparseFactor(eqx.Module):
 def factorise_sparse(
     order: Sequence[Front], flat: Array, pattern: Pattern, compliance: Array | None, least: Array | None = None
 ) -> SparseFactor:
-    """The factor of the matrix whose entries are those of `flat` (entries, lanes) at `pattern`. `compliance` holds R of
-    the rows (rows, lanes); None is zero, and then `least` what their pivots must exceed."""
+    """Return the factor of the matrix with the entries of `flat` (entries, lanes) at `pattern`. `compliance` holds R of
+    the rows (rows, lanes). None is zero; then the pivots of rows must exceed `least`."""
     hard = compliance is None and pattern.rows > 0
     tables = elimination_of(tuple(order), pattern, hard)
     R = least if compliance is None else compliance
@@ -293,9 +293,9 @@ def factorise_sparse(
 
 
 def factorise_tree(matrix: Array, parents: Sequence[int], sizes: Sequence[int]) -> SparseFactor:
-    """The factor of a symmetric positive definite matrix (n, n, lanes) in blocks of `sizes`, of which those alone are
-    coupled where one is an ancestor of the other (proximal_ltl, IV-F): nothing fills in. `parents` come before their
-    children, and are −1 for roots. Only the lower triangle is read, and of that the coupled blocks."""
+    """Return the factor of a symmetric positive definite matrix (n, n, lanes) in blocks of `sizes`, where only blocks
+    of which one is an ancestor of the other are coupled (proximal_ltl, IV-F): nothing fills in. `parents` come before
+    their children, and are −1 for roots. Only the coupled blocks of the lower triangle are read."""
     above: list[tuple[int, ...]] = []
     for b, p in enumerate(parents):
         if not -1 <= p < b:

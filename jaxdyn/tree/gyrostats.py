@@ -1,7 +1,7 @@
-"""Gyrostats: bodies that turn about an axis of symmetry, as geared rotors do. Steps of all sweeps.
+"""Gyrostats: bodies that turn about an axis of symmetry, as geared rotors do, and their steps in all sweeps.
 
-The mass of such a body is where it was however it turns, so that its inertia belongs to its carrier, the parent. What
-is left is its spin: with s the axis in the carrier's axes, I the inertia about it, θ the joint's coordinate, and ω, α
+The mass distribution of such a body does not change as it turns, so its inertia belongs to its carrier, the parent.
+Only its spin remains. With s the axis in the carrier's axes, I the inertia about it, θ the joint's coordinate, and ω, α
 of the carrier,
 
 | symbol | name here | |
@@ -19,19 +19,19 @@ from .driven import moves_of, reflected
 
 
 def motion(spin, rate):
-    """The motion of a body at a rate of its joint (1, lanes)."""
+    """Return the motion of a body at a rate of its joint (1, lanes)."""
     turning = spin[0] * rate[0]
     return turning, jnp.zeros_like(turning)
 
 
 def motions(spin, v, a):
-    """Its velocity and acceleration; None for those that are not asked for."""
+    """Return its velocity and acceleration; None for an argument of None."""
     return tuple(None if x is None else motion(spin, x) for x in (v, a))
 
 
 def force(spin, velocity, acceleration, above, lifted):
-    """The forces on the carrier and on the body, from the body's motions and the carrier's velocity and acceleration;
-    None is zero."""
+    """Return the forces on the carrier and on the body, from the body's motions and the carrier's velocity and
+    acceleration; None is zero."""
     s, inertia = spin
     on = own = jnp.zeros_like(s)
     if acceleration is not None:
@@ -44,12 +44,12 @@ def force(spin, velocity, acceleration, above, lifted):
 
 
 def torque(spin, force):
-    """The joint's torque (1, lanes)."""
+    """Return the joint's torque (1, lanes)."""
     return dot(spin[0], force[0])[None]
 
 
 def substitute(moves, n, spin, armature, G):
-    """What a body adds to the coefficients of its cluster's columns on the carrier, and to L."""
+    """Return what a body adds to the coefficients of its cluster's columns on the carrier, and to L."""
     s, inertia = spin
     ratios = moves_of(moves, n, G, inertia)
     U = jnp.stack([inertia * x * s for x in ratios])
@@ -64,12 +64,12 @@ def substitute(moves, n, spin, armature, G):
 
 
 def push(moves, n, spin, G, force):
-    """What a body adds to the columns' right sides on the way up."""
+    """Return what a body adds to the columns' right sides on the way up."""
     torque = dot(spin[0], force[0])
     return jnp.stack([-x * torque for x in moves_of(moves, n, G, torque)])
 
 
 def pull(moves, n, spin, G, w):
-    """The body's acceleration on the way down."""
+    """Return the body's acceleration on the way down."""
     rate = summed(x * y for x, y in zip(moves_of(moves, n, G, w[0]), w, strict=True))
     return motion(spin, rate[None])

@@ -1,4 +1,4 @@
-"""The elimination of riding rows' multipliers, one row at a time: steps, see `jaxdyn.tree.elimination`.
+"""Elimination of riding rows' multipliers, one row at a time: steps, see `jaxdyn.tree.elimination`.
 
 Rows are those of `riders`, then those of `others`, one constraint after the other.
 """
@@ -13,7 +13,7 @@ from . import panels
 
 
 def _joined(parts, counts):
-    """Rows of constraints one after the other, zeros for None."""
+    """Return the rows of constraints one after the other, with zeros for None."""
     like = next(x for x in parts if x is not None)
     full = [jnp.zeros((n, *like.shape[1:]), like.dtype) if x is None else x for x, n in zip(parts, counts, strict=True)]
     lanes = max(x.shape[-1] for x in full)
@@ -21,8 +21,8 @@ def _joined(parts, counts):
 
 
 def _matrix(blocks, turned, counts, kept):
-    """L of the riders' and the others' rows, where blocks (c, d) of riders c and all d at or after c are given, as
-    (rows of c, rows of d) one after the other."""
+    """Return L of the riders' and the others' rows. The given blocks (c, d) are those of riders c and all d at or after
+    c, as (rows of c, rows of d) one after the other."""
     sizes = (*counts, *kept)
     square: list[list[Any]] = [[None] * len(sizes) for _ in sizes]
     for (c, d), block in blocks.items():
@@ -42,15 +42,16 @@ def _matrix(blocks, turned, counts, kept):
 
 
 def eliminate(rule, counts, kept, pairs, turned, coupled, K, L, R, whole):
-    """Eliminate the rows of riders of `counts` rows; `kept` are those of the others, and `coupled` the pairs of these
-    that L has, by their places.
+    """Eliminate the rows of riders with `counts` rows; `kept` are the numbers of rows of the others, and `coupled` the
+    pairs of the others that have a block in L, by their places.
 
-    `pairs` are the places of the blocks `L`, of which those in `turned` are the other way round; `K` are per body and
-    rider the coefficients, None where a rider does not act; `R` the compliance by rider (hard rows: what pivots must
-    exceed; None: nothing), `whole` what bodies have given to the diagonal of L. `rule` gives 1 / L_rr (`panels.py`).
+    `pairs` are the places of the blocks `L`, of which those in `turned` are transposed. `K` are, per body and rider,
+    the coefficients, None where a rider does not act. `R` is the compliance by rider (hard rows: what pivots must
+    exceed; None: nothing), and `whole` what bodies have added to the diagonal of L. `rule` gives 1 / L_rr
+    (`panels.py`).
 
-    Returns (1 / L_rr, columns below the diagonal, coefficients when eliminated by body), then what is added: to the
-    inertia by body, to ties by pair of bodies, to the others' coefficients by body and constraint, to the others' L
+    Returns (1 / L_rr, columns below the diagonal, coefficients at their elimination by body); then the additions to the
+    inertia by body, to ties by pair of bodies, to the others' coefficients by body and constraint, to the others' L,
     and to their `whole`.
     """
     e, o = sum(counts), sum(kept)
@@ -90,14 +91,14 @@ def eliminate(rule, counts, kept, pairs, turned, coupled, K, L, R, whole):
 
 
 def _columns(below, e, o, like):
-    """The columns below the diagonal, apart."""
+    """Return the columns below the diagonal, one by one."""
     if below is None:
         return [jnp.zeros((0, 1), like.dtype)]
     return co.apart(below, [e + o - 1 - a for a in range(e)])
 
 
 def forwards(counts, kept, b, Linv, below, taken):
-    """The rows' right sides times 1 / L; forces on the bodies; what is added to the others' right sides."""
+    """Return the rows' right sides times 1 / L, the forces on the bodies, and additions to the others' right sides."""
     left = _joined((*b, *[None] * len(kept)), (*counts, *kept))
     own = []
     for l in _columns(below, sum(counts), sum(kept), Linv):
@@ -108,7 +109,7 @@ def forwards(counts, kept, b, Linv, below, taken):
 
 
 def backwards(counts, kept, w, Linv, below, taken, motions, nu):
-    """ν_r = (K_r a − b_r − Σ_s L_rs ν_s) / L_rr by rider, last row first; `nu` are those of the others."""
+    """Return ν_r = (K_r a − b_r − Σ_s L_rs ν_s) / L_rr by rider, last row first; `nu` are those of the others."""
     value = -w
     if motions:
         value = value + summed(co.row_rates(x, a) for x, a in zip(taken, motions, strict=True)) * Linv

@@ -1,4 +1,4 @@
-"""L D Lᵀ of the first variables of small dense symmetric matrices (n, n, lanes)."""
+"""Partial L D Lᵀ of small dense symmetric matrices (n, n, lanes): eliminate the first variables."""
 
 from collections.abc import Callable, Sequence
 
@@ -10,27 +10,29 @@ from ..spatial.small import summed
 
 
 def hard(pivot, error, least):
-    """1 / D of a row without compliance; NaN where rounding is all that is left of it: the rows are dependent."""
+    """Return 1 / D of a row without compliance; NaN if the pivot does not exceed rounding error plus `least`, i.e. the
+    rows are dependent."""
     return 1 / jnp.where(pivot > _rounding(error) + least, pivot, jnp.nan)
 
 
 def damped(pivot, error, R):
-    """1 / D of a row with compliance R, or as much as exceeds the rounding of the pivot: it never is beyond 1 / R."""
+    """Return 1 / D of a row with compliance R, or with the rounding error of the pivot if that is larger than R: it
+    never exceeds 1 / R."""
     return 1 / (jnp.maximum(pivot, 0) + jnp.maximum(R, _rounding(error)))
 
 
 def if_independent(pivot, error, least):
-    """1 / D of a row of which more is left than `least` and than rounding; else zero: the row is left out."""
+    """Return 1 / D of a row whose pivot exceeds `least` and rounding error; else zero, which leaves the row out."""
     return independent(pivot, jnp.maximum(least, _rounding(error)))
 
 
 def exact(pivot, error, R):
-    """1 / D of a variable that has nothing else."""
+    """Return 1 / D of a variable without compliance and without a check of its pivot."""
     return 1 / pivot
 
 
 def independent(pivot, least):
-    """1 / D of a row of which more than `least` is left; else zero: the row is left out."""
+    """Return 1 / D of a row whose pivot exceeds `least`; else zero, which leaves the row out."""
     some = pivot > least
     return jnp.where(some, 1 / jnp.where(some, pivot, 1), 0)
 
@@ -40,15 +42,16 @@ def _rounding(error):
 
 
 def followed(error, l):
-    """Bounds of the rounding of the pivots that come after a variable: that of its own is handed on by l²."""
+    """Return bounds of the rounding of the pivots after a variable: each gains l² times the bound of that variable."""
     return error[1:] + l * l * error[:1]
 
 
 def eliminate(A: Array, count: int, pivot: Callable[[int, Array, list], Array]) -> tuple[Array, list, list, list]:
     """Eliminate the first `count` variables; ``pivot(k, d, below)`` gives 1 / D of variable k from its diagonal entry
-    and the columns below the diagonal so far. Only the lower triangle of A is read, and holds in what is left.
+    and the columns below the diagonal so far. Only the lower triangle of A is read, and only that of the remainder is
+    valid.
 
-    Returns what is left of A, and by variable 1 / D, the column below the diagonal over D, and that column itself.
+    Returns the remainder of A, and by variable 1 / D, the column below the diagonal over D, and that column itself.
     """
     inverse, below, columns = [], [], []
     for k in range(count):
@@ -60,7 +63,7 @@ def eliminate(A: Array, count: int, pivot: Callable[[int, Array, list], Array]) 
 
 
 def mirrored(A: Array) -> Array:
-    """The symmetric matrix whose lower triangle is that of A (n, n, lanes)."""
+    """Return the symmetric matrix whose lower triangle is that of A (n, n, lanes)."""
     n = A.shape[0]
     row, column = np.indices((n, n))
     at = n * np.maximum(row, column) + np.minimum(row, column)
@@ -68,12 +71,13 @@ def mirrored(A: Array) -> Array:
 
 
 def solve(inverse: Array, below: Array | None, b: Array) -> Array:
-    """x with L D Lᵀ x = b (n, lanes), from 1 / D (n, lanes) and the columns below the diagonal, one after the other."""
+    """Return x with L D Lᵀ x = b (n, lanes), from 1 / D (n, lanes) and the columns below the diagonal, one after the
+    other."""
     return raised(below, lowered(below, b) * inverse)
 
 
 def lowered(below: Array | None, b: Array) -> Array:
-    """L⁻¹ b."""
+    """Return L⁻¹ b."""
     n, left = len(b), b
     out: list[Array] = []
     for k in range(n):
@@ -83,7 +87,7 @@ def lowered(below: Array | None, b: Array) -> Array:
 
 
 def raised(below: Array | None, b: Array) -> Array:
-    """L⁻ᵀ b."""
+    """Return L⁻ᵀ b."""
     n, out = len(b), list(b)
     for k in reversed(range(n - 1)):
         out[k] = out[k] if below is None else substituted(out[k], _column(below, k, n), out[k + 1 :])
@@ -91,18 +95,18 @@ def raised(below: Array | None, b: Array) -> Array:
 
 
 def _column(below: Array, k: int, n: int) -> Array:
-    """Column k below the diagonal of n by n."""
+    """Return column k below the diagonal of n by n."""
     start = k * (n - 1) - k * (k - 1) // 2
     return below[start : start + n - 1 - k]
 
 
 def substituted(value, l, later):
-    """value − Σ_s l_s x_s of a list of later variables."""
+    """Return value − Σ_s l_s x_s of a list of later variables."""
     return value - summed(l[s] * x for s, x in enumerate(later))
 
 
 def spread(x: Array, places: Sequence[int], size: int, axes: Sequence[int]) -> Array:
-    """The entries along `axes` at their `places` among `size` many; zeros in between."""
+    """Return the entries along `axes` at their `places` among `size`, with zeros in between."""
     place = np.full(size, len(places))
     place[list(places)] = np.arange(len(places))
     for axis in axes:

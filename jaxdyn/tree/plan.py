@@ -1,6 +1,6 @@
 """The order in which bodies and multipliers are eliminated.
 
-Everything here is a pure, cached function of hashable things, evaluated while tracing.
+Everything here is a pure, cached function of hashable arguments, evaluated while tracing.
 """
 
 import dataclasses
@@ -15,10 +15,11 @@ from .topology import WORLD, Topology
 
 @dataclasses.dataclass(frozen=True)
 class Joint:
-    """The elimination of a body's joint. `neighbours` are the bodies tied to it, in the order in which they are
-    eliminated, the parent among them if it is tied; `before` counts those that go before the parent. `riders` are the
-    constraints whose rows ride there. A body of a cluster is substituted without its own velocities, which are those of
-    the cluster, constraint `drives`; that of a cluster's columns rides there too, if others have left it something."""
+    """The elimination of a body's joint. `neighbours` are the bodies tied to it, in elimination order, with the parent
+    among them if it is tied; `before` counts those that are eliminated before the parent. `riders` are the constraints
+    whose rows ride there, i.e. whose coefficients pass from body to parent. A body of a cluster is substituted without
+    velocities of its own. Its velocities are those of the cluster, which is constraint `drives`. That constraint is
+    also among `riders` if eliminations before have left coefficients of the cluster's columns on the body."""
 
     body: int
     parent: int
@@ -33,22 +34,22 @@ class Joint:
 
     @property
     def cluster(self) -> int:
-        """The constraint that stands for the body's cluster."""
+        """Return the constraint that represents the body's cluster."""
         assert self.drives is not None
         return self.drives
 
     @property
     def tied(self) -> int | None:
-        """The parent's place among the neighbours."""
+        """Return the parent's place among the neighbours, None if it is not tied."""
         return self.neighbours.index(self.parent) if self.parent in self.neighbours else None
 
 
 @dataclasses.dataclass(frozen=True)
 class Multipliers:
-    """The elimination of the multipliers of `riders` at `node` (the world: beyond all bodies), or of the velocities of
-    a cluster, when the last of its bodies has gone. `others` are the constraints that they are coupled with and that
-    stay; `bodies`, on which their rows act, are in the order in which they are eliminated; `acting` tells for every
-    rider on which of these."""
+    """The elimination of the multipliers of `riders` at `node` (-1, the world, means after all bodies), or of the
+    velocities of a cluster, after the last of its bodies. `others` are the constraints that they are coupled with and
+    that stay. `bodies`, on which their rows act, are in elimination order; `acting` says for every rider on which of
+    these it acts."""
 
     node: int
     riders: tuple[int, ...]
@@ -60,15 +61,15 @@ class Multipliers:
 @dataclasses.dataclass(frozen=True)
 class Rider:
     """A constraint (its number, its rows) whose rows ride from its bodies to `root`, their common ancestor, and are
-    eliminated there. Rows that are `kept` ride to the world, or to a body that is their root, and stay: what they exert
-    on each other, the blocks L, is their Delassus matrix as far as the bodies that they have left make it."""
+    eliminated there. Rows that are `kept` ride to the world, or to a body that is their root, and stay. Their blocks L
+    are the part of their Delassus matrix that comes from the bodies that they have left."""
 
     constraint: int
     rows: tuple[int, ...]
     bodies: tuple[int, ...]
     root: int = WORLD
     kept: bool = False
-    #: whether penalties in its place would tie bodies
+    #: True if penalties in its place would tie bodies
     ties: bool = True
 
 
@@ -76,7 +77,7 @@ Order = tuple[Joint | Multipliers, ...]
 
 
 def riders_of(topology: Topology, plan: Plan) -> tuple[Rider, ...]:
-    """Every constraint as one that rides to the common ancestor of its bodies."""
+    """Return every constraint as a rider to the common ancestor of its bodies."""
     riders = []
     for c, layout in enumerate(plan.layouts):
         grounded = len(layout.bodies) == 1 or any(b == WORLD for b, _ in layout.attachments)
@@ -86,33 +87,33 @@ def riders_of(topology: Topology, plan: Plan) -> tuple[Rider, ...]:
 
 
 def beyond_a_base(topology: Topology, rider: Rider) -> bool:
-    """Whether its rows ride through a floating base to the world."""
+    """Return whether its rows ride through a floating base to the world."""
     moved = {a for b in rider.bodies for a in topology.ancestors(b)}
     return rider.root == WORLD and not moved.isdisjoint(topology.floating_bases)
 
 
 def kept_riders(plan: Plan, constraints: Iterable[int]) -> tuple[Rider, ...]:
-    """Constraints of a plan as riders that ride to the world and are kept."""
+    """Return constraints of a plan as riders to the world that are kept."""
     return tuple(Rider(c, tuple(plan.span(c)), tuple(plan.bodies(c)), kept=True) for c in constraints)
 
 
 @tables
 def elimination(topology: Topology, cliques: frozenset[tuple[int, ...]], riders: tuple[Rider, ...] = ()) -> Order:
-    """Elimination order of the bodies, leaves first, and of the riders' multipliers.
+    """Return the elimination order of the bodies, leaves first, and of the riders' multipliers.
 
-    `cliques` are the sets of moving bodies that one constraint ties together. The order is minimum degree on
-    the graph of bodies and constraints under the restriction that a body goes after all its children
-    (lcaba_proxbbo, section on the elimination order). Eliminating a body ties its neighbours, and its parent,
-    to each other, and its rows act on them. Multipliers go as soon as their rows have left all bodies but the root
-    (section on early elimination).
+    `cliques` are the sets of moving bodies that one constraint ties together. The order is minimum degree on the graph
+    of bodies and constraints, with the restriction that a body comes after all its children (lcaba_proxbbo, section on
+    the elimination order). Eliminating a body ties its neighbours, and its parent, to each other, and its rows act on
+    them. Multipliers are eliminated as soon as their rows have left all bodies but the root (section on early
+    elimination).
     """
     return _Elimination(topology, cliques, riders).run()
 
 
 @tables
 def relays(topology: Topology, given: tuple[int, ...], most: int) -> tuple[int, ...]:
-    """The bodies at which more than `most` rows meet, leaves first: there they stop, and `most` others that stand for
-    the body ride on. `given` counts the rows on every body."""
+    """Return the bodies at which more than `most` rows meet, leaves first. There the rows stop, and `most` other rows,
+    which represent the body, ride on. `given` counts the rows on every body."""
     rows, found = list(given), []
 
     def row(b, p):
@@ -127,13 +128,13 @@ def relays(topology: Topology, given: tuple[int, ...], most: int) -> tuple[int, 
 
 
 def bodies_of(order: Order) -> tuple[int, ...]:
-    """The bodies alone, one after the other."""
+    """Return only the bodies, in order."""
     return tuple(x.body for x in order if isinstance(x, Joint))
 
 
 class _Elimination:
-    """The graph while it is eliminated: per body its ties, per rider the bodies it acts on (`at`), those of them that
-    its own bodies have led to (`tips`), and the riders it is coupled with."""
+    """The graph during the elimination: per body its ties; per rider the bodies it acts on (`at`), those of them that
+    its rows have reached from its own bodies by way of parents (`tips`), and the riders it is coupled with."""
 
     def __init__(self, topology: Topology, cliques, riders: tuple[Rider, ...]):
         self.topology, self.parents = topology, topology.parents
@@ -145,12 +146,12 @@ class _Elimination:
         self.tips = {c: set(r.bodies) for c, r in self.riders.items()}
         self.coupled: dict[int, set[int]] = {c: set() for c in self.riders}
         self.riding = set(self.riders)
-        #: by cluster, its bodies that are left
+        #: by cluster, its bodies that are not yet eliminated
         self.members = {-1 - k: set(c.bodies) for k, c in enumerate(topology.clusters) if topology.columns[k]}
         for c in self.members:
             self.at[c], self.coupled[c] = set(), set()
         self.drives = {b: -1 - k for b, k in topology.cluster_of.items() if topology.columns[k]}
-        #: by body, how many go before it: its children, and the rotors that go with its joint
+        #: by body, how many must precede it: its children, and the rotors that are eliminated with its joint
         self.children = [self.parents.count(b) for b in range(topology.nb)]
         for leader in topology.geared.values():
             self.children[leader] += 1
@@ -172,12 +173,12 @@ class _Elimination:
             self.ties[a] |= clique - {a}
 
     def rows_at(self, b: int) -> list[int]:
-        """The riders, and the clusters' columns, that leave a body with it."""
+        """Return the riders, and the clusters' columns, that move on when a body is eliminated."""
         stays = lambda c: c in self.riders and self.riders[c].kept and self.riders[c].root == b  # noqa: E731
         return [c for c in sorted(self.riding | set(self.members)) if b in self.at[c] and not stays(c)]
 
     def batch(self) -> list[int]:
-        """Leaves with the fewest neighbours, none tied to another."""
+        """Return leaves with the fewest neighbours, none tied to another."""
         ready = sorted(b for b in self.left if self.children[b] == 0)
         degree = {b: (len(self.ties[b] - {self.parents[b]}), len(self.rows_at(b))) for b in ready}
         fewest = min(degree.values())
@@ -192,16 +193,16 @@ class _Elimination:
     def body(self, b: int) -> None:
         p, riders, drives = self.parents[b], self.rows_at(b), self.drives.get(b)
         self.out.append(Joint(b, p, tuple(self.ties[b]), 0, tuple(riders), drives))
-        inherits = p != WORLD  # six freedoms with armature leave the parent something, too
+        inherits = p != WORLD  # six freedoms with armature also add to the parent
         if drives is not None:
             self.members[drives].discard(b)
-            # a joint that is substituted ties nobody: its neighbours are tied to the parent alone
+            # a substituted joint ties its neighbours only to the parent, not to each other
             for j in self.ties[b] - {p} if inherits else ():
                 self.tie({j, p})
             riders = sorted({*riders, drives})
         clique = self.ties[b] | ({p} if inherits and self.ties[b] else set())
         for c in riders:
-            # rows of a body that is substituted act on its parent alone, columns on its neighbours as well
+            # rows of a substituted body then act only on its parent, columns also on its neighbours
             near = self.ties[b] if drives in (None, c) else set()
             self.at[c] |= near | ({p} if inherits else set())
             self.at[c].discard(b)
@@ -218,13 +219,13 @@ class _Elimination:
         self.left.discard(b)
 
     def clusters(self) -> None:
-        """The columns of those of whose bodies none is left."""
+        """Eliminate the columns of clusters whose bodies are all eliminated."""
         for c in [c for c, left in self.members.items() if not left]:
             del self.members[c]
             self.leave(WORLD, [c])
 
     def multipliers(self) -> None:
-        """Those that have arrived."""
+        """Eliminate the multipliers whose rows have reached their root."""
         arrived: dict[int, list[int]] = defaultdict(list)
         for c in sorted(self.riding):
             root = self.riders[c].root
@@ -247,7 +248,7 @@ class _Elimination:
             self.coupled[c] -= set(here)
 
     def apart(self, riders: list[int]) -> list[list[int]]:
-        """Sets that no body has coupled."""
+        """Return the riders in sets that are not coupled with each other."""
         parts: list[list[int]] = []
         for c in riders:
             met = [p for p in parts if self.coupled[c] & set(p)]
@@ -256,7 +257,7 @@ class _Elimination:
 
 
 def _sorted(x: Joint | Multipliers, when: dict[int, int]) -> Joint | Multipliers:
-    """With bodies in the order in which they are eliminated."""
+    """Return `x` with its bodies in elimination order."""
     if isinstance(x, Multipliers):
         places = sorted(range(len(x.bodies)), key=lambda k: when[x.bodies[k]])
         acting = tuple(tuple(acts[k] for k in places) for acts in x.acting)

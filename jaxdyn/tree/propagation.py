@@ -1,9 +1,8 @@
 """Inverse inertias of bodies, and how forces and motions pass from body to body: the sweeps of EFPA and KJR.
 
 With U and 1 / D of a joint's columns s from the elimination (`jaxdyn.tree.articulated`), a motion of the parent moves
-the body, whose joint is free, by P X, with P = 1 − s Uᵀ / D column by column, and a force on the body reaches the
-parent by the transpose, the extended force propagator (popov_vereshchagin, section VII-C, and its references 28, 30,
-31).
+the body, whose joint is free, by P X, with P = 1 − s Uᵀ / D column by column. A force on the body reaches the parent by
+the transpose, the extended force propagator (popov_vereshchagin, section VII-C, and its references 28, 30, 31).
 
 | symbol | name here | recursion |
 | --- | --- | --- |
@@ -31,20 +30,20 @@ from .topology import WORLD, Topology
 
 
 def _turned(omega):
-    """The transpose."""
+    """Return the transpose."""
     aa, al, la, ll = omega
     return transpose(aa), transpose(la), transpose(al), transpose(ll)
 
 
 def _seen(pose, omega):
-    """X Ω."""
+    """Return X Ω."""
     E, r = pose
     aa, al, la, ll = omega
     return mtm(E, aa), mtm(E, al), mtm(E, la - skew_times(r, aa)), mtm(E, ll - skew_times(r, al))
 
 
 def _directions(kind, par, q, U):
-    """Per column, last first, (s_a, s_l), U and 1 / D."""
+    """Yield per column, last first, (s_a, s_l), U and 1 / D."""
     for c, column in reversed(list(enumerate(kind.columns(par, q)))):
         parts = co.motion([column], [jnp.ones_like(U[2][c])])
         zero = jnp.zeros_like(U[0][c])
@@ -52,7 +51,7 @@ def _directions(kind, par, q, U):
 
 
 def _propagated(kind, par, q, pose, U, omega):
-    """P X Ω."""
+    """Return P X Ω."""
     aa, al, la, ll = _seen(pose, omega)
     for (a, l), (n, f), Dinv in _directions(kind, par, q, U):
         x = Dinv * (mtv(aa, n) + mtv(la, f))
@@ -62,7 +61,7 @@ def _propagated(kind, par, q, pose, U, omega):
 
 
 def _inverse_inertia(kind, par, q, pose, U, above):
-    """Ω of a body from that of its parent, None for the world."""
+    """Return Ω of a body from that of its parent, None for the world."""
     if above is None:
         zero = jnp.zeros((3, 3, U[2].shape[-1]), U[2].dtype)
         aa, al, ll = zero, zero, zero
@@ -79,7 +78,7 @@ def _inverse_inertia(kind, par, q, pose, U, above):
 
 
 def _ride(kind, par, q, pose, U, K):
-    """K P X."""
+    """Return K P X."""
     rows = Riding([K], ((0, 0),))
     for c, s in enumerate(kind.columns(par, q)):
         rows.column(s, (U[0][c] * U[2][c], U[1][c] * U[2][c]), U[2][c], (), None)
@@ -87,7 +86,7 @@ def _ride(kind, par, q, pose, U, K):
 
 
 def _met(omega, K):
-    """Ω Kᵀ row by row: how a body accelerates by forces along rows."""
+    """Return Ω Kᵀ row by row: how a body accelerates by forces along rows."""
     n, f = K
     aa, al, la, ll = omega
     parts = [(mv(aa, n[r]) + mv(al, f[r]), mv(la, n[r]) + mv(ll, f[r])) for r in range(n.shape[0])]
@@ -95,7 +94,7 @@ def _met(omega, K):
 
 
 def _between(twice, K, met):
-    """K Ω Kᵀ of the rows of two bodies, row by row; and its transpose, if the bodies are two of one constraint."""
+    """Return K Ω Kᵀ of the rows of two bodies, row by row, plus its transpose if one constraint has both bodies."""
     (n, f), (w, l) = K, met
     block = [[dot(n[r], w[s]) + dot(f[r], l[s]) for s in range(w.shape[0])] for r in range(n.shape[0])]
     if twice:
@@ -113,7 +112,7 @@ class Leg:
 
 
 class Propagation:
-    """Tables: `omega` of the inverse inertias, and `between` of the blocks of G, the cells of the field ``"G"``.
+    """Tables: `omega` computes the inverse inertias, and `between` the blocks of G, the cells of the field ``"G"``.
 
     `at` has the first cell of the block of every two constraints c ≤ d that are coupled, row by row of c.
     """
@@ -143,7 +142,7 @@ class Propagation:
         return row
 
     def _way(self, below: int, above: int) -> list[int]:
-        """The bodies from `below` up to `above`, without the latter."""
+        """Return the bodies from `below` up to `above`, without the latter."""
         path = self.topology.ancestors(below)
         return list(path[: path.index(above)])
 
@@ -171,7 +170,7 @@ class Propagation:
         self.rows.append(Row(step, (K, self.cells[omega, other]), Ref("G", self.at[c, d], size)))
 
     def _extended(self, x: Leg, y: Leg, g: int) -> None:
-        """EFPA: rows of both legs at the common ancestor."""
+        """EFPA: take the rows of both legs to the common ancestor."""
         self._block(x, y, self._ridden(x, g), Ref("omega", g), self._ridden(y, g))
 
     def _ridden(self, x: Leg, g: int) -> Ref:
@@ -184,7 +183,7 @@ class Propagation:
         return at
 
     def _relative(self, x: Leg, y: Leg, g: int) -> None:
-        """KJR: Ω_xy from the common ancestor down to both bodies, by itself for every pair of bodies."""
+        """KJR: compute Ω_xy from the common ancestor down to both bodies, separately for every pair of bodies."""
         key = g, y.body, "turned"
         if key not in self.cells:
             reached = self._descended(Ref("omega", g), y.body, g, (g,))
@@ -200,11 +199,11 @@ class Propagation:
 
 
 def _pairs(legs: Sequence[Leg]):
-    """All pairs of legs, one with itself among them, the constraint with the lower number first."""
+    """Return all pairs of legs, including each with itself, the constraint with the lower number first."""
     return itertools.combinations_with_replacement(legs, 2)
 
 
 @tables
 def propagation_of(topology: Topology, plan: Plan, extended: bool) -> Propagation:
-    """The tables of EFPA (`extended`) or KJR; equal ones are one object."""
+    """Return the tables of EFPA (`extended`) or KJR; equal ones are one object."""
     return Propagation(topology, plan, extended)

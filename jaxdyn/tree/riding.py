@@ -1,4 +1,4 @@
-"""What a column does to rows that ride on: rules for `articulated.py`.
+"""Rules for `articulated.py`: how each column changes riding rows, i.e. rows that pass on to the parent.
 
 | symbol | name here | equation (lcaba_proxbbo 45 and 46) |
 | --- | --- | --- |
@@ -20,8 +20,8 @@ from . import columns as co
 
 
 class Riding:
-    """Rows while a body is eliminated: `K` by constraint, (moment, force) of (rows, 3, lanes); `pairs` are those of
-    constraints, by their places, that L has blocks of, each with itself among them."""
+    """Riding rows while a body is eliminated. `K` are (moment, force) of (rows, 3, lanes), by constraint; `pairs` are
+    the pairs of constraints that have blocks in L, by their places, including each with itself."""
 
     def __init__(self, K, pairs):
         self.counts = [x.shape[0] for x, _ in K]
@@ -35,10 +35,11 @@ class Riding:
         self._L: Any = None
 
     def column(self, s, scaled, Dinv, V, H):
-        """Follow a column s with `scaled` U / D and V of the neighbours. Returns H, which rows that ride on leave."""
+        """Update the rows for a column s with `scaled` U / D and V of the neighbours. Return H, which riding rows do
+        not change."""
         if not self.counts:
             return H
-        # all rows at once: there may be many, and of many constraints
+        # all rows at once: there may be many, of many constraints
         r = co.product(s, *(jnp.swapaxes(x, 0, 1) for x in self._K))
         self._K = tuple(x - r[:, None] * u for x, u in zip(self._K, scaled, strict=True))
         x = r * Dinv
@@ -51,31 +52,32 @@ class Riding:
 
     @functools.cached_property
     def _entries(self) -> tuple[np.ndarray, np.ndarray]:
-        """The rows of all entries of the blocks of L, pair by pair; of a constraint with itself they are symmetric."""
+        """Return the two rows of every entry of the blocks of L, pair by pair. Blocks of a constraint with itself are
+        symmetric."""
         of = [(k, l, i, j) for k, l in self._pairs for i in self._spans[k] for j in self._spans[l]]
         both = [(max(i, j), min(i, j)) if k == l else (i, j) for k, l, i, j in of]
         return tuple(np.array(both, int).reshape(-1, 2).T)
 
     @property
     def K(self) -> list[Any]:
-        """What is left of the coefficients, by constraint."""
+        """Return the remaining coefficients, by constraint."""
         return [tuple(x[span.start : span.stop] for x in self._K) for span in self._spans]
 
     @property
     def factor(self):
-        """R of all columns, for the solves."""
+        """Return R of all columns, for the solves."""
         return jnp.concatenate(self.R) if self.R else None
 
     @property
     def on_neighbours(self) -> tuple:
-        """What is added to K of the neighbours, by constraint and neighbour."""
+        """Return the additions to K of the neighbours, by constraint and neighbour."""
         return tuple(
             tuple(x[span.start : span.stop] for x in near) for span in self._spans for near in self._near.values()
         )
 
     @functools.cached_property
     def coupling(self) -> tuple:
-        """What is added to L, by pair of constraints."""
+        """Return the additions to L, by pair of constraints."""
         if self._L is None:
             return ()
         ends = np.cumsum([self.counts[k] * self.counts[l] for k, l in self._pairs])
@@ -83,7 +85,7 @@ class Riding:
 
     @property
     def diagonal(self) -> tuple:
-        """What is added to the diagonal of L, by constraint."""
+        """Return the additions to the diagonal of L, by constraint."""
         own = [x for (k, l), x in zip(self._pairs, self.coupling, strict=False) if k == l]
         return tuple(x[:: n + 1] for n, x in zip(self.counts, own, strict=True)) if own else ()
 
@@ -93,12 +95,12 @@ class _Factor:
         self.counts, self.R = counts, R
 
     def at(self, c: int) -> tuple:
-        """R of a column, by constraint."""
+        """Return R of a column, by constraint."""
         return co.apart(self.R, self.counts, c * sum(self.counts))
 
 
 class Forces(_Factor):
-    """Rows on the way up: what is taken from their right sides."""
+    """Riding rows on the way up, with the additions to their right sides."""
 
     def __init__(self, counts, R):
         super().__init__(counts, R)
@@ -114,7 +116,7 @@ class Forces(_Factor):
 
 
 class Rates(_Factor):
-    """Rows on the way down, with their multipliers `nu` by constraint."""
+    """Riding rows on the way down, with their multipliers `nu` by constraint."""
 
     def __init__(self, counts, R, nu):
         super().__init__(counts, R)

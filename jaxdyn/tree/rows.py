@@ -1,4 +1,4 @@
-"""Where the rows of constraints stand, and the cells of their coefficients."""
+"""The layout of the rows of constraints, and the cells of their coefficients."""
 
 import dataclasses
 import functools
@@ -13,11 +13,11 @@ from ..engine.steps import Ref, Row
 
 @dataclasses.dataclass(frozen=True)
 class Plan:
-    """Where the rows of constraints stand. Row `starts[c] + r` is the r-th of constraint c; the coefficients of its
+    """The layout of the rows of constraints. Row `starts[c] + r` is the r-th of constraint c. The coefficients of its
     rows on its s-th body are the cells from ``coefficients[c][s]`` on of the field ``"K"``.
 
-    `clusters` are the numbers of independent velocities of clusters, which the elimination takes for rows as well:
-    those of cluster k are called constraint −1 − k, and stand after all others."""
+    `clusters` are the numbers of independent velocities of clusters, which the elimination also treats as rows: those
+    of cluster k belong to constraint −1 − k, and come after all others."""
 
     layouts: tuple[Any, ...]
     clusters: tuple[int, ...] = ()
@@ -42,7 +42,7 @@ class Plan:
 
     @functools.cached_property
     def cliques(self) -> frozenset[tuple[int, ...]]:
-        """The sets of bodies that constraints tie together; rows that are velocities of a joint tie none."""
+        """Return the sets of bodies that constraints tie together. Rows that are velocities of a joint tie none."""
         return frozenset(tuple(sorted(x.bodies)) for x in self.layouts if not x.velocities)
 
     def __len__(self) -> int:
@@ -52,35 +52,35 @@ class Plan:
         return self.layouts[c].bodies
 
     def span(self, c: int) -> range:
-        """The rows of a constraint."""
+        """Return the rows of a constraint."""
         return range(self.starts[c], self.starts[c + 1])
 
     def count(self, c: int) -> int:
-        """The number of rows of a constraint."""
+        """Return the number of rows of a constraint."""
         return self.layouts[c].rows if c >= 0 else self.clusters[-1 - c]
 
     @property
     def whole(self) -> int:
-        """The number of rows, those of clusters among them."""
+        """Return the number of rows, including those of clusters."""
         return self.rows + sum(self.clusters)
 
     def row(self, name: str, c: int) -> Ref:
-        """The cells of a constraint's rows in a field with a cell a row."""
+        """Return the cells of a constraint's rows in a field with one cell per row."""
         start = self.starts[c] if c >= 0 else self.rows + sum(self.clusters[: -1 - c])
         return Ref(name, start, self.count(c))
 
     def K(self, c: int, name: str = "K") -> tuple[Ref, ...]:
-        """The coefficients of a constraint, body by body."""
+        """Return the cells of a constraint's coefficients, body by body."""
         return tuple(Ref(name, k, self.layouts[c].rows) for k in self.coefficients[c])
 
     def combined(self) -> "Plan":
-        """For combinations of the rows of every constraint, which are no single velocities."""
+        """Return the plan for combinations of the rows of every constraint, none of which is a single velocity."""
         return Plan(tuple(dataclasses.replace(x, velocities=()) for x in self.layouts))
 
     def placed(self, blocks: Mapping[tuple[int, int], int], size: int) -> np.ndarray:
-        """Where the entries (m, m) of a symmetric matrix are among `size` numbers. `blocks` are the places from which
-        on its blocks of constraints c ≤ d stand, row by row of c; what is in none is at `size`. Of a block on the
-        diagonal, the upper half counts."""
+        """Return where the entries (m, m) of a symmetric matrix are among `size` numbers. `blocks` are the first places
+        of its blocks of constraints c ≤ d, row by row of c. Entries outside of all blocks are at `size`. Of a block on
+        the diagonal, the upper half counts."""
         out = np.full((self.rows, self.rows), size)
         for (c, d), start in blocks.items():
             shape = self.layouts[c].rows, self.layouts[d].rows
@@ -91,7 +91,7 @@ class Plan:
         return out
 
     def diagonal(self, blocks: Mapping[tuple[int, int], int], size: int) -> np.ndarray:
-        """Where the entries (m,) of its diagonal are."""
+        """Return where the entries (m,) of the diagonal are."""
         out = np.full(self.rows, size)
         for c in range(len(self)):
             if (c, c) in blocks:

@@ -1,8 +1,8 @@
-"""Dense matrices without symmetry in tiles: elimination and solution as rows of a table, whose code is the same for any
+"""Dense unsymmetric matrices in tiles: elimination and solution as rows of a table, whose code is the same for any
 size.
 
-A is kept as n by n tiles of WIDE by WIDE numbers, row after row; the right side and the solution as n times WIDE. There
-is no pivoting between or within tiles: it is for matrices near 1 − D + D H with a positive H and D between 0 and 1.
+A is stored as n by n tiles of WIDE by WIDE numbers, row by row; the right side and the solution as n times WIDE. There
+is no pivoting between or within tiles: this is for matrices near 1 − D + D H with a positive H and D between 0 and 1.
 
 | step | equation |
 | --- | --- |
@@ -22,13 +22,13 @@ from .tiles import WIDE, minus_pulled, pulled
 
 
 def place(n: int, i: int, j: int) -> int:
-    """Where tile (i, j) is."""
+    """Return the place of tile (i, j)."""
     return n * i + j
 
 
 def solution(n: int, A: str, y: str, x: str) -> Iterator[Row]:
-    """Rows that solve A x = y, whose fields have these names. A and y are overwritten, and fields "K", "C" and "z"
-    written, see `cells`."""
+    """Yield the rows that solve A x = y for fields with these names. They overwrite A and y, and write the fields "K",
+    "C" and "z", see `cells`."""
     for k in range(n):
         yield Row(Step(_inverted), (Ref(A, place(n, k, k)),), Ref("K", k))
         for i in range(k + 1, n):
@@ -46,12 +46,12 @@ def solution(n: int, A: str, y: str, x: str) -> Iterator[Row]:
 
 
 def cells(n: int) -> dict[str, int]:
-    """The numbers of cells of the fields that `solution` writes besides A, y and x."""
+    """Return the numbers of cells of the fields that `solution` writes besides A, y and x."""
     return {"K": n, "C": n * n, "z": n}
 
 
 def _inverted(A):
-    """Gauss-Jordan steps on the diagonal."""
+    """Return the inverse, by Gauss-Jordan steps on the diagonal."""
     least = jnp.finfo(A.dtype).eps
     for k in range(WIDE):
         p = 1 / jnp.where(A[k, k] == 0, least, A[k, k])
@@ -62,7 +62,7 @@ def _inverted(A):
 
 
 def times(A, B):
-    """The product of two tiles."""
+    """Return the product of two tiles."""
     return (A[:, :, None] * B[None]).sum(1)
 
 

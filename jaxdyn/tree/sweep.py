@@ -1,7 +1,8 @@
-"""The two loops over a tree. A recursion of the engine is a step handed to one of them, and becomes a table of cells.
+"""The two loops over a tree, which turn the step of a recursion into the rows of a table.
 
-Fields have a cell a node (``"world"``, ``"force"``), a cell a velocity (``"v"``) or whatever a table numbers. A step is
-given to a loop as ``row(body, parent)``, which names the cells that it reads and writes; nothing is computed here.
+A recursion gives its step to a loop as ``row(body, parent)``, which names the cells that it reads and writes; nothing
+is computed here. Fields have one cell per node (``"world"``, ``"force"``), one per velocity (``"v"``), or as many as a
+table numbers. `jaxdyn.engine.steps` explains steps, tables and cells.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -11,47 +12,47 @@ from .topology import WORLD, Topology
 
 
 def down(topology: Topology, row: Callable[[int, int], Row]) -> list[Row]:
-    """Rows of all bodies, parents before children."""
+    """Return the rows of all bodies, parents before children."""
     return [row(b, p) for b, p in enumerate(topology.parents)]
 
 
 def up(topology: Topology, row: Callable[[int, int], Row], order: Sequence[int] | None = None) -> list[Row]:
-    """Rows of all bodies, children before parents; in a given order of elimination, if there is one."""
+    """Return the rows of all bodies, children before parents; in the given order of elimination, if there is one."""
     bodies = reversed(range(topology.nb)) if order is None else order
     return [row(b, topology.parents[b]) for b in bodies]
 
 
 def each(topology: Topology, rows: Callable[[int], Row | Sequence[Row]]) -> list[Row]:
-    """Rows of all bodies, one or several for each, which do not wait for those of others."""
+    """Return the rows of all bodies, one or several for each, which do not depend on those of other bodies."""
     found = [rows(b) for b in range(topology.nb)]
     return [row for x in found for row in ((x,) if isinstance(x, Row) else x)]
 
 
 def of_parent(name: str, parent: int) -> Ref | None:
-    """The parent's cell, None for the world."""
+    """Return the parent's cell, None for the world."""
     return None if parent == WORLD else Ref(name, parent)
 
 
 def above(name: str, parent: int) -> Ref:
-    """The parent's cell; the world's is that of a field of its own."""
+    """Return the parent's cell; that of the world is in a field of its own."""
     return Ref(f"root {name}", 0) if parent == WORLD else Ref(name, parent)
 
 
 def q_of(topology: Topology, body: int, name: str = "q") -> Ref:
-    """The coordinates of a body's joint."""
+    """Return the coordinates of a body's joint."""
     return Ref(name, topology.q_starts[body], topology.kinds[body].nq)
 
 
 def v_of(topology: Topology, body: int, name: str = "v") -> Ref:
-    """The velocities of a body's joint, or what else has a cell a velocity."""
+    """Return the velocities of a body's joint, or its cells in another field with one cell per velocity."""
     return Ref(name, topology.v_starts[body], topology.kinds[body].nv)
 
 
 def place_of(topology: Topology, body: int) -> tuple[Ref, Ref, Ref]:
-    """A body's joint: parameters, coordinates, and pose in the parent."""
+    """Return a body's joint: parameters, coordinates, and pose in the parent."""
     return Ref("joint", body), q_of(topology, body), Ref("pose", body)
 
 
 def refs(name: str, nodes: Iterable[int]) -> tuple[Ref, ...]:
-    """A cell of each node."""
+    """Return one cell for each node."""
     return tuple(Ref(name, b) for b in nodes)

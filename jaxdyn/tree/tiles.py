@@ -1,6 +1,6 @@
 """Dense symmetric matrices in tiles, as tables: products, L D Lᵀ and solves whose code is the same for any size.
 
-A matrix of n by n tiles is kept as those of its lower triangle, (n (n + 1) / 2, WIDE, WIDE, lanes), row after row; a
+A matrix of n by n tiles is stored as those of its lower triangle, (n (n + 1) / 2, WIDE, WIDE, lanes), row by row; a
 vector as (n, WIDE, lanes). With A = L D Lᵀ and C = L D:
 
 | step | equation |
@@ -26,47 +26,47 @@ WIDE = 6
 
 
 def place(i: int, j: int) -> int:
-    """Where tile (i, j) of the lower triangle is."""
+    """Return the place of tile (i, j) of the lower triangle."""
     return i * (i + 1) // 2 + j
 
 
 def lower(n: int) -> Iterator[tuple[int, int]]:
-    """The tiles of the lower triangle, row after row."""
+    """Return the tiles of the lower triangle, row by row."""
     return ((i, j) for i in range(n) for j in range(i + 1))
 
 
 def product(A: Array, x: Array) -> Array:
-    """A x (n, WIDE, lanes)."""
+    """Return A x (n, WIDE, lanes)."""
     return swept(_product(len(x)), {"A": A, "x": x})["b"]
 
 
 def factorise(A: Array, ridge: Array) -> dict[str, Array]:
-    """L D Lᵀ of A with `ridge` (lanes,) on its diagonal, for `solve`."""
+    """Return L D Lᵀ of A with `ridge` (lanes,) added to its diagonal, for `solve`."""
     n = int((2 * len(A)) ** 0.5)
     found = swept(_factor(n), {"S": A, "ridge": ridge[None]})
     return {name: found[name] for name in ("L", "inverse", "own") if name in found}
 
 
 def solve(factor: dict[str, Array], b: Array) -> Array:
-    """x with A x = b (n, WIDE, lanes)."""
+    """Return x with A x = b (n, WIDE, lanes)."""
     forward, backward = _solve(len(b))
     up = swept(forward, factor | {"y": b})
     return swept(backward, factor | {"w": up["w"]})["x"]
 
 
 def pulled(A, x):
-    """A tile times what stands beside it."""
+    """Return a tile times the vector beside it."""
     return (A * x[None]).sum(1)
 
 
 def pulled_back(A, x):
-    """A tile's transpose times what stands above it."""
+    """Return a tile's transpose times the vector above it."""
     return (A * x[:, None]).sum(0)
 
 
 def beside(n: int, k: int, name: str, x: str, other: str, target: str, signed: bool = False) -> Iterator[Row]:
-    """Rows that add up A_kj times x_j for j < k and times `other`_j for j > k, in cell k of the target; or take it
-    away."""
+    """Yield the rows that add A_kj times x_j for j < k and times `other`_j for j > k to cell k of the target, or
+    subtract it if `signed`."""
     forth, back = (minus_pulled, _minus_pulled_back) if signed else (pulled, pulled_back)
     for j in range(k):
         yield Row(Step(forth), (Ref(name, place(k, j)), Ref(x, j)), Ref(target, k))
@@ -75,7 +75,7 @@ def beside(n: int, k: int, name: str, x: str, other: str, target: str, signed: b
 
 
 def minus_pulled(A, x):
-    """A tile times what stands beside it, taken away."""
+    """Return minus a tile times the vector beside it."""
     return -pulled(A, x)
 
 
@@ -99,7 +99,7 @@ def _eliminated(S, ridge):
 
 
 def _below(S, inverse, own):
-    """C and L of a tile below the diagonal."""
+    """Return C and L of a tile below the diagonal."""
     C = jnp.stack([panels.lowered(own, row) for row in S])
     return C, C * inverse[None]
 

@@ -1,4 +1,4 @@
-"""`Topology`: the static, hashable half of a model. No array of a model holds an index."""
+"""`Topology`: the static, hashable part of a model. No array of a model holds an index."""
 
 import dataclasses
 import difflib
@@ -13,7 +13,7 @@ T = TypeVar("T")
 
 
 def unknown(what: str, name: Any, known: Iterable[str]) -> str:
-    """The text for a name that is not there, with the nearest ones that are."""
+    """Return the message for an unknown name, with the most similar known ones."""
     known = list(known)
     told = str(name)[:200]
     near = difflib.get_close_matches(told, (k for k in known if len(k) < 400), n=3)
@@ -29,16 +29,16 @@ def refuse_clusters(what: str, call: str, topology: "Topology", instead: str) ->
 
 @dataclasses.dataclass(frozen=True)
 class Cluster:
-    """Bodies whose joints move together, tied by constraints that the model embeds (constraint_embedding, section
-    II-D): velocities of the tree, `independent` and `dependent` ones, and `constraints`, their places among the
-    embedded ones. `constant` tells that the ratios of the velocities are those of gears, the same everywhere."""
+    """Bodies whose joints move together because the model embeds constraints between them (constraint_embedding,
+    section II-D): velocities of the tree, `independent` and `dependent` ones, and `constraints`, their places among the
+    embedded ones. `constant` says that the ratios of the velocities are those of gears, the same everywhere."""
 
     bodies: tuple[int, ...]
     constraints: tuple[int, ...]
     independent: tuple[int, ...]
     dependent: tuple[int, ...]
     constant: bool
-    #: bodies that may be taken as gyrostats
+    #: bodies that may be treated as gyrostats
     rotors: tuple[int, ...] = ()
 
     @property
@@ -48,10 +48,10 @@ class Cluster:
 
 @dataclasses.dataclass(frozen=True)
 class Topology:
-    """Who hangs on whom and by which joint; bodies are numbered as declared, parents first, the world is -1.
+    """The tree of bodies and joints. Bodies are numbered as declared, parents first; the world is -1.
 
-    `kinds` holds the joint kind of every body (see `jaxdyn.model.joints`); a frame is a name, a body and
-    (among the model's arrays) a placement.
+    `kinds` holds the joint kind of every body (see `jaxdyn.model.joints`); a frame is a name, a body and (among the
+    model's arrays) a placement.
     """
 
     name: str
@@ -62,19 +62,19 @@ class Topology:
     frame_names: tuple[str, ...] = ()
     frame_bodies: tuple[int, ...] = ()
     actuator_names: tuple[str, ...] = ()
-    #: whether the mass matrix may be singular, so that constraints must help
+    #: True if the mass matrix may be singular, so that dynamics need constraints
     singular: bool = False
-    #: "auto", "kernel" or "xla": what makes programs (`engine/kernels.py`)
+    #: "auto", "kernel" or "xla": what compiles programs (`engine/kernels.py`)
     compiler: str = "auto"
     #: bodies tied by constraints that are embedded
     clusters: tuple[Cluster, ...] = ()
-    #: bodies on axes of symmetry that are gyrostats of their parents, see `gyrostats.py`
+    #: bodies that turn about an axis of symmetry and are gyrostats of their parents, see `gyrostats.py`
     gyrostats: frozenset[int] = frozenset()
-    #: closes their loops: (model, q, whether q may be far from closed) to q
+    #: function that closes the loops of clusters: (model, q, whether q may be far from closed) to q
     closes: Callable[..., Any] | None = None
 
     def __getstate__(self) -> dict[str, Any]:
-        # what is derived stays behind: a hash of strings is another one in the next process
+        # leave out cached values: the hash of a string differs in the next process
         return {f.name: getattr(self, f.name) for f in dataclasses.fields(self)}
 
     def __hash__(self) -> int:
@@ -102,23 +102,24 @@ class Topology:
 
     @property
     def nv(self) -> int:
-        """Number of velocities of the tree, the dependent ones of clusters among them."""
+        """Return the number of velocities of the tree, including the dependent ones of clusters."""
         return self.v_starts[-1]
 
     @cached_property
     def independent(self) -> tuple[int, ...]:
-        """The velocities of the tree that are those of the robot: all but the dependent ones of clusters."""
+        """Return the velocities of the tree that are those of the robot: all but the dependent ones of clusters."""
         dependent = {v for c in self.clusters for v in c.dependent}
         return tuple(v for v in range(self.nv) if v not in dependent)
 
     @cached_property
     def places(self) -> dict[int, int]:
-        """The place of each independent velocity among them."""
+        """Return, by independent velocity, its place among the independent ones."""
         return {v: k for k, v in enumerate(self.independent)}
 
     @cached_property
     def columns(self) -> tuple[tuple[int, ...], ...]:
-        """By cluster, the places of its velocities among the independent ones; none if it is eliminated as a joint."""
+        """Return, by cluster, the places of its velocities among the independent ones; none if it is eliminated as a
+        joint."""
         led = {self.cluster_of[b] for b in self.geared}
         return tuple(
             () if k in led else tuple(self.places[v] for v in c.independent) for k, c in enumerate(self.clusters)
@@ -126,8 +127,8 @@ class Topology:
 
     @cached_property
     def geared(self) -> dict[int, int]:
-        """By gyrostat, the body whose joint it is eliminated with: that of a cluster which is a joint of one velocity
-        and gyrostats on its parent."""
+        """Return, by gyrostat, the body whose joint it is eliminated with. This applies to clusters of a joint with one
+        velocity and of gyrostats on its parent."""
         found = {}
         for cluster in self.clusters:
             links = [b for b in cluster.bodies if b not in self.gyrostats]
@@ -139,8 +140,8 @@ class Topology:
 
     @cached_property
     def ratios(self) -> dict[int, tuple[int, int]]:
-        """By dependent velocity, where its coefficients start in the field ``"G"`` of maps of clusters, and how many
-        they are: one for each independent velocity of its cluster."""
+        """Return, by dependent velocity, where its coefficients start in the field ``"G"`` of maps of clusters, and
+        their number: one for each independent velocity of its cluster."""
         found, start = {}, 0
         for cluster in self.clusters:
             for v in cluster.dependent:
@@ -150,7 +151,7 @@ class Topology:
 
     @cached_property
     def limbs(self) -> tuple[int, ...]:
-        """The first body of each body's limb, a chain without branches."""
+        """Return the first body of each body's limb, a chain without branches."""
         found: list[int] = []
         children = Counter(self.parents)
         for b, parent in enumerate(self.parents):
@@ -159,20 +160,20 @@ class Topology:
 
     @cached_property
     def wide_in_series(self) -> int:
-        """The most clusters with several independent velocities that hang on each other."""
+        """Return the largest number of clusters with several independent velocities on one path from the root."""
         wide = {b for c in self.clusters if len(c.independent) > 1 for b in c.bodies}
         on_way = ({self.cluster_of[a] for a in self.ancestors(b) if a in wide} for b in range(self.nb))
         return max(map(len, on_way), default=0)
 
     @cached_property
     def apart(self) -> tuple[int, ...]:
-        """The parents of a tree that is cut where clusters begin: only bodies of one cluster hang on each other."""
+        """Return the parents of the tree cut where clusters begin: only bodies of one cluster are connected."""
         found = self.cluster_of
         return tuple(p if p in found and found.get(b) == found[p] else WORLD for b, p in enumerate(self.parents))
 
     @cached_property
     def cluster_of(self) -> dict[int, int]:
-        """The cluster of each body that has one."""
+        """Return the cluster of each body that has one."""
         return {b: k for k, c in enumerate(self.clusters) for b in c.bodies}
 
     def q_slice(self, body: int) -> slice:
@@ -189,22 +190,22 @@ class Topology:
         return tuple(depth)
 
     def common_ancestor(self, bodies: Sequence[int]) -> int:
-        """The last body that all of them descend from, or are; the world where there is none."""
+        """Return the last body from which all of them descend, or which they are; the world if there is none."""
         shared = set.intersection(*[set(self.ancestors(b)) for b in bodies])
         return max(shared, default=WORLD, key=lambda b: self.depths[b])
 
     @cached_property
     def floating_bases(self) -> tuple[int, ...]:
-        """Roots with six freedoms."""
+        """Return the roots with six freedoms."""
         return tuple(b for b, kind in enumerate(self.kinds) if self.parents[b] == WORLD and kind.nv == 6)
 
     @cached_property
     def velocity_bodies(self) -> tuple[int, ...]:
-        """The body moved by each velocity."""
+        """Return the body moved by each velocity."""
         return tuple(b for b, k in enumerate(self.kinds) for _ in range(k.nv))
 
     def ancestors(self, body: int) -> tuple[int, ...]:
-        """The body and all above it, nearest first, without the world."""
+        """Return the body and all above it, nearest first, without the world."""
         out = []
         while body != WORLD:
             out.append(body)
@@ -212,7 +213,7 @@ class Topology:
         return tuple(out)
 
     def nearest_above(self, wanted: Sequence[bool]) -> list[int]:
-        """Per body, the nearest one above it that is wanted; the world if none is."""
+        """Return, per body, the nearest wanted one above it; the world if there is none."""
         out: list[int] = []
         for p in self.parents:
             out.append(p if p == WORLD or wanted[p] else out[p])
@@ -220,18 +221,18 @@ class Topology:
 
     @cached_property
     def roots(self) -> tuple[int, ...]:
-        """By body, the one of its tree that hangs on the world."""
+        """Return, by body, the root of its tree, whose parent is the world."""
         out: list[int] = []
         for b, p in enumerate(self.parents):
             out.append(b if p == WORLD else out[p])
         return tuple(out)
 
     def related(self) -> list[tuple[int, int]]:
-        """All (body, ancestor)."""
+        """Return all (body, ancestor)."""
         return [(b, a) for b in range(self.nb) for a in self.ancestors(b)[1:]]
 
     def with_all_below(self, items: Sequence[T], join: Callable[[T, T, int], T]) -> list[T]:
-        """Per body, its item joined with those of all bodies below: ``join(parent's, child's, child)``."""
+        """Return, per body, its item joined with those of all bodies below: ``join(parent's, child's, child)``."""
         out = list(items)
         for b in reversed(range(self.nb)):
             if self.parents[b] != WORLD:
@@ -239,18 +240,18 @@ class Topology:
         return out
 
     def anywhere_below(self, marked: Sequence[bool]) -> list[bool]:
-        """Per body, whether it or a body below it is marked."""
+        """Return, per body, whether it or a body below it is marked."""
         return self.with_all_below(marked, lambda above, below, _: above or below)
 
     def joint(self, name: str) -> int:
-        """The body that the joint moves; raises `ValueError` for an unknown name."""
+        """Return the body that the joint moves; raise `ValueError` for an unknown name."""
         try:
             return self._joints[name]
         except KeyError:
             raise ValueError(unknown("joint", name, self.joint_names)) from None
 
     def locate(self, name: str) -> tuple[int, int | None]:
-        """(body, frame index or None) for the name of a body, a frame or the world."""
+        """Return (body, frame index or None) for the name of a body, a frame or the world."""
         if name == "world":
             return WORLD, None
         if name in self._bodies:
