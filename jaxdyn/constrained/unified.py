@@ -47,7 +47,7 @@ def riding_of(topology: Topology, riders: tuple[Rider, ...]) -> tuple[Order, fro
 
 
 class Unified(Proximal):
-    """LCABA or ProxBBO, constraint by constraint, by operation count: any constraints, redundant ones too.
+    """LCABA or ProxBBO, constraint by constraint, by predicted run time: any constraints, redundant ones too.
 
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
