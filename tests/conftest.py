@@ -41,6 +41,11 @@ gc.set_threshold(1_000_000, 50, 50)
 
 def pytest_configure(config):
     config.addinivalue_line("markers", "slow: real robots and long simulations; they run in CI like all others")
+    config.addinivalue_line("markers", "first: takes long in a process of its own, and must not be the last")
+
+
+def pytest_collection_modifyitems(items):
+    items.sort(key=lambda item: item.get_closest_marker("first") is None)
 
 
 def memory() -> float:

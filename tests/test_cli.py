@@ -504,6 +504,7 @@ def test_demo_on_the_shipped_robot(tmp_path, capsys):
     assert Path("traj.png").read_bytes()[:4] == b"\x89PNG"
 
 
+@pytest.mark.first
 @pytest.mark.slow
 def test_demo_on_cassie(tmp_path):
     """As users call it, in a process of its own: rollouts that explode do so within these 400 steps."""

@@ -21,6 +21,7 @@ others = [p for p in SCRIPTS if not any(p in group for group in GROUPS.values())
 GROUPS |= {"others, even": others[::2], "others, odd": others[1::2]}
 
 
+@pytest.mark.first
 @pytest.mark.parametrize("group", GROUPS)
 def test_snippets_run(group, tmp_path):
     """And print what stands under them."""

@@ -58,6 +58,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.first
 @needs_kernels
 def test_bits_do_not_depend_on_the_width_of_vectors_the_processor_or_effort():
     """Vectors of 1, 4, 8 and 16 floats, a processor without AVX, and LLVM in a hurry, as in all other tests."""

@@ -32,6 +32,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.first
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_robots_leave_their_code_alone():
     done = subprocess.run([sys.executable, "-c", LIVES], cwd=ROOT, capture_output=True, text=True, timeout=900)
