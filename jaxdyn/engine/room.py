@@ -9,7 +9,8 @@ import functools
 from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
-P, R = ParamSpec("P"), TypeVar("R")
+P = ParamSpec("P")
+R = TypeVar("R")
 
 #: numbers on the stack of a frame for which Python takes a chunk of 512 kB, half of which is left for those above it
 LARGE = 34_000
