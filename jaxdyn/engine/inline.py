@@ -35,10 +35,9 @@ def called(program: Program, mode: str, soon: bool = False) -> bool:
         return mode == "called" and bool(program.calls)
     copied = sum(c.template.size for c in program.calls)
     once = sum(t.size for t in {c.template for c in program.calls})
-    if soon:
-        return copied >= LEAST_SOON and copied >= RATIO_SOON * once
-    brief = copied <= SHORT and copied < SMALL * len(program.calls)
-    return copied >= LEAST and copied >= RATIO * once and not brief
+    least, ratio = (LEAST_SOON, RATIO_SOON) if soon else (LEAST, RATIO)
+    brief = not soon and copied <= SHORT and copied < SMALL * len(program.calls)
+    return copied >= least and copied >= ratio * once and not brief
 
 
 def straight(program: Program) -> Program:
