@@ -32,7 +32,8 @@ from .joints import JointParameters
 
 
 class BodyView(NamedTuple):
-    """The state of a body for `evaluate`: pose (R, p) in the world, twist (w, l) in body axes; all (..., k, lanes)."""
+    """The state of a body for `evaluate`: pose (R, p) in the world, or seen from the last common ancestor of the bodies
+    if the layout is `relative`; twist (w, l) in body axes; all (..., k, lanes)."""
 
     R: Array
     p: Array
@@ -72,9 +73,10 @@ class Rows(NamedTuple):
 class Layout:
     """The static part of a constraint. `bodies` are the moving bodies that it acts on, each once;
     `attachments` are (body, frame or None) pairs whose placements `evaluate` receives. `relative` is True if the
-    rows do not change when all bodies move together, `joints` if `evaluate` looks at the joints that move the bodies
-    of the attachments. `velocities` lists, if each row is just the velocity of one degree of freedom of a joint, the
-    indices of these velocities; otherwise it is empty."""
+    rows do not change when all bodies move together: then the poses of views are seen from their common ancestor.
+    `joints` is True if `evaluate` looks at the joints that move the bodies of the attachments. `velocities` lists, if
+    each row is just the velocity of one degree of freedom of a joint, the indices of these velocities; otherwise it is
+    empty."""
 
     signature: Any
     rows: int

@@ -4,9 +4,10 @@ import itertools
 from typing import NamedTuple
 
 from ..engine.kept import tables
+from .carriers import carrier_of
 from .plan import bodies_of, elimination
 from .rows import Plan
-from .topology import Topology
+from .topology import WORLD, Topology
 
 
 class Blocks(NamedTuple):
@@ -49,9 +50,7 @@ def moving(topology: Topology, plan: Plan) -> list[tuple[int, ...]]:
     """Return, by constraint, the bodies whose joints move its rows."""
     out = []
     for layout in plan.layouts:
-        below = [set(topology.ancestors(b)) for b in layout.bodies]
-        moving = set.union(*below)
-        if layout.relative and len(below) > 1:
-            moving -= set.intersection(*below)
-        out.append(tuple(sorted(moving)))
+        moving = {a for b in layout.bodies for a in topology.ancestors(b)}
+        carrier = carrier_of(topology, layout)
+        out.append(tuple(sorted(moving if carrier == WORLD else moving.difference(topology.ancestors(carrier)))))
     return out

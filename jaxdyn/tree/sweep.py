@@ -11,9 +11,9 @@ from ..engine.steps import Ref, Row
 from .topology import WORLD, Topology
 
 
-def down(topology: Topology, row: Callable[[int, int], Row]) -> list[Row]:
-    """Return the rows of all bodies, parents before children."""
-    return [row(b, p) for b, p in enumerate(topology.parents)]
+def down(topology: Topology, row: Callable[[int, int], Row | Sequence[Row]]) -> list[Row]:
+    """Return the rows of all bodies, one or several for each, parents before children."""
+    return _joined(row(b, p) for b, p in enumerate(topology.parents))
 
 
 def up(topology: Topology, row: Callable[[int, int], Row], order: Sequence[int] | None = None) -> list[Row]:
@@ -24,7 +24,10 @@ def up(topology: Topology, row: Callable[[int, int], Row], order: Sequence[int] 
 
 def each(topology: Topology, rows: Callable[[int], Row | Sequence[Row]]) -> list[Row]:
     """Return the rows of all bodies, one or several for each, which do not depend on those of other bodies."""
-    found = [rows(b) for b in range(topology.nb)]
+    return _joined(rows(b) for b in range(topology.nb))
+
+
+def _joined(found: Iterable[Row | Sequence[Row]]) -> list[Row]:
     return [row for x in found for row in ((x,) if isinstance(x, Row) else x)]
 
 
