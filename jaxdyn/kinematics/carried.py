@@ -6,7 +6,6 @@ and J_rj is the product of row r with column j of a joint.
 """
 
 import dataclasses
-import itertools
 from typing import NamedTuple
 
 import jax.numpy as jnp
@@ -16,7 +15,6 @@ from jaxtyping import Array
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
-from ..tree.carriers import carrier_of
 from ..tree.columns import product, rows_to_parent
 from ..tree.rows import Plan
 from ..tree.sweep import place_of
@@ -35,14 +33,13 @@ def _carry(kind, root, par, q, pose, wrench):
 
 @dataclasses.dataclass(frozen=True)
 class Boarding:
-    """A group of `count` wrenches that are carried up together from `body`, as far as below `end`. They are the cells
-    of field ``"wrench"`` from `start` on. `rows` are their rows in the matrix."""
+    """A group of `count` wrenches that are carried up together from `body`. They are the cells of field ``"wrench"``
+    from `start` on. `rows` are their rows in the matrix."""
 
     body: int
     start: int
     count: int
     rows: tuple[int, ...]
-    end: int = WORLD
 
 
 class Ride(NamedTuple):
@@ -60,8 +57,8 @@ def _ride(topology: Topology, boarding: tuple[Boarding, ...], height: int) -> Ri
     entries: list[list[tuple[int, int, int]]] = []
     for x in boarding:
         at, own = Ref("wrench", x.start, x.count), []
-        for b in itertools.takewhile(x.end.__ne__, topology.ancestors(x.body)):
-            kind, root = topology.kinds[b], topology.parents[b] in (WORLD, x.end)
+        for b in topology.ancestors(x.body):
+            kind, root = topology.kinds[b], topology.parents[b] == WORLD
             count = kind.nv * x.count
             numbers = Ref("number", number, count)
             moved = None if root else Ref("moved", cell, x.count)
@@ -98,10 +95,9 @@ def ridden(motion: Kinematics, boarding: tuple[Boarding, ...], wrench, height: i
 
 
 @tables
-def _of_rows(topology: Topology, plan: Plan) -> tuple[Boarding, ...]:
-    # joints above the body that carries a loop do not move the loop's rows
+def _of_rows(plan: Plan) -> tuple[Boarding, ...]:
     return tuple(
-        Boarding(b, k, layout.rows, tuple(plan.span(c)), carrier_of(topology, layout))
+        Boarding(b, k, layout.rows, tuple(plan.span(c)))
         for c, layout in enumerate(plan.layouts)
         for b, k in zip(layout.bodies, plan.coefficients[c], strict=True)
     )
@@ -109,4 +105,4 @@ def _of_rows(topology: Topology, plan: Plan) -> tuple[Boarding, ...]:
 
 def tree_jacobian(motion: Kinematics, rows: Rows) -> Array:
     """Return J (m, velocities of the tree, lanes) of constraints with evaluated rows."""
-    return ridden(motion, _of_rows(motion.model.topology, rows.plan), rows.K, rows.plan.rows)
+    return ridden(motion, _of_rows(rows.plan), rows.K, rows.plan.rows)

@@ -123,7 +123,7 @@ class Propagation:
         pairs = [(x, y, topology.common_ancestor((x.body, y.body))) for x, y in _pairs(legs)]
         pairs = [p for p in pairs if p[2] != WORLD]
         needed = {a for *_, g in pairs for a in topology.ancestors(g)}
-        self.omega = Table([x for x in down(topology, self._omega(needed)) if x is not None], {"omega": topology.nb})
+        self.omega = Table(down(topology, self._omega(needed)), {"omega": topology.nb})
         self.at: dict[tuple[int, int], int] = {}
         self.size, self.rows, self.cells = 0, [], {}
         self.counts = {"ride": 0, "across": 0, "met": 0}
@@ -135,7 +135,7 @@ class Propagation:
     def _omega(self, needed: set[int]) -> Callable:
         def row(b, p):
             if b not in needed:
-                return None
+                return []
             reads = *place_of(self.topology, b), v_of(self.topology, b, "U"), None if p == WORLD else Ref("omega", p)
             return Row(Step(_inverse_inertia, (self.topology.kinds[b],)), reads, Ref("omega", b))
 

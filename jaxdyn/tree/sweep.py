@@ -12,7 +12,7 @@ from .topology import WORLD, Topology
 
 
 def down(topology: Topology, row: Callable[[int, int], Row | Sequence[Row]]) -> list[Row]:
-    """Return the rows of all bodies, one or several for each, parents before children."""
+    """Return the rows of all bodies, any number for each, parents before children."""
     return _joined(row(b, p) for b, p in enumerate(topology.parents))
 
 
@@ -23,7 +23,7 @@ def up(topology: Topology, row: Callable[[int, int], Row], order: Sequence[int] 
 
 
 def each(topology: Topology, rows: Callable[[int], Row | Sequence[Row]]) -> list[Row]:
-    """Return the rows of all bodies, one or several for each, which do not depend on those of other bodies."""
+    """Return the rows of all bodies, any number for each, which do not depend on those of other bodies."""
     return _joined(rows(b) for b in range(topology.nb))
 
 
