@@ -121,9 +121,8 @@ def _seen(
 
     def asked():
         other = _corrected(problem, ProxBBO().system(problem, automatic_weights(problem)), *left, r2)
-        # if this factor does not resolve the error either, take the larger estimate of those whose corrections shrink
-        either = jnp.where((other.part > 1) & (first.part < 1), first.whole, jnp.fmax(other.whole, first.whole))
-        whole = jnp.where(other.part < CLEAR, other.whole, either)
+        # if this factor does not resolve the error either, take the larger estimate
+        whole = jnp.where(other.part < CLEAR, other.whole, jnp.fmax(other.whole, first.whole))
         return jnp.where(doubtful, whole, size)
 
     return jax.lax.cond(doubtful.any(), asked, lambda: size)
