@@ -104,7 +104,7 @@ def standing(name: str, folder: Path | None, kind: type = jd.constraints.Point) 
 
 
 def feet(folder: Path | None) -> dict[str, tuple]:
-    forms = ("embedded", "PV", "PV once", *CUT)
+    forms = ("embedded", "PV", *CUT)
     walking = {n: where for n, where in names(folder).items() if n != "tello"}  # tello's legs are fixed to the world
     cases = {n: (functools.partial(standing, n, where), forms, BOTH) for n, where in walking.items()}
     welded = functools.partial(standing, "humanoid", None, jd.constraints.Weld)

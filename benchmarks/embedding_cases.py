@@ -23,16 +23,13 @@ FORMS = {
     "embedded": "all loops embedded",
     "bodies": "embedded, rotors as bodies and not as gyrostats",
     "PV": "all loops embedded, feet by PV",
-    "PV once": "the same, without a refinement",
     "LCABA": "loops cut",
     "ProxLTL": "loops cut",
     "free": "ABA of the tree, rotors and loops free",
     "approximate": "ABA of a tree without rotors",
 }
 #: forms in independent coordinates
-EMBEDDED = ("embedded", "bodies", "PV", "PV once")
-#: solvers of the feet, where it is not LCABA
-HOLDING = {"PV": PV(), "PV once": PV(max_steps=1)}
+EMBEDDED = ("embedded", "bodies", "PV")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -121,7 +118,8 @@ def form(robot: Robot, name: str) -> tuple[jd.Model, tuple, Solver]:
         model = robot.embedded
         if name == "bodies":
             model = model.replace({"bodies.rotational": model.bodies.rotational})
-        return model, robot.held, HOLDING.get(name, LCABA()) if robot.held else ABA()
+        held = PV() if name == "PV" else LCABA()
+        return model, robot.held, held if robot.held else ABA()
     if name == "approximate":
         assert robot.approximate is not None
         return robot.approximate, robot.held, LCABA() if robot.held else ABA()

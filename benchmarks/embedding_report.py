@@ -12,7 +12,6 @@ FORMS = {
     "embedded": "embedded",
     "bodies": "embedded, rotors as bodies",
     "PV": "embedded, PV",
-    "PV once": "embedded, PV, one solve",
     "approximate": "without rotors",
     "free": "rotors free",
     "LCABA": "cut, LCABA",
@@ -155,7 +154,7 @@ def _torques(found: dict) -> list[str]:
 
 ROBOTS = "Geared robots: embedded, as models without rotors, and as trees whose rotors are free (Fig. 12)."
 FEET = """The same, each foot held at a point, or welded. *embedded*: rotors embedded, feet by `LCABA`,
-or by `PV` where it is named, with one refinement or, as *one solve*, with none."""
+or by `PV` where it is named."""
 
 
 def written(found: dict, told: Callable[[str], str]) -> str:

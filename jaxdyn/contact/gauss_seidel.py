@@ -18,7 +18,7 @@ from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..tree.tiles import WIDE, beside, place
-from .cones import Counts, within
+from .cones import Counts
 from .tiled import Tiled
 
 #: share of the trace of a contact's own H added to its diagonal: bodies may be unable to move along a direction
@@ -72,12 +72,13 @@ def _inverse(own):
 
 def _pressed(s, H, x, mu, inverse, over):
     """Return the new forces of two contacts, solved one after the other with all other forces held."""
-    for k in range(2):
-        own = slice(3 * k, 3 * k + 3)
-        answer = s[own] + (H[own] * x[None]).sum(1)
-        new = _answer(answer, H[own, own], x[own], mu[k], inverse[k], *over[k])
-        x = jnp.concatenate([new, x[3:]] if k == 0 else [x[:3], new])
-    return x
+    one, two = slice(3), slice(3, 6)
+    answer = s[one] + (H[one] * x[None]).sum(1)
+    first = _answer(answer, H[one, one], x[one], mu[0], inverse[0], *over[0])
+    answer = s[two] + (H[two, two] * x[None, two]).sum(1)
+    for j in range(3):  # added last, because they were computed last
+        answer = answer + H[two, j] * first[j]
+    return jnp.concatenate([first, _answer(answer, H[two, two], x[two], mu[1], inverse[1], *over[1])])
 
 
 def _answer(s, own, f, mu, inverse, normal, tangential):
@@ -86,7 +87,8 @@ def _answer(s, own, f, mu, inverse, normal, tangential):
     pressed = jnp.maximum(f[0] - s[0] * normal, 0)
     change = pressed - f[0]
     z = jnp.stack([f[k] - (s[k] + own[0, k] * change) * tangential for k in (1, 2)])
-    slide = within(z[None], (mu * pressed)[None])[0]
+    length = jnp.sqrt(jnp.maximum(z[0] * z[0] + z[1] * z[1], jnp.finfo(z.dtype).tiny))
+    slide = z * jnp.minimum(mu * pressed / length, 1)
     return jnp.where(sticks, stick, jnp.stack([pressed, *slide]))
 
 

@@ -65,13 +65,13 @@ def pulled_back(A, x):
 
 
 def beside(n: int, k: int, name: str, x: str, other: str, target: str, signed: bool = False) -> Iterator[Row]:
-    """Yield the rows that add A_kj times x_j for j < k and times `other`_j for j > k to cell k of the target, or
-    subtract it if `signed`."""
+    """Yield the rows that add A_kj times `other`_j for j > k and times x_j for j < k to cell k of the target, or
+    subtract it if `signed`. The last one waits for what may have been computed last, x_(k − 1)."""
     forth, back = (minus_pulled, _minus_pulled_back) if signed else (pulled, pulled_back)
-    for j in range(k):
-        yield Row(Step(forth), (Ref(name, place(k, j)), Ref(x, j)), Ref(target, k))
     for j in range(k + 1, n):
         yield Row(Step(back), (Ref(name, place(j, k)), Ref(other, j)), Ref(target, k))
+    for j in range(k):
+        yield Row(Step(forth), (Ref(name, place(k, j)), Ref(x, j)), Ref(target, k))
 
 
 def minus_pulled(A, x):
