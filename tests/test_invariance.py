@@ -13,6 +13,7 @@ from compiled import close, solve, states
 from oracle_joints import turn
 
 import jaxdyn as jd
+from jaxdyn.tree.carriers import carried
 
 X, Y, Z = (1, 0, 0), (0, 1, 0), (0, 0, 1)
 
@@ -177,3 +178,19 @@ def test_loops_do_not_see_where_the_robot_is(solver):
         jax.vmap(lambda q: jd.constraint_residual(model, q, model.constraints))(moved_far(q)),
         jax.vmap(lambda q: jd.constraint_residual(model, q, model.constraints))(q),
     )
+
+
+def test_loops_within_loops_share_a_carrier():
+    """However many loops a body belongs to, its pose is composed once."""
+    n = 30
+    spec = jd.ModelSpec("nested")
+    for k in range(n):
+        parent = f"b{k - 1}" if k else "world"
+        spec.add_body(f"b{k}", parent, jd.joints.Revolute(axis=Y), placement=at(0.1), inertia=lump(1.0))
+    for k in range(1, n // 2 - 1):
+        spec.add_constraint(jd.constraints.Distance(f"b{k}", f"b{n - 1 - k}", length=1.0))
+    model = spec.build()
+    layouts = tuple(c.layout(model.topology) for c in model.constraints)
+    found = carried(model.topology, layouts)
+    assert set(found.carriers) == {1}
+    assert len(found.cells) == n - 4  # without the first, the carrier, its child, and the last

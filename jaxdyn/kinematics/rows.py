@@ -13,7 +13,7 @@ from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..model.constraints import BodyView, Constraint, JointView, Layout, RobotView
 from ..spatial.small import summed
-from ..tree.carriers import carried, carrier_of, seen_from
+from ..tree.carriers import carried, seen_from
 from ..tree.columns import row_forces, row_rates
 from ..tree.rows import Plan
 from ..tree.sweep import q_of, refs
@@ -130,14 +130,13 @@ def _evaluation(
     topology: Topology, plan: Plan, names: tuple[tuple[str, int], ...], moving: bool, still: frozenset[tuple[int, int]]
 ) -> Table:
     first: dict[Any, Layout] = {}
-    cells = carried(topology, plan.layouts).cells
+    seen = carried(topology, plan.layouts)
 
     def row(c):
         layout = plan.layouts[c]
         layout_of = first.setdefault(layout.signature, layout)
-        carrier = carrier_of(topology, layout)
-        seen = lambda b: (seen_from(topology, cells, carrier, b), Ref("velocity", b))  # noqa: E731
-        pose = lambda b: (Ref("rest", 0), None) if (c, b) in still else seen(b)  # noqa: E731
+        place = lambda b: seen_from(topology, seen.cells, seen.carriers[c], b)  # noqa: E731
+        pose = lambda b: (Ref("rest", 0), None) if (c, b) in still else (place(b), Ref("velocity", b))  # noqa: E731
         bodies = tuple((at, twist if moving else None) for at, twist in map(pose, layout.bodies))
         placed = tuple(None if k is None else Ref("frame", k) for _, k in layout.attachments)
         joints: tuple = (None,) * len(layout.attachments)

@@ -16,8 +16,10 @@ from .topology import WORLD, Topology
 
 
 class Carried(NamedTuple):
-    """The table of the field ``"seen"`` from the field ``"pose"``, with the cell of each (carrier, body) pair."""
+    """The carriers of constraints, and the table of the field ``"seen"`` from the field ``"pose"``, with the cell of
+    each (carrier, body) pair."""
 
+    carriers: tuple[int, ...]
     table: Table
     cells: dict[tuple[int, int], int]
 
@@ -34,25 +36,44 @@ def _compose(pose, above):
     return mm(R, E), p + mv(R, r)
 
 
+def _shared(topology: Topology, layouts: Sequence) -> tuple[int, ...]:
+    """Return a carrier for each constraint: where loops overlap, that of the largest one, so that a body is seen from
+    one carrier, however many loops lie within each other."""
+    found = [carrier_of(topology, x) for x in layouts]
+    depth = lambda b: topology.depths[b]  # noqa: E731
+    owner: dict[int, int] = {}
+    for c in sorted((c for c, b in enumerate(found) if b != WORLD), key=lambda c: depth(found[c])):
+        met = {owner[b] for body in layouts[c].bodies for b in _below(topology, body, found[c]) if b in owner}
+        found[c] = min(met, default=found[c], key=depth)
+        for body in layouts[c].bodies:
+            owner |= {b: owner.get(b, found[c]) for b in _below(topology, body, found[c])}
+    return tuple(found)
+
+
+def _below(topology: Topology, body: int, carrier: int) -> tuple[int, ...]:
+    """Return the bodies from `body` up to the carrier, without the latter."""
+    path = topology.ancestors(body)
+    return path[: path.index(carrier)]
+
+
 @tables
 def carried(topology: Topology, layouts: Sequence) -> Carried:
     """Return the table for the bodies between constraints and their carriers, without the children of carriers, whose
     poses are known. The world is the carrier of constraints with no other."""
+    carriers = _shared(topology, layouts)
     above: list[set[int]] = [set() for _ in topology.parents]  # carriers, by body
-    for layout in layouts:
-        carrier = carrier_of(topology, layout)
+    for layout, carrier in zip(layouts, carriers, strict=True):
         for body in layout.bodies if carrier != WORLD else ():
-            path = topology.ancestors(body)
-            for b in path[: max(path.index(carrier) - 1, 0)]:
+            for b in _below(topology, body, carrier)[:-1]:
                 above[b].add(carrier)
-    pairs = [(carrier, b) for b, carriers in enumerate(above) for carrier in sorted(carriers)]
+    pairs = [(carrier, b) for b, carriers_of in enumerate(above) for carrier in sorted(carriers_of)]
     cells = {pair: k for k, pair in enumerate(pairs)}
 
     def row(b, p):
         reads = lambda carrier: (Ref("pose", b), seen_from(topology, cells, carrier, p))  # noqa: E731
         return [Row(Step(_compose), reads(c), Ref("seen", cells[c, b])) for c in sorted(above[b])]
 
-    return Carried(Table(down(topology, row), {"seen": len(cells)}), cells)
+    return Carried(carriers, Table(down(topology, row), {"seen": len(cells)}), cells)
 
 
 def seen_from(topology: Topology, cells: dict[tuple[int, int], int], carrier: int, body: int) -> Ref:
