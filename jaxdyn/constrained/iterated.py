@@ -41,8 +41,10 @@ def check_number(
         raise (ValueError if isinstance(value, Real) else TypeError)(f"`{name}`: `{what}` = {value!r} is not {which}.")
 
 
-def check_positive_integer(solver, name: str) -> None:
+def check_positive_integer(solver, name: str, optional: bool = False) -> None:
     value = getattr(solver, name)
+    if value is None and optional:
+        return
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
         raise ValueError(f"`{type(solver).__name__}`: `{name}` = {value!r} is not a positive integer below 2**31.")
 
@@ -107,8 +109,7 @@ class Direct(Unrollable):
     hard: ClassVar[bool] = True
 
     def __check_init__(self):
-        if self.max_steps is not None:
-            check_positive_integer(self, "max_steps")
+        check_positive_integer(self, "max_steps", optional=True)
 
     @abc.abstractmethod
     def system(self, problem: Problem, weights: Array) -> System:

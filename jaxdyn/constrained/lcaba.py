@@ -58,8 +58,7 @@ class ABA(Solver):
     recursive: ClassVar[bool] = True
 
     def __check_init__(self):
-        if self.max_steps is not None:
-            check_positive_integer(self, "max_steps")
+        check_positive_integer(self, "max_steps", optional=True)
 
     def check(self, call, topology, constraints):
         if constraints:

@@ -18,7 +18,7 @@ from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..tree.tiles import WIDE, beside, place
-from .cones import Counts
+from .cones import Counts, within
 from .tiled import Tiled
 
 #: share of the trace of a contact's own H added to its diagonal: bodies may be unable to move along a direction
@@ -87,8 +87,7 @@ def _answer(s, own, f, mu, inverse, normal, tangential):
     pressed = jnp.maximum(f[0] - s[0] * normal, 0)
     change = pressed - f[0]
     z = jnp.stack([f[k] - (s[k] + own[0, k] * change) * tangential for k in (1, 2)])
-    length = jnp.sqrt(jnp.maximum(z[0] * z[0] + z[1] * z[1], jnp.finfo(z.dtype).tiny))
-    slide = z * jnp.minimum(mu * pressed / length, 1)
+    slide = within(z[None], (mu * pressed)[None])[0]
     return jnp.where(sticks, stick, jnp.stack([pressed, *slide]))
 
 

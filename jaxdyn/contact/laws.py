@@ -50,8 +50,7 @@ class Law(eqx.Module):
         check_number(name, "recovery", self.recovery, lambda x: 0 <= x <= 1, "a number from 0 to 1")
         for what in ("recovery_speed", "bounce_speed"):
             check_number(name, what, getattr(self, what), lambda x: x >= 0, "a number from 0 on")
-        if self.slots is not None:
-            check_positive_integer(self, "slots")
+        check_positive_integer(self, "slots", optional=True)
         allowed, which = lambda x: x == 0 or x >= LEAST_SMOOTHING, f"0 or a speed from {LEAST_SMOOTHING:g} m/s on"
         check_number(name, "smoothing", self.smoothing, allowed, which)
 

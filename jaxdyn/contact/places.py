@@ -14,7 +14,7 @@ from ..engine.sweeps import swept
 from ..kinematics.forward import Kinematics
 from ..kinematics.rows import stacked
 from ..model.model import Model
-from ..spatial.small import mm, mv
+from ..spatial.small import composed
 from ..tree.topology import WORLD
 from .touch import Placed, Touch, slots, touches
 
@@ -107,8 +107,8 @@ def _size(shapes, k: int):
 def _found(kinds: tuple[str, str], pair: Pair, poses) -> tuple[Array, Array, Array]:
     """Return the gaps, points and normals of a pair."""
     placed = []
-    for pose, (R, p), size in zip(poses, pair.placements, pair.sizes, strict=True):
-        placed.append(Placed(R, p, size) if pose is None else Placed(mm(pose[0], R), pose[1] + mv(pose[0], p), size))
+    for pose, own, size in zip(poses, pair.placements, pair.sizes, strict=True):
+        placed.append(Placed(*(own if pose is None else composed(pose, own)), size))
     found = touches(*kinds, *placed)
     gap, point, normal = (jnp.stack(x) for x in zip(*found, strict=True))
     return gap, point, normal

@@ -23,7 +23,7 @@ from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..model.model import Model
 from ..spatial import symmetric as sy
-from ..spatial.small import cross, dot, mm, mtv, mv
+from ..spatial.small import composed, cross, dot, mtv, mv
 from ..tree import gyrostats
 from ..tree.columns import from_parent, motion, plus, rigid_to_parent
 from ..tree.sweep import above, down, each, of_parent, place_of, q_of, v_of
@@ -110,7 +110,7 @@ def _move(kind, biased, prepared, pose, par, q, v, a, g, world, velocity, accele
     """Return pose, pose in the world, gravity, velocity and acceleration of a body. They follow from those of its
     parent (None: the world), and from its pose in the parent if that is known."""
     E, r = kind.place(prepared, q) if pose is None else pose
-    R, p = (E, r) if world is None else (mm(world[0], E), world[1] + mv(world[0], r))
+    R, p = (E, r) if world is None else composed(world, (E, r))
     columns = kind.columns(par, q)
     still = (None, None)
     twist = spin = None

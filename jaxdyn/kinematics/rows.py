@@ -13,7 +13,7 @@ from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..model.constraints import BodyView, Constraint, JointView, Layout, RobotView
 from ..spatial.small import summed
-from ..tree.carriers import carried, seen_from
+from ..tree.carriers import carried
 from ..tree.columns import row_forces, row_rates
 from ..tree.rows import Plan
 from ..tree.sweep import q_of, refs
@@ -130,13 +130,12 @@ def _evaluation(
     topology: Topology, plan: Plan, names: tuple[tuple[str, int], ...], moving: bool, still: frozenset[tuple[int, int]]
 ) -> Table:
     first: dict[Any, Layout] = {}
-    seen = carried(topology, plan.layouts)
+    places = carried(topology, plan.layouts).places
 
     def row(c):
         layout = plan.layouts[c]
         layout_of = first.setdefault(layout.signature, layout)
-        place = lambda b: seen_from(topology, seen.cells, seen.carriers[c], b)  # noqa: E731
-        pose = lambda b: (Ref("rest", 0), None) if (c, b) in still else (place(b), Ref("velocity", b))  # noqa: E731
+        pose = lambda b: (Ref("rest", 0), None) if (c, b) in still else (places[c][b], Ref("velocity", b))  # noqa: E731
         bodies = tuple((at, twist if moving else None) for at, twist in map(pose, layout.bodies))
         placed = tuple(None if k is None else Ref("frame", k) for _, k in layout.attachments)
         joints: tuple = (None,) * len(layout.attachments)
@@ -168,9 +167,9 @@ def evaluate(
         given["velocity"] = motion.velocity
     dtype = motion.q.dtype
     given["rest"] = jnp.eye(3, dtype=dtype)[None, ..., None], jnp.zeros((1, 3, 1), dtype)
-    seen = carried(topology, plan.layouts)
-    if seen.cells:
-        given |= swept(seen.table, {"pose": motion.pose})
+    seen = carried(topology, plan.layouts).table
+    if seen.rows:
+        given |= swept(seen, {"pose": motion.pose})
     found = swept(_evaluation(topology, plan, names, motion.velocity is not None, still), given)
     return Rows(plan, topology, **found)
 

@@ -17,7 +17,7 @@ from ..engine.kernel import kernel
 from ..spatial.instances import check_instance
 from ..spatial.numbers import finite, floats
 from ..spatial.rotation import quaternion_from_matrix, quaternion_log
-from ..spatial.small import cross, dot, eye, mm, mtm, mtv, mv
+from ..spatial.small import composed, cross, dot, eye, mm, mtm, mtv, mv
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, Topology
 from .constraints import Baumgarte, BodyView, Constraint, Layout, Rows, checked_options, checked_unit
@@ -93,7 +93,7 @@ class FrameConstraint(Constraint):
 # `kernel` keeps these parts of an evaluation apart: without it XLA recomputes the relative pose for each use
 @kernel
 def _placed(R, p, own_R, own_p):
-    return mm(R, own_R), p + mv(R, own_p)
+    return composed((R, p), (own_R, own_p))
 
 
 @kernel

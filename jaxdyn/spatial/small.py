@@ -72,6 +72,12 @@ def summed(terms):
     return total
 
 
+def composed(outer, inner):
+    """Return the pose (R, p) in which `outer` sees what has the pose `inner` in its axes."""
+    (R, p), (E, r) = outer, inner
+    return mm(R, E), p + mv(R, r)
+
+
 def transpose(a):
     """Return Aᵀ."""
     return jnp.swapaxes(a, 0, 1)

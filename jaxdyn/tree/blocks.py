@@ -7,7 +7,7 @@ from ..engine.kept import tables
 from .carriers import carrier_of
 from .plan import bodies_of, elimination
 from .rows import Plan
-from .topology import WORLD, Topology
+from .topology import Topology
 
 
 class Blocks(NamedTuple):
@@ -51,6 +51,5 @@ def moving(topology: Topology, plan: Plan) -> list[tuple[int, ...]]:
     out = []
     for layout in plan.layouts:
         moving = {a for b in layout.bodies for a in topology.ancestors(b)}
-        carrier = carrier_of(topology, layout)
-        out.append(tuple(sorted(moving if carrier == WORLD else moving.difference(topology.ancestors(carrier)))))
+        out.append(tuple(sorted(moving.difference(topology.ancestors(carrier_of(topology, layout))))))
     return out

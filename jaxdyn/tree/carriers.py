@@ -10,18 +10,19 @@ from typing import NamedTuple
 
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
-from ..spatial.small import mm, mv
+from ..spatial.small import composed
 from .sweep import down
 from .topology import WORLD, Topology
 
 
 class Carried(NamedTuple):
-    """The carriers of constraints, and the table of the field ``"seen"`` from the field ``"pose"``, with the cell of
-    each (carrier, body) pair."""
+    """Where the poses of a constraint's bodies are, as their carrier sees them.
 
-    carriers: tuple[int, ...]
+    **Fields:** `places`, the cells by constraint and body: in ``"world"``; in ``"pose"``, for children of the carrier;
+    in ``"rest"``, for the carrier itself; or in ``"seen"``, which `table` makes from ``"pose"``."""
+
+    places: tuple[dict[int, Ref], ...]
     table: Table
-    cells: dict[tuple[int, int], int]
 
 
 def carrier_of(topology: Topology, layout) -> int:
@@ -30,17 +31,11 @@ def carrier_of(topology: Topology, layout) -> int:
     return topology.common_ancestor(layout.bodies) if layout.relative and len(layout.bodies) > 1 else WORLD
 
 
-def _compose(pose, above):
-    """Return a body's pose seen from a carrier, from its pose in its parent and that of the parent."""
-    (E, r), (R, p) = pose, above
-    return mm(R, E), p + mv(R, r)
-
-
 def _shared(topology: Topology, layouts: Sequence) -> tuple[int, ...]:
     """Return a carrier for each constraint: where loops overlap, that of the largest one, so that a body is seen from
     one carrier, however many loops lie within each other."""
     found = [carrier_of(topology, x) for x in layouts]
-    depth = lambda b: topology.depths[b]  # noqa: E731
+    depth = topology.depths.__getitem__
     owner: dict[int, int] = {}
     for c in sorted((c for c, b in enumerate(found) if b != WORLD), key=lambda c: depth(found[c])):
         met = {owner[b] for body in layouts[c].bodies for b in _below(topology, body, found[c]) if b in owner}
@@ -58,28 +53,26 @@ def _below(topology: Topology, body: int, carrier: int) -> tuple[int, ...]:
 
 @tables
 def carried(topology: Topology, layouts: Sequence) -> Carried:
-    """Return the table for the bodies between constraints and their carriers, without the children of carriers, whose
-    poses are known. The world is the carrier of constraints with no other."""
+    """Return the places of the bodies of constraints, seen from their carriers, or from the world if there is none."""
     carriers = _shared(topology, layouts)
-    above: list[set[int]] = [set() for _ in topology.parents]  # carriers, by body
+    cells: dict[tuple[int, int], int] = {}
+    above: list[list[int]] = [[] for _ in topology.parents]  # by body, the carriers that see it at a cell of ``"seen"``
     for layout, carrier in zip(layouts, carriers, strict=True):
         for body in layout.bodies if carrier != WORLD else ():
             for b in _below(topology, body, carrier)[:-1]:
-                above[b].add(carrier)
-    pairs = [(carrier, b) for b, carriers_of in enumerate(above) for carrier in sorted(carriers_of)]
-    cells = {pair: k for k, pair in enumerate(pairs)}
+                if (carrier, b) not in cells:
+                    cells[carrier, b] = len(cells)
+                    above[b].append(carrier)
+
+    def place(carrier, b):
+        if carrier == WORLD:
+            return Ref("world", b)
+        if b == carrier:
+            return Ref("rest", 0)
+        return Ref("pose", b) if topology.parents[b] == carrier else Ref("seen", cells[carrier, b])
 
     def row(b, p):
-        reads = lambda carrier: (Ref("pose", b), seen_from(topology, cells, carrier, p))  # noqa: E731
-        return [Row(Step(_compose), reads(c), Ref("seen", cells[c, b])) for c in sorted(above[b])]
+        return [Row(Step(composed), (place(c, p), Ref("pose", b)), place(c, b)) for c in above[b]]
 
-    return Carried(carriers, Table(down(topology, row), {"seen": len(cells)}), cells)
-
-
-def seen_from(topology: Topology, cells: dict[tuple[int, int], int], carrier: int, body: int) -> Ref:
-    """Return the cell of a body's pose seen from its carrier."""
-    if carrier == WORLD:
-        return Ref("world", body)
-    if body == carrier:
-        return Ref("rest", 0)
-    return Ref("pose", body) if topology.parents[body] == carrier else Ref("seen", cells[carrier, body])
+    places = tuple({b: place(c, b) for b in x.bodies} for x, c in zip(layouts, carriers, strict=True))
+    return Carried(places, Table(down(topology, row), {"seen": len(cells)}))
