@@ -14,7 +14,7 @@ from .rnea import passive_at, rnea, rotors
 
 def _balance(model, q, v, a, external):
     motion = kinematics(model, q, v, a)
-    return rnea(motion, motion.gravity, external) + rotors(motion, a)
+    return rnea(motion, motion.gravity, external) + rotors(motion, a) - passive_at(motion)
 
 
 def _bias(model, q, v):
@@ -47,7 +47,7 @@ def inverse_dynamics(
     if external is not None:
         external = check_vector(call, "external", external, (model.nb, 6))
     model, q, v, a, external = common_dtype(model, state.q, state.v, a, external)
-    return laned(_balance)(model, q, v, a, external) - laned(_passive)(model, q, v)
+    return laned(_balance)(model, q, v, a, external)
 
 
 def mass_matrix(model: Model, q: ArrayLike) -> Float[Array, "nv nv"]:

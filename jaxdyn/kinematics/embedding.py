@@ -24,7 +24,7 @@ from ..model.transmission import OnJoints, Transmission
 from ..spatial.small import summed
 from ..tree.topology import Topology
 from . import ratios
-from .carried import tree_jacobian
+from .carried import Boarding, ridden, tree_jacobian
 from .forward import Kinematics, accelerations, tree_kinematics
 from .ratios import Cells, Ratios
 from .rows import Rows, evaluate
@@ -255,7 +255,17 @@ def both_sides(motion: Kinematics, M: Array) -> Array:
 
 def jacobian_at(motion: Kinematics, rows) -> Array:
     """Return J (m, nv, lanes) of constraints with evaluated rows."""
-    J = tree_jacobian(motion, rows)
+    return _independent(motion, tree_jacobian(motion, rows))
+
+
+def wrench_jacobian(motion: Kinematics, body: int, wrenches) -> Array:
+    """Return J (n, nv, lanes) whose rows are wrenches (angular, linear) on one body, (n, 3, lanes) each."""
+    n = len(wrenches[0])
+    return _independent(motion, ridden(motion, (Boarding(body, 0, n, tuple(range(n))),), wrenches, n))
+
+
+def _independent(motion: Kinematics, J: Array) -> Array:
+    """Return J G (n, nv, lanes) for J (n, velocities of the tree, lanes)."""
     return J if motion.ratios is None else jnp.swapaxes(gathered(motion, jnp.swapaxes(J, 0, 1)), 0, 1)
 
 

@@ -3,7 +3,6 @@
 from typing import Literal
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
@@ -13,9 +12,10 @@ from ..model.model import Model
 from ..model.pairs import FrameConstraint
 from ..model.state import State
 from ..spatial.instances import check_instance
+from ..spatial.small import composed, cross, mtv, transpose
 from ..spatial.transform import Transform, pose
 from ..tree.topology import WORLD
-from .embedding import kinematics
+from .embedding import kinematics, wrench_jacobian
 from .forward import tree_kinematics
 
 
@@ -24,11 +24,55 @@ def _poses(model: Model, q):
     return tree_kinematics(model, q).world
 
 
-def _motions(body: int, model: Model, q, v, a):
-    """Return twist and spatial acceleration of one body, (6, lanes) each, linear part first."""
-    motion = kinematics(model, q, v, a)
-    (w, l), (aw, al) = ([x[body] for x in pair] for pair in (motion.velocity, motion.acceleration))
-    return jnp.concatenate([l, w]), jnp.concatenate([al, aw])
+def _placement(model: Model, frame: int | None):
+    """Return the rotation and translation of a frame in its body, None for the body's own frame."""
+    return None if frame is None else (model.frames.rotation[frame], model.frames.translation[frame])
+
+
+def _placed(model: Model, body: int, frame: int | None, world):
+    """Return the pose in the world of a frame, from those of the bodies."""
+    at, placement = tuple(x[body] for x in world), _placement(model, frame)
+    return at if placement is None else composed(at, placement)
+
+
+def _pose(body: int, frame: int | None, model: Model, q):
+    return _placed(model, body, frame, _poses(model, q))
+
+
+def _in_frame(placement, angular, linear):
+    """Return a body's motion (angular, linear) in the axes and at the origin of a frame that is fixed in the body."""
+    if placement is None:
+        return angular, linear
+    rotation, translation = placement
+    return mtv(rotation, angular), mtv(rotation, linear + cross(angular, translation))
+
+
+def _velocity(body: int, frame: int | None, model: Model, q, v):
+    """Return the twist (6, lanes) of a frame, linear part first."""
+    w, l = (x[body] for x in kinematics(model, q, v).velocity)
+    w, l = _in_frame(_placement(model, frame), w, l)
+    return jnp.concatenate([l, w])
+
+
+def _acceleration(body: int, frame: int | None, model: Model, q, v, a):
+    """Return the classical acceleration (6, lanes) of a frame, linear part first."""
+    motion, placement = kinematics(model, q, v, a), _placement(model, frame)
+    w, l = _in_frame(placement, *(x[body] for x in motion.velocity))
+    aw, al = _in_frame(placement, *(x[body] for x in motion.acceleration))
+    return jnp.concatenate([al + cross(w, l), aw])
+
+
+def _jacobian(body: int, frame: int | None, local: bool, model: Model, q):
+    """Return the Jacobian (6, nv, lanes) of a frame: its rows are wrenches on the body, carried up the tree."""
+    motion, placement = kinematics(model, q), _placement(model, frame)
+    if not local:
+        directions = motion.world[0][body]
+    else:
+        directions = jnp.eye(3, dtype=q.dtype)[..., None] if placement is None else transpose(placement[0])
+    none = jnp.zeros_like(directions)
+    moments = none if placement is None else jnp.stack([cross(placement[1], axis) for axis in directions])
+    wrenches = jnp.concatenate([moments, directions]), jnp.concatenate([directions, none])
+    return wrench_jacobian(motion, body, wrenches)
 
 
 def forward_kinematics(model: Model, q: ArrayLike) -> Transform:
@@ -38,13 +82,6 @@ def forward_kinematics(model: Model, q: ArrayLike) -> Transform:
     return pose(*laned(_poses)(*common_dtype(model, q)))
 
 
-def _placement(model: Model, index: int | None) -> Transform:
-    if index is None:
-        dtype = model.gravity.dtype
-        return pose(jnp.eye(3, dtype=dtype), jnp.zeros(3, dtype))
-    return model.frames[index]
-
-
 def frame_pose(model: Model, q: ArrayLike, frame: str) -> Transform:
     """Return the pose in the world, at q (nq,), of the body or frame of that name. Raises `ValueError` for an unknown
     name."""
@@ -52,20 +89,15 @@ def frame_pose(model: Model, q: ArrayLike, frame: str) -> Transform:
     q = check_vector("frame_pose", "q", q, (model.nq,))
     body, index = check_frame("frame_pose", model, frame)
     model, q = common_dtype(model, q)
-    placement = _placement(model, index)
-    return placement if body == WORLD else forward_kinematics(model, q)[body] @ placement
-
-
-def _to_frame(placement: Transform, motion):
-    """Return a body's twist (6,) in the axes and at the origin of a frame that is fixed in the body."""
-    linear, angular = motion[:3], motion[3:]
-    r = placement.rotation.T
-    return jnp.concatenate([r @ (linear + jnp.cross(angular, placement.translation)), r @ angular])
+    if body == WORLD:
+        origin = pose(jnp.eye(3, dtype=q.dtype), jnp.zeros(3, q.dtype))
+        return origin if index is None else model.frames[index]
+    return pose(*laned(_pose, body, index)(model, q))
 
 
 def frame_velocity(model: Model, state: State, frame: str) -> Float[Array, "6"]:
     """Return the twist (6,) of a body or frame in its own axes at its origin: linear (m/s), angular (rad/s)."""
-    return _frame_motion("frame_velocity", model, state, None, frame)[0]
+    return _motion_of("frame_velocity", _velocity, model, state, frame)
 
 
 def frame_acceleration(model: Model, state: State, acceleration: ArrayLike, frame: str) -> Float[Array, "6"]:
@@ -74,21 +106,15 @@ def frame_acceleration(model: Model, state: State, acceleration: ArrayLike, fram
     call = "frame_acceleration"
     check_model(call, model)
     acceleration = check_vector(call, "acceleration", acceleration, (model.nv,))
-    v, a = _frame_motion(call, model, state, acceleration, frame)
-    return a.at[:3].add(jnp.cross(v[3:], v[:3]))
+    return _motion_of(call, _acceleration, model, state, frame, acceleration)
 
 
-def _frame_motion(call, model, state, acceleration, frame):
+def _motion_of(call: str, fn, model: Model, state: State, frame: str, *acceleration) -> Array:
     check_model(call, model)
     state = check_state(call, model, state)
     body, index = check_frame(call, model, frame)
-    if acceleration is None:
-        acceleration = jnp.zeros_like(state.v)
-    model, q, v, a = common_dtype(model, state.q, state.v, acceleration)
-    if body == WORLD:
-        return jnp.zeros(6, q.dtype), jnp.zeros(6, q.dtype)
-    placement = _placement(model, index)
-    return tuple(_to_frame(placement, x) for x in laned(_motions, body)(model, q, v, a))
+    model, *motion = common_dtype(model, state.q, state.v, *acceleration)
+    return jnp.zeros(6, motion[0].dtype) if body == WORLD else laned(fn, body, index)(model, *motion)
 
 
 def jacobian(
@@ -103,13 +129,11 @@ def jacobian(
     check_instance("`jacobian`", "reference", reference, str, " Use 'local' or 'world_aligned'.")
     if reference not in ("local", "world_aligned"):
         raise ValueError(f"`jacobian`: `reference` is {reference!r}; choose 'local' or 'world_aligned'.")
-    check_frame("jacobian", model, frame)
-    columns = jax.vmap(lambda e: frame_velocity(model, State(q, e), frame), out_axes=1)
-    out = columns(jnp.eye(model.nv, dtype=q.dtype))
-    if reference == "local":
-        return out
-    r = frame_pose(model, q, frame).rotation
-    return jnp.concatenate([r @ out[:3], r @ out[3:]])
+    body, index = check_frame("jacobian", model, frame)
+    model, q = common_dtype(model, q)
+    if body == WORLD:
+        return jnp.zeros((6, model.nv), q.dtype)
+    return laned(_jacobian, body, index, reference == "local")(model, q)
 
 
 def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameConstraint:
