@@ -14,11 +14,11 @@ from .program import Program
 
 #: steps are called if their copies have at least `LEAST` operations in all, and `RATIO` for each one in a template; the
 #: second pair holds where compilation must be fast rather than the code
-LEAST, RATIO = 4000, 2
+LEAST, RATIO = 3500, 2
 LEAST_SOON, RATIO_SOON = 1000, 1.3
-#: programs of up to SHORT operations are straight if calls would have fewer than SMALL operations in the mean: two
-#: hands, 331 calls of 25 operations, take 1.35 times as long with calls
-SMALL, SHORT = 26, 10_000
+#: programs are straight if their steps, up to SHORT operations without sines, have fewer than SMALL in the mean: two
+#: hands, 298 steps of 18 operations, take 1.25 to 1.47 times as long with calls
+SMALL, SHORT = 20, 10_000
 
 
 def steps() -> str:
@@ -36,7 +36,9 @@ def called(program: Program, mode: str, soon: bool = False) -> bool:
     copied = sum(c.template.size for c in program.calls)
     once = sum(t.size for t in {c.template for c in program.calls})
     least, ratio = (LEAST_SOON, RATIO_SOON) if soon else (LEAST, RATIO)
-    brief = not soon and copied <= SHORT and copied < SMALL * len(program.calls)
+    # of the templates, only that of sines has branches, most of which hardly ever run
+    steps = [c.template.size for c in program.calls if not c.template.program.owners]
+    brief = not soon and sum(steps) <= SHORT and sum(steps) < SMALL * len(steps)
     return copied >= least and copied >= ratio * once and not brief
 
 
