@@ -4,6 +4,7 @@
 the last axis. `moving`, `settling` and `separated` return functions of single states.
 """
 
+import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -132,18 +133,31 @@ def settled(model: Model, q):
     return closed(model, q) if model.topology.clusters else q
 
 
-def moving(model: Model):
-    """Return `advanced` for single states. For trees it does not read the model's arrays."""
-    if not model.topology.clusters:
-        return laned(integrated, model.topology)
-    return lambda q, dv: laned(advanced)(model, q, dv)
+def of_states(fn: Callable, model: Model, *static: Any) -> Callable:
+    """Return ``fn(*static, topology, model, ...)`` as a function of single states of a model. For trees fn gets None as
+    the model, and its kernel does not read the model's arrays."""
+    return functools.partial(laned(fn, *static, model.topology), model if model.topology.clusters else None)
 
 
-def settling(model: Model):
+def on_course(topology: Topology, model: Model | None, q, v, dt=None):
+    """Return q moved at the velocities v for a time dt (None: a unit of time), see `of_states`; with lanes last."""
+    dv = v if dt is None else v * dt
+    return integrated(topology, q, dv) if model is None else advanced(model, q, dv)
+
+
+def at_rest(topology: Topology, model: Model | None, q):
+    """Return what `settled` returns, see `of_states`; with lanes last."""
+    return normalized(topology, q) if model is None else settled(model, q)
+
+
+def moving(model: Model) -> Callable:
+    """Return the function of (q, v, dt) that moves q at the velocities v for a time dt, one if omitted."""
+    return of_states(on_course, model)
+
+
+def settling(model: Model) -> Callable:
     """Return `settled` for single states."""
-    if not model.topology.clusters:
-        return laned(normalized, model.topology)
-    return lambda q: laned(settled)(model, q)
+    return of_states(at_rest, model)
 
 
 def separated(model: Model):
@@ -164,7 +178,7 @@ def integrate(model: Model, q: ArrayLike, v: ArrayLike, dt: ArrayLike = 1.0) -> 
     v = check_vector("integrate", "v", v, (model.nv,))
     model, q, v = common_dtype(model, q, v) if model.topology.clusters else (model, *common_dtype(q, v))
     dt = floats("`integrate`", "dt", dt, ()).astype(v.dtype)
-    return moving(model)(q, v * dt)
+    return moving(model)(q, v, dt)
 
 
 def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"]:

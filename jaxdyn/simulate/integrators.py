@@ -9,10 +9,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..kinematics.embed import gained
-from ..kinematics.manifold import integrate, settling
+from ..kinematics.manifold import moving
 from ..model.model import Model
 from ..model.state import State
 from .dynamics import Dynamics, Told
+from .stages import end, rate, stage
 
 
 class Integrator(eqx.Module):
@@ -96,29 +97,23 @@ class RungeKutta(Integrator):
         return self.told(model, acceleration, state, dt)[0]
 
     def told(self, model, acceleration, state, dt):
-        stages = len(self.b)
+        stages, dtype = len(self.b), state.q.dtype
         weights = np.zeros((stages, stages))
         for i, row in enumerate(self.a):
             weights[i, : len(row)] = row
 
-        def moved(row, kq, kv):
-            return state.q + dt * (row @ kq), state.v + dt * (row @ kv)
-
-        def stage(carry, x):
+        def next_slope(slopes, x):
             row, i = x
-            kq, kv = carry
-            at = State(*moved(row, kq, kv))
-            rate, a = _rate(model, at), acceleration(at)
-            return (kq.at[i].set(rate), kv.at[i].set(a)), None
+            at, moving = stage(model, state, dt, row, slopes)
+            found = moving, acceleration(at)
+            return tuple(k.at[i].set(new) for k, new in zip(slopes, found, strict=True)), None
 
-        dtype = state.q.dtype
         now = acceleration.solution(state)  # outside the scan, so that its multipliers can be returned
-        first = _rate(model, state), now.acceleration
+        first = rate(model, state), now.acceleration
         slopes = tuple(jnp.zeros((stages, x.size), dtype).at[0].set(x) for x in first)
         rows = (jnp.asarray(weights[1:], dtype), jnp.arange(1, stages))
-        slopes, _ = jax.lax.scan(stage, slopes, rows)
-        q, v = moved(jnp.asarray(self.b, dtype), *slopes)
-        return State(settling(model)(q), v), _told(now)
+        slopes, _ = jax.lax.scan(next_slope, slopes, rows)
+        return end(model, state, dt, jnp.asarray(self.b, dtype), slopes), _told(now)
 
 
 #: the tableau of `RK4`
@@ -133,13 +128,6 @@ class RK4(Integrator):
 
     def told(self, model, acceleration, state, dt):
         return RungeKutta(*CLASSICAL).told(model, acceleration, state, dt)
-
-
-def _rate(model, state):
-    """Return the time derivative of q as stored."""
-    move = lambda h: integrate(model, state.q, state.v, h)  # noqa: E731
-    zero = jnp.zeros((), state.q.dtype)
-    return jax.jvp(move, (zero,), (jnp.ones_like(zero),))[1]
 
 
 class Gauss(Integrator):
@@ -157,14 +145,16 @@ class Gauss(Integrator):
         dtype, half = state.q.dtype, np.sqrt(3) / 6
         a = jnp.asarray([[0.25, 0.25 - half], [0.25 + half, 0.25]], dtype)
 
-        def closer(k, _):
-            stages = [x[None] + dt * (a @ d) for x, d in zip((state.q, state.v), k, strict=True)]
-            return jax.vmap(lambda q, v: (_rate(model, State(q, v)), acceleration(State(q, v))))(*stages), None
+        def slope(weights, slopes):
+            at, moving = stage(model, state, dt, weights, slopes)
+            return moving, acceleration(at)
 
-        zero = (jnp.zeros((2, model.nq), dtype), jnp.zeros((2, model.nv), dtype))
-        (kq, kv), _ = jax.lax.scan(closer, zero, length=self.iterations)
-        q, v = state.q + dt / 2 * kq.sum(0), state.v + dt / 2 * kv.sum(0)
-        return State(settling(model)(q), v)
+        def closer(slopes, _):
+            return jax.vmap(slope, (0, None))(a, slopes), None
+
+        slopes = (jnp.zeros((2, model.nq), dtype), jnp.zeros((2, model.nv), dtype))
+        slopes, _ = jax.lax.scan(closer, slopes, length=self.iterations)
+        return end(model, state, dt, jnp.full(2, 0.5, dtype), slopes)
 
 
 class ImplicitMidpoint(Integrator):
@@ -178,12 +168,12 @@ class ImplicitMidpoint(Integrator):
     iterations: int = eqx.field(static=True, default=6)
 
     def step(self, model, acceleration, state, dt):
-        added = dt / 2 * model.joints.damping + dt * dt / 4 * model.joints.stiffness
+        added, move = dt / 2 * model.joints.damping + dt * dt / 4 * model.joints.stiffness, moving(model)
 
         def closer(a, _):
             mean = state.v + dt / 2 * a
-            middle = State(integrate(model, state.q, mean, dt / 2), mean)
+            middle = State(move(state.q, mean, dt / 2), mean)
             return acceleration(middle, added, gained(model, middle.q, added, a)), None
 
         a, _ = jax.lax.scan(closer, jnp.zeros_like(state.v), length=self.iterations)
-        return State(integrate(model, state.q, state.v + dt / 2 * a, dt), state.v + dt * a)
+        return State(move(state.q, state.v + dt / 2 * a, dt), state.v + dt * a)
