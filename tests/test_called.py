@@ -392,13 +392,21 @@ def test_memory_is_used_again_and_never_twice():
 
 
 @pytest.mark.parametrize(
-    ("size", "calls", "soon", "wanted"),
-    [(25, 300, False, False), (60, 300, False, True), (25, 500, False, True), (25, 300, True, True)],
+    ("size", "calls", "sines", "soon", "wanted"),
+    [
+        (19, 300, 0, False, False),
+        (19, 300, 100, False, False),  # sines, which have branches, do not make steps larger
+        (60, 300, 0, False, True),
+        (19, 600, 0, False, True),
+        (19, 300, 0, True, True),
+    ],
 )
-def test_short_programs_of_small_steps_are_straight(size, calls, soon, wanted):
+def test_short_programs_of_small_steps_are_straight(size, calls, sines, soon, wanted):
     """Unless code shall be there soon."""
-    call = unittest.mock.Mock(template=unittest.mock.Mock(size=size))
-    program = unittest.mock.Mock(calls=[call] * calls)
+    call = lambda n, owners: unittest.mock.Mock(  # noqa: E731
+        template=unittest.mock.Mock(size=n, program=unittest.mock.Mock(owners=owners))
+    )
+    program = unittest.mock.Mock(calls=[call(size, [])] * calls + [call(200, [object()])] * sines)
     assert inline.called(program, "auto", soon) == wanted
 
 
