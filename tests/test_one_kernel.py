@@ -23,6 +23,7 @@ FUNCTIONS = {
     "frame_pose": lambda m, q, v, a: jd.frame_pose(m, q, "rocker"),
     "frame_velocity": lambda m, q, v, a: jd.frame_velocity(m, jd.State(q, v), "rocker"),
     "gravity_forces": lambda m, q, v, a: jd.gravity_forces(m, q),
+    "integrate": lambda m, q, v, a: jd.integrate(m, q, v, 0.1),
     "inverse_dynamics": lambda m, q, v, a: jd.inverse_dynamics(m, jd.State(q, v), a),
     "jacobian": lambda m, q, v, a: jd.jacobian(m, q, "rocker"),
     "jacobian, world": lambda m, q, v, a: jd.jacobian(m, q, "rocker", reference="world_aligned"),
