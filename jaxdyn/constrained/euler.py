@@ -29,7 +29,7 @@ def force_of(model, q, v, tau, dt) -> Array:
 def end_of(model, q, v, dt, a) -> tuple[Array, Array]:
     """Return q and v after the step."""
     w = v + dt * a
-    return advanced(model, q, dt * w), w
+    return advanced(model.topology, model, q, dt * w), w
 
 
 @dataclasses.dataclass(frozen=True)

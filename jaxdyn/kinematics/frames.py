@@ -12,8 +12,9 @@ from ..model.model import Model
 from ..model.pairs import FrameConstraint
 from ..model.state import State
 from ..spatial.instances import check_instance
-from ..spatial.small import composed, cross, mtv, transpose
+from ..spatial.small import composed, cross, transpose
 from ..spatial.transform import Transform, pose
+from ..tree.columns import from_parent, rows_to_parent
 from ..tree.topology import WORLD
 from .embedding import kinematics, wrench_jacobian
 from .forward import tree_kinematics
@@ -29,50 +30,40 @@ def _placement(model: Model, frame: int | None):
     return None if frame is None else (model.frames.rotation[frame], model.frames.translation[frame])
 
 
-def _placed(model: Model, body: int, frame: int | None, world):
-    """Return the pose in the world of a frame, from those of the bodies."""
-    at, placement = tuple(x[body] for x in world), _placement(model, frame)
+def _pose(body: int, frame: int | None, model: Model, q):
+    at, placement = tuple(x[body] for x in _poses(model, q)), _placement(model, frame)
     return at if placement is None else composed(at, placement)
 
 
-def _pose(body: int, frame: int | None, model: Model, q):
-    return _placed(model, body, frame, _poses(model, q))
-
-
-def _in_frame(placement, angular, linear):
-    """Return a body's motion (angular, linear) in the axes and at the origin of a frame that is fixed in the body."""
-    if placement is None:
-        return angular, linear
-    rotation, translation = placement
-    return mtv(rotation, angular), mtv(rotation, linear + cross(angular, translation))
+def _in_frame(placement, motions, body: int):
+    """Return the motion (angular, linear) of a frame that is fixed in a body, in its axes at its origin."""
+    motion = tuple(x[body] for x in motions)
+    return motion if placement is None else from_parent(placement, motion)
 
 
 def _velocity(body: int, frame: int | None, model: Model, q, v):
     """Return the twist (6, lanes) of a frame, linear part first."""
-    w, l = (x[body] for x in kinematics(model, q, v).velocity)
-    w, l = _in_frame(_placement(model, frame), w, l)
+    w, l = _in_frame(_placement(model, frame), kinematics(model, q, v).velocity, body)
     return jnp.concatenate([l, w])
 
 
 def _acceleration(body: int, frame: int | None, model: Model, q, v, a):
     """Return the classical acceleration (6, lanes) of a frame, linear part first."""
     motion, placement = kinematics(model, q, v, a), _placement(model, frame)
-    w, l = _in_frame(placement, *(x[body] for x in motion.velocity))
-    aw, al = _in_frame(placement, *(x[body] for x in motion.acceleration))
+    w, l = _in_frame(placement, motion.velocity, body)
+    aw, al = _in_frame(placement, motion.acceleration, body)
     return jnp.concatenate([al + cross(w, l), aw])
 
 
 def _jacobian(body: int, frame: int | None, local: bool, model: Model, q):
-    """Return the Jacobian (6, nv, lanes) of a frame: its rows are wrenches on the body, carried up the tree."""
+    """Return the Jacobian (6, nv, lanes) of a frame: its rows are unit wrenches, carried up the tree."""
     motion, placement = kinematics(model, q), _placement(model, frame)
-    if not local:
-        directions = motion.world[0][body]
-    else:
-        directions = jnp.eye(3, dtype=q.dtype)[..., None] if placement is None else transpose(placement[0])
-    none = jnp.zeros_like(directions)
-    moments = none if placement is None else jnp.stack([cross(placement[1], axis) for axis in directions])
-    wrenches = jnp.concatenate([moments, directions]), jnp.concatenate([directions, none])
-    return wrench_jacobian(motion, body, wrenches)
+    unit = jnp.eye(6, dtype=q.dtype)[..., None]
+    wrenches = unit[:, 3:], unit[:, :3]
+    if not local:  # turn the frame at its origin to the world's axes
+        origin = jnp.zeros((3, 1), q.dtype) if placement is None else placement[1]
+        placement = transpose(motion.world[0][body]), origin
+    return wrench_jacobian(motion, body, wrenches if placement is None else rows_to_parent(placement, wrenches))
 
 
 def forward_kinematics(model: Model, q: ArrayLike) -> Transform:

@@ -66,10 +66,10 @@ def normalized(topology: Topology, q):
     return swept(_table(topology, _normalize, ("q",), "moved"), {"q": q})["moved"]
 
 
-def advanced(model: Model, q, dv):
-    """Return q moved by the tangent vector dv of independent velocities; arrays have the lanes last."""
-    topology = model.topology
-    if not topology.clusters:
+def advanced(topology: Topology, model: Model | None, q, dv):
+    """Return q moved by the tangent vector dv of independent velocities; arrays have the lanes last. Only clusters read
+    the model, which may be None for trees."""
+    if model is None or not topology.clusters:
         return integrated(topology, q, dv)
     moves = ratios.spread(topology, Embedded(model, q).ratios().G, dv)
     for _ in range(_closings(topology)):
@@ -127,37 +127,31 @@ def closed(model: Model, q):
     return q
 
 
-def settled(model: Model, q):
-    """Return q with all quaternions scaled to unit length and the loops of clusters closed."""
-    q = normalized(model.topology, q)
-    return closed(model, q) if model.topology.clusters else q
+def settled(topology: Topology, model: Model | None, q):
+    """Return q with all quaternions scaled to unit length and the loops of clusters closed; see `advanced`."""
+    q = normalized(topology, q)
+    return q if model is None or not topology.clusters else closed(model, q)
 
 
-def of_states(fn: Callable, model: Model, *static: Any) -> Callable:
-    """Return ``fn(*static, topology, model, ...)`` as a function of single states of a model. For trees fn gets None as
-    the model, and its kernel does not read the model's arrays."""
-    return functools.partial(laned(fn, *static, model.topology), model if model.topology.clusters else None)
+def of_states(fn: Callable, model: Model) -> Callable:
+    """Return ``fn(topology, model, ...)`` as a function of single states. For trees fn gets None as the model, and its
+    kernel does not read the model's arrays."""
+    return functools.partial(laned(fn, model.topology), model if model.topology.clusters else None)
 
 
-def on_course(topology: Topology, model: Model | None, q, v, dt=None):
-    """Return q moved at the velocities v for a time dt (None: a unit of time), see `of_states`; with lanes last."""
-    dv = v if dt is None else v * dt
-    return integrated(topology, q, dv) if model is None else advanced(model, q, dv)
-
-
-def at_rest(topology: Topology, model: Model | None, q):
-    """Return what `settled` returns, see `of_states`; with lanes last."""
-    return normalized(topology, q) if model is None else settled(model, q)
+def coasted(topology: Topology, model: Model | None, q, v, dt=None):
+    """Return q moved at the velocities v for a time dt (None: a unit of time); see `advanced`."""
+    return advanced(topology, model, q, v if dt is None else v * dt)
 
 
 def moving(model: Model) -> Callable:
-    """Return the function of (q, v, dt) that moves q at the velocities v for a time dt, one if omitted."""
-    return of_states(on_course, model)
+    """Return `coasted` for single states, a function of (q, v, dt)."""
+    return of_states(coasted, model)
 
 
 def settling(model: Model) -> Callable:
     """Return `settled` for single states."""
-    return of_states(at_rest, model)
+    return of_states(settled, model)
 
 
 def separated(model: Model):

@@ -68,7 +68,7 @@ def moved(model: Model, q: Array, w: Array, dt: Array) -> tuple[Array, Array]:
     """Return q and v after a step of dt at velocities w (nv, lanes) in the axes of its start."""
     topology, way = model.topology, dt * w
     straight = _swept(topology, _straight, way, w=way)
-    return normalized(topology, advanced(model, q, straight)), _swept(topology, _turned, w, v=w, w=way)
+    return normalized(topology, advanced(topology, model, q, straight)), _swept(topology, _turned, w, v=w, w=way)
 
 
 def _unturned(v, w):

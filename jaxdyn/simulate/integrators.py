@@ -104,8 +104,8 @@ class RungeKutta(Integrator):
 
         def next_slope(slopes, x):
             row, i = x
-            at, moving = stage(model, state, dt, row, slopes)
-            found = moving, acceleration(at)
+            at, dq = stage(model, state, dt, row, slopes)
+            found = dq, acceleration(at)
             return tuple(k.at[i].set(new) for k, new in zip(slopes, found, strict=True)), None
 
         now = acceleration.solution(state)  # outside the scan, so that its multipliers can be returned
@@ -146,8 +146,8 @@ class Gauss(Integrator):
         a = jnp.asarray([[0.25, 0.25 - half], [0.25 + half, 0.25]], dtype)
 
         def slope(weights, slopes):
-            at, moving = stage(model, state, dt, weights, slopes)
-            return moving, acceleration(at)
+            at, dq = stage(model, state, dt, weights, slopes)
+            return dq, acceleration(at)
 
         def closer(slopes, _):
             return jax.vmap(slope, (0, None))(a, slopes), None
@@ -168,7 +168,8 @@ class ImplicitMidpoint(Integrator):
     iterations: int = eqx.field(static=True, default=6)
 
     def step(self, model, acceleration, state, dt):
-        added, move = dt / 2 * model.joints.damping + dt * dt / 4 * model.joints.stiffness, moving(model)
+        added = dt / 2 * model.joints.damping + dt * dt / 4 * model.joints.stiffness
+        move = moving(model)
 
         def closer(a, _):
             mean = state.v + dt / 2 * a

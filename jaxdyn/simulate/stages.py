@@ -7,7 +7,7 @@ The slopes of a method are (q̇, v̇) at its stages, with q̇ the time derivativ
 import jax
 import jax.numpy as jnp
 
-from ..kinematics.manifold import at_rest, of_states, on_course
+from ..kinematics.manifold import coasted, of_states, settled
 from ..model.model import Model
 from ..model.state import State
 
@@ -15,7 +15,7 @@ from ..model.state import State
 def _rate(topology, model, q, v):
     """Return the time derivative of q as stored."""
     zero = jnp.zeros(1, q.dtype)
-    return jax.jvp(lambda h: on_course(topology, model, q, v, h), (zero,), (jnp.ones_like(zero),))[1]
+    return jax.jvp(lambda h: coasted(topology, model, q, v, h), (zero,), (jnp.ones_like(zero),))[1]
 
 
 def _point(q, v, dt, weights, slopes):
@@ -29,7 +29,7 @@ def _stage(topology, model, *given):
 
 def _end(topology, model, *given):
     q, v = _point(*given)
-    return at_rest(topology, model, q), v
+    return settled(topology, model, q), v
 
 
 def rate(model: Model, state: State):
@@ -40,8 +40,8 @@ def rate(model: Model, state: State):
 def stage(model: Model, state: State, dt, weights, slopes):
     """Return the point with weights (stages,), and the time derivative of its q. `slopes` are those of all stages,
     (stages, nq) and (stages, nv)."""
-    q, v, moving = of_states(_stage, model)(state.q, state.v, dt, weights, slopes)
-    return State(q, v), moving
+    q, v, dq = of_states(_stage, model)(state.q, state.v, dt, weights, slopes)
+    return State(q, v), dq
 
 
 def end(model: Model, state: State, dt, weights, slopes) -> State:
