@@ -23,9 +23,9 @@ from ..engine.core import widen
 from ..systems.base import System
 from ..systems.body_factor import BodyFactor, every_constraint
 from ..systems.problem import Problem, Start, left_over, rows_left_over
-from ..systems.weights import automatic_weights, farthest
+from ..systems.weights import redundant
 from .base import Found
-from .iteration import beyond_rounding, inner, largest_of, ratio_of
+from .iteration import inner, largest_of, longer, moves, ratio_of
 from .lcaba import damped
 from .prox_bbo import ProxBBO
 
@@ -45,11 +45,12 @@ def balance_of(found: Found) -> Array:
 class _Correction(NamedTuple):
     """A factor's correction of the residual.
 
-    **Fields:** `change` (nv, lanes); `image` (m, lanes), J times it; `second` (nv, lanes), the correction of the r1
-    that remains after the first."""
+    **Fields:** `change` (nv, lanes); `image` (m, lanes), J times it; `multipliers` (m, lanes); `second` (nv, lanes),
+    the correction of the r1 that remains after the first."""
 
     change: Array
     image: Array | None
+    multipliers: Array | None
     second: Array
 
     @property
@@ -82,17 +83,14 @@ def error_of(problem: Problem, start: Start, found: Found, soft: bool, least: Ar
     first = _corrected(problem, system, *left, r2)
     change, image = first.change, first.image
     assert image is not None
-    along, square = inner(r2, image), inner(image, image)
     sizes = largest_of(change), jnp.maximum(largest_of(rates), largest_of(start.rows))
-    longer = ratio_of(along, square)
-    # beyond the farthest step rows count as redundant, as they do for solvers
-    told = beyond_rounding(along, r2, square, sizes) & (longer < farthest(problem, system.weights))
-    told &= rates.dtype == jnp.float32  # double precision resolves the gaps of loops given with few digits
-    longer = jnp.maximum(jnp.where(told, longer, 1), 1)
-    conflict = zero if soft else largest_of(r2 - longer * image)
+    moving = moves(redundant(problem), first.multipliers, image)
+    # double precision resolves the gaps of loops given with few digits
+    far = longer(moving & (rates.dtype == jnp.float32), r2, image, sizes)
+    conflict = zero if soft else largest_of(r2 - far * image)
     # multipliers of conflicting rows are large, and so is their rounding
     seen = first.whole if soft else _seen(problem, system, first, left, r2, jnp.maximum(least, conflict))
-    return jnp.maximum(largest_of(change) * longer, seen), conflict
+    return jnp.maximum(largest_of(change) * far, seen), conflict
 
 
 def _corrected(problem: Problem, system: System, tau: Array, force, r2: Array | None) -> _Correction:
@@ -101,10 +99,10 @@ def _corrected(problem: Problem, system: System, tau: Array, force, r2: Array | 
     change, bodies, y, image = system.solve(tau, force, r2)
     change, image = widen(change, lanes), None if image is None else widen(image, lanes)
     if not isinstance(system, BodyFactor):  # its equations are not those of the problem alone
-        return _Correction(change, image, jnp.zeros_like(change))
+        return _Correction(change, image, y, jnp.zeros_like(change))
     left = left_over(problem, Start(tau, None, None, force), change, bodies, y)
     second, *_ = system.solve(*left, None if r2 is None else jnp.zeros_like(r2))
-    return _Correction(change, image, widen(second, lanes))
+    return _Correction(change, image, y, widen(second, lanes))
 
 
 def _seen(
@@ -120,7 +118,7 @@ def _seen(
         return jnp.where(doubtful, first.whole, size)
 
     def asked():
-        other = _corrected(problem, ProxBBO().system(problem, automatic_weights(problem)), *left, r2)
+        other = _corrected(problem, ProxBBO().factorised(problem), *left, r2)
         # if this factor does not resolve the error either, take the larger estimate
         whole = jnp.where(other.part < CLEAR, other.whole, jnp.fmax(other.whole, first.whole))
         return jnp.where(doubtful, whole, size)

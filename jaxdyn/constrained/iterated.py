@@ -80,7 +80,11 @@ class Proximal(Unrollable):
 
     def factorised(self, problem):
         given = None if self.mu is None else uniform(problem, jnp.full((1,), float(self.mu), problem.q.dtype))
-        return self.system(problem, automatic_weights(problem) if given is None else given)
+        return self.system(problem, self.weights(problem) if given is None else given)
+
+    def weights(self, problem: Problem) -> Array:
+        """Return μ of all rows (m, lanes) if the caller gives none."""
+        return automatic_weights(problem)
 
     def solve(self, problem: Problem, start, warm, multipliers: bool):
         system = self.factorised(problem)

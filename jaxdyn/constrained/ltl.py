@@ -13,6 +13,7 @@ block is then the (damped) Delassus matrix.
 """
 
 from ..systems.joint_factor import penalised_factor, saddle_factor
+from ..systems.weights import riding_weights
 from .iterated import Direct, Proximal, Soft
 
 
@@ -42,6 +43,9 @@ class ProxLTL(Proximal):
 
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
+
+    def weights(self, problem):
+        return riding_weights(problem)
 
     def system(self, problem, weights):
         return saddle_factor(problem, weights)

@@ -7,8 +7,8 @@ from jaxtyping import Array
 from ..engine.core import widen
 from ..systems.base import System
 from ..systems.problem import Start, left_over
-from ..systems.weights import farthest
-from .iteration import Stop, advance, conjugate, largest_of, loop
+from ..systems.weights import redundant
+from .iteration import Stop, advance, conjugate, largest_of, loop, moves
 
 
 def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) -> tuple[Array, Array]:
@@ -21,7 +21,8 @@ def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) 
     """
     problem = system.problem
     rows, lanes, dtype = problem.rows, rates.shape[-1], rates.dtype
-    far, mu = farthest(problem, system.weights), system.weights.max(0)
+    mu = system.weights.max(0)
+    far = lambda direction, image: moves(redundant(problem) * mu, direction[0], image)  # noqa: E731
     tau, force = left_over(problem, start._replace(tau=widen(start.tau, lanes)), rates, bodies, None)
 
     def left_at(lam):

@@ -25,6 +25,7 @@ from typing import ClassVar
 import equinox as eqx
 
 from ..systems.body_factor import body_factor, every_constraint
+from ..systems.weights import riding_weights
 from ..tree import panels
 from ..tree.plan import Order, Rider, elimination, riders_of
 from ..tree.rows import Plan
@@ -71,6 +72,9 @@ class ProxBBO(Proximal):
 
     order = _order
 
+    def weights(self, problem):
+        return riding_weights(problem)
+
     def system(self, problem, weights):
         return _riding(self, problem, weights)
 
@@ -86,6 +90,9 @@ class ProxPV(Proximal):
     grounded: ClassVar[bool] = True
 
     order = _order
+
+    def weights(self, problem):
+        return riding_weights(problem)
 
     def system(self, problem, weights):
         return _riding(self, problem, weights)

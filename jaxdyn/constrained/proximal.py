@@ -21,9 +21,9 @@ from jaxtyping import Array
 from ..engine.core import widen
 from ..systems.base import System
 from ..systems.problem import Start, body_accelerations, given_accelerations, left_over, rows_left_over, still
-from ..systems.weights import farthest
+from ..systems.weights import redundant
 from .base import Found
-from .iteration import Stop, advance, conjugate, largest_of, loop, right_length
+from .iteration import Stop, advance, conjugate, largest_of, longer, loop, moves, right_length
 
 #: a step that exceeds the least step so far by this factor is not made, and ends its lane
 FARTHER = 1e3
@@ -82,7 +82,7 @@ class Iteration:
         self.constrained = rows is not None
         self.wanted = largest_of(start.rows) if self.constrained else 0
         self.moving = self.constrained and stop.accelerated and stop.max_steps > 1
-        self.far = farthest(self.problem, system.weights) if self.moving else None
+        self.redundant = redundant(self.problem) if self.moving else None
         self.warm = lam
 
     def wide(self, tree):
@@ -138,18 +138,21 @@ class Iteration:
         made = At(x, bodies, y, jnp.ones(self.lanes, self.dtype))
         return made, self.wide(image)
 
-    def step(self, s: _State, refined: bool = True, longer: bool = True) -> _State:
-        """Return the state after one step, which is `longer` in lanes where plain steps shrink slowly."""
+    def moves(self, direction: At, image: Array) -> Array:
+        return moves(self.redundant, direction.lam, image)
+
+    def step(self, s: _State, refined: bool = True, further: bool = True) -> _State:
+        """Return the state after one step, which goes `further` in lanes where plain steps shrink slowly."""
         change, image = self.change(s.at, s.r2, refined)
         step = largest_of(change.rates)
+        sizes = step, jnp.maximum(s.peak, self.wanted)
         direction, plain, ahead, stuck, useful = change, image, jnp.ones_like(step), False, False
         best = jnp.zeros_like(s.best)
-        if self.moving and longer:
+        if self.moving and further:
             slow = (s.steps > 1) & (step > 0.1 * s.last)
-            sizes = step, jnp.maximum(s.peak, self.wanted)
             most = right_length(s.image, s.plain, plain, s.ahead)
             direction, image, ahead, useful, best = conjugate(
-                slow, change, image, s.direction, s.image, s.r2, self.far, sizes, most, s.best
+                slow, change, image, s.direction, s.image, s.r2, self.moves, sizes, most, s.best
             )
             stuck = slow & (step > 0.5 * s.last) & ~useful
         stop = self.stop
@@ -163,7 +166,7 @@ class Iteration:
         peak = jnp.maximum(s.peak, size)
         if self.moving:
             at, peak = self.swept(s.active & (size < 0.2 * peak), at, size, peak)
-        new = self.judged(s, change, step * ahead, step, stuck, useful)
+        new = self.judged(s, change, plain, sizes, step * ahead, step, stuck, useful)
         new = new._replace(direction=direction, image=image, ahead=ahead, best=best, plain=plain)
         new = new._replace(r2=self.residual(at), peak=peak)
         new = new._replace(active=new.active & ~runs_away, least=jnp.minimum(s.least, step))
@@ -180,13 +183,17 @@ class Iteration:
         bodies = jax.lax.cond(drifted.any(), anew, lambda: at.bodies)
         return at._replace(bodies=bodies), jnp.where(drifted, size, peak)
 
-    def judged(self, s: _State, change: At, made, step, stuck, useful) -> _State:
+    def judged(self, s: _State, change: At, plain: Array, sizes, made, step, stuck, useful) -> _State:
         """Return the state with the quantities that decide which lanes go on."""
         tol = self.stop.tol
         scale = jnp.maximum(s.scale, made)
         # error after this step, from the rate at which steps shrink; a longer step breaks the series
         ratio = jnp.where(jnp.isinf(s.last), 1, step / jnp.maximum(s.last, jnp.finfo(self.dtype).tiny))
-        rest = jnp.where((s.ahead > 1) | useful, 1, jnp.minimum(ratio / (1 - jnp.minimum(ratio, 0.99)), 10))
+        rest = jnp.minimum(ratio / (1 - jnp.minimum(ratio, 0.99)), 10)
+        if self.moving:
+            # rows that hardly move shrink slowly, however small the step
+            rest = jnp.maximum(rest, longer(self.moves(change, plain), s.r2, plain, sizes) - 1)
+        rest = jnp.where((s.ahead > 1) | useful, 1, rest)
         grown = jnp.where((step >= s.last) | stuck, s.grown + 1, 0)
         other = largest_of(change.rates - s.direction.rates)
         crept = jnp.where(stuck & (other < 0.1 * step), s.crept + 1, 0)
@@ -226,7 +233,7 @@ def _few(iteration: Iteration, state: _State) -> _State:
         if made == STRAIGHT:
             more = lambda s: loop(lambda s: s.active, iteration.step, s, stop._replace(max_steps=stop.max_steps - made))  # noqa: E731
         else:
-            more = lambda s: on(iteration.step(s, longer=made > 1), made + 1)  # noqa: E731
+            more = lambda s: on(iteration.step(s, further=made > 1), made + 1)  # noqa: E731
         if made < 2 or stop.tol == 0:  # before the third, no step is longer or superfluous
             return more(s)
         return jax.lax.cond(s.active.any(), more, lambda s: s, s)

@@ -11,6 +11,7 @@ from typing import ClassVar
 from ..engine.kept import parts, tables
 from ..systems import cost
 from ..systems.body_factor import body_factor
+from ..systems.weights import automatic_weights, riding_weights
 from ..tree.plan import Order, Rider, elimination, riders_of
 from ..tree.rows import Plan
 from ..tree.topology import Topology
@@ -56,6 +57,11 @@ class Unified(Proximal):
 
     def order(self, topology, plan: Plan):
         return riding_of(topology, riders_of(topology, plan))[0]
+
+    def weights(self, problem):
+        riders = riders_of(problem.model.topology, problem.plan)
+        every = len(riding_of(problem.model.topology, riders)[1]) == len(riders)
+        return riding_weights(problem) if every else automatic_weights(problem)
 
     def system(self, problem, weights):
         topology = problem.model.topology

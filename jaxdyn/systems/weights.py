@@ -10,9 +10,9 @@ USUAL, LONGEST = 4.0, 100.0
 
 
 def automatic_weights(problem: Problem) -> Array:
-    """Return μ of all rows (m, lanes), from the precision and the mean mass: so large that a step gains several digits,
-    so small that adding μ JᵀJ does not lose the digits of M. Measured on the benchmark systems:
-    `docs/algorithms/lcaba.md`.
+    """Return μ of all rows (m, lanes) for factors with penalties, from the precision and the mean mass: so large that a
+    step gains several digits, so small that adding μ JᵀJ does not lose the digits of M. Measured on the benchmark
+    systems: `docs/algorithms/lcaba.md`.
 
     All rows have the same weight, so that contradicting rows settle at the least-squares point. In single precision a
     long row, such as a coupling of 10 and −1, would cost a light rotor its digits; then the weight of all rows is
@@ -26,6 +26,13 @@ def automatic_weights(problem: Problem) -> Array:
     return uniform(problem, mu / jnp.clip(longest / USUAL, 1, LONGEST))
 
 
+def riding_weights(problem: Problem) -> Array:
+    """Return μ of all rows (m, lanes) for factors in which all of them ride. No inertia contains a penalty there, and
+    in single precision μ can be larger. In double precision it cannot: rows that are redundant where loops are closed
+    would count where they are open by a micrometre."""
+    return uniform(problem, _digits(problem, 1e5, 1e7) * _mean_mass(problem))
+
+
 def _digits(problem: Problem, single: float, double: float) -> float:
     return double if problem.q.dtype == jnp.float64 else single
 
@@ -34,12 +41,11 @@ def _mean_mass(problem: Problem) -> Array:
     return jnp.maximum(problem.model.bodies.mass.mean(0), 1e-3)
 
 
-def farthest(problem: Problem, weights: Array) -> Array:
-    """Return the largest step length of conjugate iterations. An eigenvalue w of J M⁻¹ Jᵀ needs a step of 1 / (μ w); w
-    below 1e-9 (single precision: 1e-7) over the mean mass counts as zero. Rows that are redundant where loops are
-    closed have a w of 1e-12 where the loops are open by a micrometre: resolving it would turn rounding errors into
-    forces."""
-    return jnp.maximum(_digits(problem, 1e7, 1e9) * _mean_mass(problem) / weights.max(0), 1)
+def redundant(problem: Problem) -> Array:
+    """Return the eigenvalue of J M⁻¹ Jᵀ (lanes,) up to which it counts as zero: 1e-9 (single precision: 1e-7) over the
+    mean mass. Rows that are redundant where loops are closed have one of 1e-12 where the loops are open by a
+    micrometre: resolving it would turn rounding errors into forces."""
+    return 1 / (_digits(problem, 1e7, 1e9) * _mean_mass(problem))
 
 
 def uniform(problem: Problem, mu: Array) -> Array:
