@@ -35,12 +35,14 @@ class _Corrections(Iteration):
         stop = Stop(LEFT[like.dtype.itemsize], CORRECTIONS, plain=plain)
         start = Start(jnp.zeros_like(like), lam if len(lam) else None, None, None)
         super().__init__(system, start, lam if len(lam) else None, stop, compliance)
-        self.far = 0  # r2 is not linear in the steps, so it does not show how much longer one should be
         self.left_over, self.floor = left_over, floor
         self.now: Any = None
 
     def begun(self):
         return super().begun()._replace(scale=self.floor)
+
+    def moves(self, direction, image):
+        return jnp.zeros(self.lanes, bool)  # r2 is not linear in the steps: it does not show how long one should be
 
     def residual(self, at: At):
         return jnp.zeros_like(at.lam)  # the next step computes it with the forces
