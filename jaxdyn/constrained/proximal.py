@@ -190,8 +190,8 @@ class Iteration:
         # error after this step, from the rate at which steps shrink; a longer step breaks the series
         ratio = jnp.where(jnp.isinf(s.last), 1, step / jnp.maximum(s.last, jnp.finfo(self.dtype).tiny))
         rest = jnp.minimum(ratio / (1 - jnp.minimum(ratio, 0.99)), 10)
-        if self.moving:
-            # rows that hardly move shrink slowly, however small the step
+        if self.moving and self.dtype == jnp.float32:
+            # rows that hardly move shrink slowly, however small the step; in double precision μ is large enough
             rest = jnp.maximum(rest, longer(self.moves(change, plain), s.r2, plain, sizes) - 1)
         rest = jnp.where((s.ahead > 1) | useful, 1, rest)
         grown = jnp.where((step >= s.last) | stuck, s.grown + 1, 0)
