@@ -16,10 +16,12 @@ from solvers import SOLVERS
 import jaxdyn as jd
 from jaxdyn.constrained.result import MEMBERS, result_of
 
+HARD = [(s, d, n) for s in (0, 1, 4) for d in (np.float64, np.float32) for n in ("LCABA", "ProxBBO")]
+# loops twice, a gear, masses from 1e-3 to 1e3: rows whose steps shrink slowly behind a large first one
+HARD += [(103, np.float32, "ProxBBO"), (103, np.float32, "ProxLTL")]
 
-@pytest.mark.parametrize("solver", ["LCABA", "ProxBBO"])
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
-@pytest.mark.parametrize("seed", [0, 1, 4])
+
+@pytest.mark.parametrize(("seed", "dtype", "solver"), HARD)
 def test_random_robots_with_loops(seed, dtype, solver):
     """Masses and lengths over orders of magnitude, loops twice, gears, poses at right angles."""
     found = hard_problems.errors(hard_problems.problems(seed), getattr(jd.solvers, solver)(), dtype)
