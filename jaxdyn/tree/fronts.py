@@ -123,19 +123,16 @@ def _eliminate(k, d, of_rows, hard, rows, places, size, entries, carried, whole,
     A = _square(jnp.broadcast_arrays(*entries), carried, k, d)
     whole = jnp.zeros((k + d, A.shape[-1]), A.dtype) if whole is None else whole
 
-    def pivot(c, diagonal, below):
-        nonlocal whole
-        if not of_rows:
-            return 1 / diagonal
-        whole = panels.followed(whole, below[-1]) if c else whole
-        return -(panels.hard if hard else panels.damped)(-diagonal, whole[0], R[c])
-
-    A, inverse, below, columns = panels.eliminate(A, k, pivot)
+    if of_rows:
+        rule = panels.hard if hard else panels.damped
+        A, inverse, below, columns, whole = panels.eliminate_rows(A, k, rule, whole, R, -1)
+    else:
+        A, inverse, below, columns = panels.eliminate(A, k, lambda c, diagonal, below: 1 / diagonal)
     flat = jnp.concatenate(below) if k + d > 1 else None
     if not size:
         return (jnp.stack(inverse), flat), None, None
     if rows:
-        whole = panels.followed(whole, below[-1]) if of_rows else jnp.abs(jnp.stack([A[r, r] for r in range(d)]))
+        whole = whole if of_rows else jnp.abs(jnp.stack([A[r, r] for r in range(d)]))
         whole = panels.spread(whole, places, size, (0,))
     else:
         whole = None

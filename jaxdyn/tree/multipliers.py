@@ -61,13 +61,7 @@ def eliminate(rule, counts, kept, pairs, turned, coupled, K, L, R, whole):
     if any(x is not None for x in whole):
         error = _joined((*whole, *[None] * len(kept)), (*counts, *kept))
 
-    def pivot(a, d, below):
-        nonlocal error
-        error = panels.followed(error, below[-1]) if a else error
-        return rule(d, error[0], None if R is None else R[a])
-
-    left, inverse, below, _ = panels.eliminate(A, e, pivot)
-    error = panels.followed(error, below[-1]) if kept else error[1:]
+    left, inverse, below, _, error = panels.eliminate_rows(A, e, rule, error, R)
     taken, rest = [], []
     for at_body in K:
         sides = [[None if x is None else x[k] for x in at_body] for k in (0, 1)]
