@@ -83,7 +83,8 @@ def same_as(name: str, solver: str) -> str:
     constraints ride, LCABA if none."""
     model, _ = systems.system(name)
     if solver == "Auto":
-        solver = type(jd.solvers.Auto().pick(model.topology, model.constraints)).__name__
+        # the choice for equally many solves, as all of them make here
+        solver = type(jd.solvers.Auto().pick(model.topology, model.constraints, jnp.float64)).__name__
     if solver == "Unified":
         riders = riders_of(model.topology, plan_of(model.topology, model.constraints))
         ride = riding_of(model.topology, riders)[1]

@@ -228,6 +228,22 @@ def test_a_mixture_is_faster_than_both():
     assert any(time_of(n, "Unified") < min(MEASURED[n][s]["microseconds"] for s in ("LCABA", "ProxBBO")) for n in found)
 
 
+def test_the_choice_knows_the_precision():
+    """In single precision rows that ride save solves; the model's numbers decide, not JAX's."""
+    model, _ = systems.system("cycle_8")
+    picked = [jd.solvers.Auto().pick(model.topology, model.constraints, d) for d in (None, np.float64, np.float32)]
+    assert picked == [jd.solvers.LCABA(), jd.solvers.LCABA(), jd.solvers.ProxBBO()]
+    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), model)
+    rest = jnp.zeros(model.nv, jnp.float32)
+    solved = [
+        jax.jit(
+            lambda s=s: jd.forward_dynamics(single, jd.State(single.neutral(), rest), rest, solver=s).acceleration
+        )()
+        for s in (jd.solvers.Auto(), jd.solvers.ProxBBO())
+    ]
+    np.testing.assert_array_equal(*solved)
+
+
 def test_many_constraints_are_planned_quickly():
     """Beyond `unified.MOST` only all or none of them ride, and few orders are tried."""
     mixture.cache_clear()

@@ -1,5 +1,7 @@
 """`Auto`: the solver that suits the constraints."""
 
+import jax.numpy as jnp
+
 from ..engine.kept import tables
 from ..kinematics.rows import plan_of
 from ..systems import cost
@@ -14,19 +16,26 @@ from .prox_bbo import ProxBBO
 from .unified import Unified, mixture, riding_of
 
 
-def features_of(topology: Topology, plan: Plan) -> dict[str, cost.Features]:
-    """Return, by name of the solver, the features from which its cost is predicted."""
+def features_of(topology: Topology, plan: Plan, single: bool = False) -> dict[str, cost.Features]:
+    """Return, by name of the solver, the features from which its cost is predicted. In `single` precision solvers with
+    penalties make more solves, and those whose rows ride fewer (`jaxdyn.systems.weights`)."""
     riders = riders_of(topology, plan)
-    riding = {"LCABA": frozenset(), "ProxBBO": frozenset(riders), "Unified": riding_of(topology, riders)[1]}
-    found = {name: mixture(topology, riders, ride)[0] for name, ride in riding.items()}
+    every, solves = frozenset(riders), cost.SINGLE if single else cost.DOUBLE
+
+    def recursion(ride):
+        order, stay = mixture(topology, riders, ride)[1], [r for r in riders if r not in ride]
+        return cost.recursion(topology, riders, order, stay, solves[ride == every])
+
+    riding = {"LCABA": frozenset(), "ProxBBO": every, "Unified": riding_of(topology, riders)[1]}
+    found = {name: recursion(ride) for name, ride in riding.items()}
     moving = supports(topology, plan)
     moved = [(layout.rows, len(bodies)) for layout, bodies in zip(plan.layouts, moving, strict=True)]
-    return found | {"ProxLTL": cost.sparse(saddle_fronts(topology, plan), topology, moved)}
+    return found | {"ProxLTL": cost.sparse(saddle_fronts(topology, plan), topology, moved, solves[True])}
 
 
 @tables
-def _cheapest(topology: Topology, plan: Plan) -> Solver:
-    features = features_of(topology, plan)
+def _cheapest(topology: Topology, plan: Plan, single: bool) -> Solver:
+    features = features_of(topology, plan, single)
     name = cost.cheapest({name: cost.nanoseconds(f) for name, f in features.items()})
     return {"LCABA": LCABA, "ProxBBO": ProxBBO, "Unified": Unified, "ProxLTL": ProxLTL}[name]()
 
@@ -36,19 +45,21 @@ class Auto(Unrollable):
     `ProxLTL` that the plan predicts to be fastest (`jaxdyn.systems.cost`); `LCABA` if links have no inertia of their
     own."""
 
-    def pick(self, topology, constraints) -> Solver:
-        """Return the solver for these constraints."""
-        return self._pick(topology, plan_of(topology, constraints))
+    def pick(self, topology, constraints, dtype=None) -> Solver:
+        """Return the solver for these constraints in the precision of `dtype`, by default that of JAX's numbers."""
+        return self._pick(topology, plan_of(topology, constraints), dtype)
 
-    def _pick(self, topology, plan) -> Solver:
+    def _pick(self, topology, plan, dtype) -> Solver:
         if not plan.layouts:
             return ABA()
         # LCABA alone eliminates constraints before it divides by inertias
-        solver = LCABA() if topology.singular else _cheapest(topology, plan)
+        single = jnp.dtype(jnp.result_type(float) if dtype is None else dtype) == jnp.float32
+        solver = LCABA() if topology.singular else _cheapest(topology, plan, single)
         return solver.unrolled() if self._unrolled else solver
 
     def order(self, topology, plan):
-        return self._pick(topology, plan).order(topology, plan)
+        return self._pick(topology, plan, None).order(topology, plan)
 
     def solve(self, problem, start, warm, multipliers):
-        return self.pick(problem.model.topology, problem.constraints).solve(problem, start, warm, multipliers)
+        picked = self.pick(problem.model.topology, problem.constraints, problem.q.dtype)
+        return picked.solve(problem, start, warm, multipliers)

@@ -78,11 +78,11 @@ def forward_dynamics(
     check_instance(f"`{name}`", "adjoint", adjoint, str, " Use 'implicit' or 'unrolled'.")
     if adjoint not in ("implicit", "unrolled"):
         raise ValueError(f"`{name}`: `adjoint` is {adjoint!r}; choose 'implicit' or 'unrolled'.")
-    if isinstance(solver, Auto):
-        solver = solver.pick(model.topology, constraints)
-    solver.check(f"`{name}`", model.topology, constraints)
     args = common_dtype(model, constraints, state.q, state.v, tau, external, warm_start)
     model, constraints, q, v, tau, external, warm_start = args
+    if isinstance(solver, Auto):
+        solver = solver.pick(model.topology, constraints, q.dtype)
+    solver.check(f"`{name}`", model.topology, constraints)
     args = model, constraints, q, v, independent_forces(model, q, tau), external, warm_start
     matrix = jax.tree.structure((model, constraints, q))
     if adjoint == "implicit":

@@ -18,7 +18,7 @@ from .implicit import SaddleSolve, saddle
 def least(model: Model, constraints: Sequence[Constraint], q, p, r2, solver: Solver, warm=None) -> tuple[Array, Array]:
     """Return (x, y) with M x − Jᵀ y = p and J x = r2, differentiable in all inputs; iterations start at y = `warm`."""
     if isinstance(solver, Auto):
-        solver = solver.pick(model.topology, constraints)
+        solver = solver.pick(model.topology, constraints, q.dtype)
     tree = jax.tree.structure((model, constraints, q))
     x, y, _ = call(lambda _, known, c: SaddleSolve(solver, tree, known, c), model, constraints, q, p, r2, warm)
     return x, y

@@ -52,7 +52,7 @@ def stepped(core_of: Callable, solver: Solver, model, constraints, q, v, tau, ex
     """Return the `Stepped` of a single state, differentiable in all arguments, by the core ``core_of(solver, tree,
     known, compiler)``, whose solve starts from the multipliers `warm`."""
     if isinstance(solver, Auto):
-        solver = solver.pick(model.topology, constraints)
+        solver = solver.pick(model.topology, constraints, q.dtype)
     args = model, tuple(constraints), q, v, tau, external, dt, warm
     _, lam, end, w, code, _ = call(lambda *given: core_of(solver, *given), *args)
     return Stepped(end, w, lam, result_of(code))

@@ -13,11 +13,13 @@ from ..tree.topology import Topology
 
 Features = dict[str, float]
 
-#: assumed number of damped solves with one factor
-SOLVES = 3
+#: assumed number of damped solves with one factor: with penalties, and if all rows ride
+DOUBLE, SINGLE = (3, 3), (4, 2)
 
 
-def recursion(topology: Topology, riders: Sequence[Rider], order: Order, penalised: Sequence[Rider]) -> Features:
+def recursion(
+    topology: Topology, riders: Sequence[Rider], order: Order, penalised: Sequence[Rider], solves: int = DOUBLE[0]
+) -> Features:
     """Return the features of `jaxdyn.tree.elimination` in this order; `penalised` are the constraints whose rows do not
     ride."""
     f = dict.fromkeys(("bodies", "ties", "pairs of ties", "rows", "pairs of rows", "multipliers"), 0.0)
@@ -34,35 +36,37 @@ def recursion(topology: Topology, riders: Sequence[Rider], order: Order, penalis
                 left -= 1
                 f["pairs of rows"] += 2 * left**2
                 f["multipliers"] += bodies * (12 * left + 54) + 36 * bodies * (bodies - 1)
-                f["multipliers"] += SOLVES * (4 * left + 24 * bodies + 4)
+                f["multipliers"] += solves * (4 * left + 24 * bodies + 4)
             continue
         if x.drives is not None:  # substituted with its joint locked
             columns, p = rows[x.drives], sum(rows[c] for c in x.riders)
-            f["bodies"] += (360 + 60 * SOLVES) * (not x.root)
+            f["bodies"] += (360 + 60 * solves) * (not x.root)
             f["ties"] += len(x.neighbours) * (260 + 72 * columns)
-            f["rows"] += columns * (120 + 24 * SOLVES) + 48 * p
+            f["rows"] += columns * (120 + 24 * solves) + 48 * p
             f["pairs of rows"] += 24 * columns * (columns + p)
             continue
         n, p, nv = len(x.neighbours), sum(rows[c] for c in x.riders), topology.kinds[x.body].nv
-        f["bodies"] += nv * (90 + 36 * SOLVES) + (360 + 60 * SOLVES) * (not x.root)
-        f["ties"] += nv * n * (150 + 24 * SOLVES) + 260 * n
+        f["bodies"] += nv * (90 + 36 * solves) + (360 + 60 * solves) * (not x.root)
+        f["ties"] += nv * n * (150 + 24 * solves) + 260 * n
         f["pairs of ties"] += nv * 36 * n * (n - 1)
-        f["rows"] += nv * p * (24 + 24 * n + 4 * SOLVES) + 48 * p
+        f["rows"] += nv * p * (24 + 24 * n + 4 * solves) + 48 * p
         f["pairs of rows"] += nv * 2 * p**2
     return f
 
 
-def sparse(order: Sequence[Front], topology: Topology, supports: Sequence[tuple[int, int]]) -> Features:
+def sparse(
+    order: Sequence[Front], topology: Topology, supports: Sequence[tuple[int, int]], solves: int = DOUBLE[0]
+) -> Features:
     """Return the features of `jaxdyn.tree.fronts` in this order, and of the matrices that it factorises; `supports`
     are, by constraint, the numbers of its rows and of the bodies that move them."""
     f = dict.fromkeys(("bodies", "columns", "solves", "matrices"), 0.0)
-    f["bodies"] = topology.nb * (360 + 96 * SOLVES)
+    f["bodies"] = topology.nb * (360 + 96 * solves)
     visits = sum(topology.kinds[b].nv for b, _ in topology.related())
     f["matrices"] = 40.0 * (visits + sum(rows * bodies for rows, bodies in supports))
     for front in order:
         own, d = len(front.own), len(front.front)
         f["columns"] += sum(2 * s**2 for s in range(d, d + own))
-        f["solves"] += sum(4 * s * SOLVES for s in range(d, d + own))
+        f["solves"] += sum(4 * s * solves for s in range(d, d + own))
     return f
 
 
