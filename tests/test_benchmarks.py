@@ -15,6 +15,8 @@ import embedding
 import embedding_cases
 import embedding_report
 import geared_robots
+import jax
+import jax.numpy as jnp
 import kernel_bench
 import measure
 import numpy as np

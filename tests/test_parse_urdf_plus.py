@@ -7,7 +7,7 @@ import pytest
 from parse_help import closed, joint, link, urdf
 
 import jaxdyn as jd
-from jaxdyn.loaders.load import load
+from jaxdyn.loaders.load import load, load_spec
 
 
 def flat(name, parent, child, xyz, independent=None):
@@ -103,6 +103,19 @@ def test_a_coupling_over_longer_paths_sums_their_joints():
     model = load(bars(coupling("2", ("bar2", "bar3"))))
     np.testing.assert_allclose(oracle.constraint_residual(model, np.array([0.1, 0.2, 0.6])), 0, atol=1e-15)
     assert model.actuator_names == ("j1",)
+
+
+@pytest.mark.parametrize("free", ["j1", "j2", "j3"])
+def test_embedding_follows_the_file(free):
+    """Without actuators, too, the joint that the file calls independent is."""
+    flags = {j: str(j == free).lower() for j in ("j1", "j2", "j3")}
+    text = bars(loop()).replace('independent="true"', "").replace('independent="false"', "")
+    for j, told in flags.items():
+        text = text.replace(f'name="{j}"', f'name="{j}" independent="{told}"')
+    spec = load_spec(text)
+    spec.actuators.clear()
+    model = jd.embed(spec.build())
+    assert [model.joint_names[v] for v in model.topology.independent] == [free]
 
 
 def test_independent_is_true_where_nothing_is_said():

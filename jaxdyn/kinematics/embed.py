@@ -61,7 +61,8 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
     - `loops`: "all" for all constraints of the model; "local" for those that tie few joints and do not tie them to the
       world; or names of constraints.
     - `independent`: names of joints to keep independent. The others are chosen: joints with actuators first, then those
-      that leave the constraints well conditioned around `neutral`, then those declared first.
+      that the robot's file does not call dependent (`independent="false"`, `<mimic>`), then those that leave the
+      constraints well conditioned around `neutral`, then those declared first.
 
     **Raises** `ValueError` for unknown names, for constraints that cannot be closed, leave no freedom or restrain
     nothing, for a choice that does not determine the other joints, for constraints with a nonzero `target`, and inside
@@ -218,7 +219,9 @@ def _cluster(model: Model, constraints, bodies, members, block: _Block, free) ->
     topology = model.topology
     velocities, K, rank, regular = block
     driven = np.abs(np.asarray(model.actuation)).sum(1) > 0 if model.nu else np.zeros(topology.nv, bool)
-    groups = [[j for j, v in enumerate(velocities) if driven[v] == g] for g in (False, True)]
+    follows = [topology.velocity_bodies[v] in topology.followers for v in range(topology.nv)]
+    kinds = [(False, True), (False, False), (True, True), (True, False)]
+    groups = [[j for j, v in enumerate(velocities) if (driven[v], follows[v]) == kind] for kind in kinds]
     if free is not None:
         groups = [[j for j in group if velocities[j] not in free] for group in groups]
     found, worst = dependent(K[regular >= 0.3 * regular.max()], rank, groups, _least(model))

@@ -174,6 +174,7 @@ def load(
             retype(joints)
         chain = grow(spec, notes, robot, links, joints, floating)
         passive = add_mimics(spec, joints, notes) | add_closures(spec, robot, links, joints)
+        spec.followers |= passive
         if drive:
             add_actuators(spec, notes, robot, chain, passive)
         add_shapes(spec, notes, document, collision)

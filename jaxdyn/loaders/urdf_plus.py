@@ -7,7 +7,7 @@
 | `<loop type="planar">` | three `PointOnPlane`, named ``<loop>_0`` to ``<loop>_2`` |
 | `<loop type="spherical">`, `cylindrical` | a `Point`, a `Cylinder` (not in the paper) |
 | `<coupling>` with a `<ratio>` | a `Coupling` of the same name |
-| `independent="false"` on a joint | no actuator; a warning if no loop or coupling goes through the joint |
+| `independent="false"` on a joint | no actuator, and `embed` solves for it first; a warning if nothing ties it |
 
 A coupling means that the ratio times the sum of the joint coordinates on the path from the links' nearest common
 ancestor to the predecessor equals the sum on the path to the successor: a rotor that is the successor turns `ratio`

@@ -53,6 +53,8 @@ class ModelSpec(SceneSpec):
         self.frames: dict[str, tuple[str, np.ndarray, np.ndarray]] = {}
         self.actuators: dict[str, dict[str, np.ndarray]] = {}
         self.constraints: list = []
+        #: names of joints that follow others (`<mimic>`, `independent="false"`): `embed` solves for them first
+        self.followers: set[str] = set()
         self._joint_names: set[str] = set()
         super().__init__()
 
@@ -223,6 +225,7 @@ class ModelSpec(SceneSpec):
             frame_names=tuple(frames),
             frame_bodies=tuple(index[b] for b, _, _ in frames.values()),
             actuator_names=tuple(self.actuators),
+            followers=frozenset(k for k, b in enumerate(rows) if b.joint.name in self.followers),
         )
         joints = joints_of(call, [b.joint for b in rows])
         lacks = list(weightless(topology, rows, joints))

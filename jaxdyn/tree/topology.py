@@ -62,6 +62,8 @@ class Topology:
     frame_names: tuple[str, ...] = ()
     frame_bodies: tuple[int, ...] = ()
     actuator_names: tuple[str, ...] = ()
+    #: bodies whose joints follow others, according to the robot's file: `embed` solves for them first
+    followers: frozenset[int] = frozenset()
     #: True if the mass matrix may be singular, so that dynamics need constraints
     singular: bool = False
     #: "auto", "kernel" or "xla": what compiles programs (`engine/kernels.py`)
