@@ -38,8 +38,8 @@ def test_accelerations(name, robot):
         close(got.acceleration[k], wanted.acceleration, row.single, max(1.0, np.abs(free).max()))
 
 
-@pytest.mark.parametrize(("solver", "most"), [("ProxBBO", 2), ("ProxLTL", 3)])
-def test_loops_whose_rows_ride_take_few_solves(solver, most):
+@pytest.mark.parametrize(("solver", "most", "tolerance"), [("ProxBBO", 2, 5e-7), ("ProxLTL", 3, 2e-6)])
+def test_loops_whose_rows_ride_take_few_solves(solver, most, tolerance):
     """No inertia contains a penalty, so that the weight is large; what is left is rounding."""
     model = single(embedding_robots.cut("four_bar_floating"))
     closed = embedding_robots.states("four_bar_floating", 16)
@@ -47,11 +47,11 @@ def test_loops_whose_rows_ride_take_few_solves(solver, most):
     given = single([expanded.q, expanded.v])
     tau = single(np.random.default_rng(0).normal(size=given[1].shape))
     got = solve(getattr(jd.solvers, solver)(), model, *given, tau)
-    assert succeeded(got.result).all() and np.asarray(got.stats.iterations).max() == most
+    assert succeeded(got.result).all() and np.asarray(got.stats.iterations).max() <= most
     model = jax.tree.map(lambda x: jnp.asarray(x, jnp.float64), model)
     for k, (q, v, t) in enumerate(zip(*(np.asarray(x, float) for x in (*given, tau)), strict=True)):
         wanted = oracle.forward_dynamics(model, q, v, t, tolerance=1e-5).acceleration
-        close(got.acceleration[k], wanted, 1e-6, np.abs(wanted).max())
+        close(got.acceleration[k], wanted, tolerance, np.abs(wanted).max())
 
 
 def test_everything_stays_single():

@@ -74,11 +74,13 @@ def moves(redundant, lam, image):
     return inner(image, image) > redundant * inner(image, lam)
 
 
-def longer(moving, residual, image, sizes):
+def longer(moving, residual, image, sizes, share=0.0):
     """Return by what factor a plain step with this image should have been longer to make the residual smallest: 1 if
-    it is not `moving` rows or if that is below rounding."""
+    it is not `moving` rows, if that is below rounding, or if it would remove less than a `share` of the squared
+    residual."""
     along, square = inner(residual, image), inner(image, image)
     told = moving & beyond_rounding(along, residual, square, sizes)
+    told &= along * along >= share * square * inner(residual, residual)
     return jnp.maximum(jnp.where(told, ratio_of(along, square), 1), 1)
 
 

@@ -29,6 +29,8 @@ from .iteration import Stop, advance, conjugate, largest_of, longer, loop, moves
 FARTHER = 1e3
 #: consecutive steps that may grow, or creep along rows that are as good as redundant, before a lane ends
 PATIENCE = 3
+#: rows shrink slowly if a longer step would remove this share of their squared residual; conflict is not along images
+ALIGNED = 0.25
 #: number of steps before the loop: most lanes need no more
 STRAIGHT = 3
 
@@ -192,7 +194,7 @@ class Iteration:
         rest = jnp.minimum(ratio / (1 - jnp.minimum(ratio, 0.99)), 10)
         if self.moving and self.dtype == jnp.float32:
             # rows that hardly move shrink slowly, however small the step; in double precision μ is large enough
-            rest = jnp.maximum(rest, longer(self.moves(change, plain), s.r2, plain, sizes) - 1)
+            rest = jnp.maximum(rest, longer(self.moves(change, plain), s.r2, plain, sizes, ALIGNED) - 1)
         rest = jnp.where((s.ahead > 1) | useful, 1, rest)
         grown = jnp.where((step >= s.last) | stuck, s.grown + 1, 0)
         other = largest_of(change.rates - s.direction.rates)
