@@ -66,9 +66,9 @@ def test_what_is_held_twice_is_held_by_equal_forces(solver):
     for k in range(2):
         spec.add_constraint(jd.constraints.Weld(parent, name=f"held {k}", stabilization=None))
     model = single(spec.build())
-    rest, tau = jnp.zeros(model.nv, jnp.float32), single(np.random.default_rng(0).normal(size=(8, model.nv)))
+    state = jd.State(model.neutral(), jnp.zeros(model.nv, jnp.float32))
+    tau = single(np.random.default_rng(0).normal(size=(8, model.nv)))
     solved = jax.vmap(lambda t: jd.forward_dynamics(model, state, t, solver=getattr(jd.solvers, solver)()))
-    state = jd.State(model.neutral(), rest)
     found = np.asarray(jax.jit(lambda t: solved(t).multipliers)(tau))
     close(found[:, :6], found[:, 6:], 1e-3, np.abs(found).max())
 

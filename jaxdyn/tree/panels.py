@@ -38,7 +38,7 @@ def independent(pivot, least):
 
 
 def _rounding(error, times=64):
-    """Return the rounding error of a pivot: by default a bound, which is seldom nearly reached."""
+    """Return the rounding error of a pivot: by default a bound that is seldom reached."""
     return times * jnp.finfo(error.dtype).eps * error
 
 
@@ -72,18 +72,18 @@ def eliminate_rows(A: Array, count: int, rule: Callable, error: Array, R: Array 
 
     Returns what `eliminate` returns, and the errors of the other variables.
     """
-    shared = error[:count].max(0) if rule is damped else None
+    of = lambda k: None if R is None else R[k]  # noqa: E731
+    if rule is damped:
+        most = error[:count].max(0)
+        return *eliminate(A, count, lambda k, d, below: sign * damped(sign * d, most, of(k))), error[count:]
 
     def pivot(k, d, below):
         nonlocal error
-        if k:
-            error = followed(error, below[-1])
-        return sign * rule(sign * d, error[0] if shared is None else shared, None if R is None else R[k])
+        error = followed(error, below[-1]) if k else error
+        return sign * rule(sign * d, error[0], of(k))
 
-    whole = error
     found = eliminate(A, count, pivot)
-    below = found[2]
-    return *found, whole[count:] if shared is not None else followed(error, below[-1])
+    return *found, followed(error, found[2][-1])
 
 
 def mirrored(A: Array) -> Array:
