@@ -22,7 +22,7 @@ from jaxdyn.engine import host, kept
 
 rng = np.random.default_rng(3)
 found = []
-for robots in (range(6), range(6, 26)):
+for robots in (range(12), range(12, 32)):
     for k in robots:
         long_life.live(long_life.robot(rng, k))
     kept.forget()
