@@ -21,13 +21,8 @@ def features_of(topology: Topology, plan: Plan, single: bool = False) -> dict[st
     penalties make more solves, and those whose rows ride fewer (`jaxdyn.systems.weights`)."""
     riders = riders_of(topology, plan)
     every, solves = frozenset(riders), cost.SINGLE if single else cost.DOUBLE
-
-    def recursion(ride):
-        order, stay = mixture(topology, riders, ride)[1], [r for r in riders if r not in ride]
-        return cost.recursion(topology, riders, order, stay, solves[ride == every])
-
     riding = {"LCABA": frozenset(), "ProxBBO": every, "Unified": riding_of(topology, riders)[1]}
-    found = {name: recursion(ride) for name, ride in riding.items()}
+    found = {name: mixture(topology, riders, ride, solves[ride == every])[0] for name, ride in riding.items()}
     moving = supports(topology, plan)
     moved = [(layout.rows, len(bodies)) for layout, bodies in zip(plan.layouts, moving, strict=True)]
     return found | {"ProxLTL": cost.sparse(saddle_fronts(topology, plan), topology, moved, solves[True])}

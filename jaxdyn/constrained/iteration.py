@@ -38,13 +38,13 @@ def loop(active, step, state, stop: Stop):
     return jax.lax.while_loop(go_on, lambda s: (step(s[0]), s[1] + 1), (state, 0))[0]
 
 
-def conjugate(slow, direction, image, last_direction, last_image, residual, moving, sizes, most=jnp.inf, best=True):
+def conjugate(slow, direction, image, last_direction, last_image, residual, counts, sizes, most=jnp.inf, best=True):
     """Return one step of the conjugate residual method.
 
     The direction is changed so that its image is orthogonal to the last image, if the last step had the `best` length.
     The length is the one that makes the residual smallest. A lane keeps the plain step (the given direction, length 1)
     if convergence is not `slow`, if the part of the residual that the direction can remove is below rounding, or if not
-    ``moving(direction, image)``, since such rows are as good as redundant.
+    ``counts(direction, image)``, since such rows are as good as redundant.
 
     Parts of the residual that conflict with all rows do not matter, since no image has a part along them. Where almost
     only conflict is left, the length is at most `most`. `sizes` are the sizes of the numbers whose differences are the
@@ -56,7 +56,7 @@ def conjugate(slow, direction, image, last_direction, last_image, residual, movi
     turned, turned_image = advance(direction, last_direction, back), advance(image, last_image, back)
     along, square = inner(residual, turned_image), inner(turned_image, turned_image)
     size = ratio_of(along, square)
-    useful = slow & (size > 1) & moving(turned, turned_image) & beyond_rounding(along, residual, square, sizes)
+    useful = slow & (size > 1) & counts(turned, turned_image) & beyond_rounding(along, residual, square, sizes)
     bounded = (along * size < CONFLICTING * inner(residual, residual)) & (size > most)
     choose = lambda new, old: jnp.where(useful, new, old)  # noqa: E731
     return (

@@ -22,7 +22,7 @@ def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) 
     problem = system.problem
     rows, lanes, dtype = problem.rows, rates.shape[-1], rates.dtype
     mu = system.weights.max(0)
-    moving = lambda direction, image: moves(redundant(problem) * mu, direction[0], image)  # noqa: E731
+    counts = lambda direction, image: moves(redundant(problem) * mu, direction[0], image)  # noqa: E731
     tau, force = left_over(problem, start._replace(tau=widen(start.tau, lanes)), rates, bodies, None)
 
     def left_at(lam):
@@ -40,7 +40,7 @@ def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) 
         step = largest_of(change)
         sizes = mu * largest_of(moved[1]), jnp.maximum(mu * largest_of(at[1]), largest_of(at[0]))
         turned, turned_image, size, useful, _ = conjugate(
-            step > 0.1 * last, moved, now, direction, image, change, moving, sizes
+            step > 0.1 * last, moved, now, direction, image, change, counts, sizes
         )
         new = (advance(at, turned, size), advance(change, turned_image, -size), turned, turned_image, step)
         new = jax.tree.map(lambda x, y: jnp.where(active, x, y), new, s[:-1])

@@ -27,8 +27,7 @@ import equinox as eqx
 from ..systems.body_factor import body_factor, every_constraint
 from ..systems.weights import riding_weights
 from ..tree import panels
-from ..tree.plan import Order, Rider, elimination, riders_of
-from ..tree.rows import Plan
+from ..tree.plan import Rider, elimination, riders_of
 from ..tree.topology import Topology
 from .base import Solver
 from .iterated import Direct, Proximal
@@ -52,10 +51,6 @@ def _at_the_base(topology: Topology, riders: Sequence[Rider]) -> tuple[Rider, ..
     return tuple(dataclasses.replace(rider, root=moved.get(rider, rider.root)) for rider in riders)
 
 
-def _order(self, topology: Topology, plan: Plan) -> Order:
-    return elimination(topology, frozenset(), riders_of(topology, plan))
-
-
 def _riding(solver: Solver, problem, weights, rule: Callable = panels.damped):
     """Return the factor in which all rows ride, in the solver's order."""
     order = solver.order(problem.model.topology, problem.plan)
@@ -70,7 +65,8 @@ class ProxBBO(Proximal):
 
     recursive: ClassVar[bool] = True
 
-    order = _order
+    def order(self, topology, plan):
+        return elimination(topology, frozenset(), riders_of(topology, plan))
 
     def weights(self, problem):
         return riding_weights(problem)
@@ -79,23 +75,13 @@ class ProxBBO(Proximal):
         return _riding(self, problem, weights)
 
 
-class ProxPV(Proximal):
+class ProxPV(ProxBBO):
     """Proximal PV: constraints to the ground, redundant ones too.
 
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
 
-    recursive: ClassVar[bool] = True
-
     grounded: ClassVar[bool] = True
-
-    order = _order
-
-    def weights(self, problem):
-        return riding_weights(problem)
-
-    def system(self, problem, weights):
-        return _riding(self, problem, weights)
 
 
 class PV(Direct):

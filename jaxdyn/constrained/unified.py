@@ -19,22 +19,26 @@ from .iterated import Proximal
 
 #: with more constraints than this, all or none ride: every mixture that is tried needs its own elimination order
 MOST = 32
+#: number of solves for which mixtures are compared
+SOLVES = cost.DOUBLE[0]
 
 
 @parts
-def mixture(topology: Topology, riders: tuple[Rider, ...], ride: frozenset[Rider]) -> tuple[cost.Features, Order]:
-    """Return the features of the cost, and the elimination order, if the constraints `ride` ride and the others are
-    penalties."""
+def mixture(
+    topology: Topology, riders: tuple[Rider, ...], ride: frozenset[Rider], solves: int
+) -> tuple[cost.Features, Order]:
+    """Return the features of the cost of that many solves, and the elimination order, if the constraints `ride` ride
+    and the others are penalties."""
     stay = [r for r in riders if r not in ride]
     cliques = frozenset(tuple(sorted(r.bodies)) for r in stay if r.ties)
     order = elimination(topology, cliques, tuple(r for r in riders if r in ride))
-    return cost.recursion(topology, riders, order, stay), order
+    return cost.recursion(topology, riders, order, stay, solves), order
 
 
 @tables
 def riding_of(topology: Topology, riders: tuple[Rider, ...]) -> tuple[Order, frozenset[Rider]]:
     """Return the order of the cheapest mixture found, and the constraints that ride in it."""
-    price = lambda ride: cost.nanoseconds(mixture(topology, riders, ride)[0])  # noqa: E731
+    price = lambda ride: cost.nanoseconds(mixture(topology, riders, ride, SOLVES)[0])  # noqa: E731
     pure = cost.cheapest({ride: price(ride) for ride in (frozenset(), frozenset(riders))})
     best, improved = pure, len(riders) <= MOST
     while improved:
@@ -44,7 +48,7 @@ def riding_of(topology: Topology, riders: tuple[Rider, ...]) -> tuple[Order, fro
             if price(other) < price(best):
                 best, improved = other, True
     best = cost.cheapest({pure: price(pure), best: price(best)})
-    return mixture(topology, riders, best)[1], best
+    return mixture(topology, riders, best, SOLVES)[1], best
 
 
 class Unified(Proximal):

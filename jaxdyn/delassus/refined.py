@@ -35,7 +35,7 @@ from ..tree.rows import Plan
 from ..tree.topology import Topology
 from .base import Given
 
-#: the pivot in S that an independent row must exceed, by bytes of a number: see `systems.weights.farthest`
+#: the pivot in S that an independent row must exceed, by bytes of a number: see `systems.weights.redundant`
 REDUNDANT = {4: 1e-2, 8: 2.5e-2}
 
 

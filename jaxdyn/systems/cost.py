@@ -18,7 +18,7 @@ DOUBLE, SINGLE = (3, 3), (4, 2)
 
 
 def recursion(
-    topology: Topology, riders: Sequence[Rider], order: Order, penalised: Sequence[Rider], solves: int = DOUBLE[0]
+    topology: Topology, riders: Sequence[Rider], order: Order, penalised: Sequence[Rider], solves: int
 ) -> Features:
     """Return the features of `jaxdyn.tree.elimination` in this order; `penalised` are the constraints whose rows do not
     ride."""
@@ -54,9 +54,7 @@ def recursion(
     return f
 
 
-def sparse(
-    order: Sequence[Front], topology: Topology, supports: Sequence[tuple[int, int]], solves: int = DOUBLE[0]
-) -> Features:
+def sparse(order: Sequence[Front], topology: Topology, supports: Sequence[tuple[int, int]], solves: int) -> Features:
     """Return the features of `jaxdyn.tree.fronts` in this order, and of the matrices that it factorises; `supports`
     are, by constraint, the numbers of its rows and of the bodies that move them."""
     f = dict.fromkeys(("bodies", "columns", "solves", "matrices"), 0.0)

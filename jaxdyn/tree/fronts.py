@@ -132,7 +132,8 @@ def _eliminate(k, d, of_rows, hard, rows, places, size, entries, carried, whole,
     if not size:
         return (jnp.stack(inverse), flat), None, None
     if rows:
-        whole = whole if of_rows else jnp.abs(jnp.stack([A[r, r] for r in range(d)]))
+        if not of_rows:
+            whole = jnp.abs(jnp.stack([A[r, r] for r in range(d)]))
         whole = panels.spread(whole, places, size, (0,))
     else:
         whole = None
