@@ -145,6 +145,8 @@ class Iteration:
 
     def step(self, s: _State, refined: bool = True, further: bool = True) -> _State:
         """Return the state after one step, which goes `further` in lanes where plain steps shrink slowly."""
+        if self.moving and further:
+            s = self.swept(s)
         change, image = self.change(s.at, s.r2, refined)
         step = largest_of(change.rates)
         sizes = step, jnp.maximum(s.peak, self.wanted)
@@ -164,26 +166,29 @@ class Iteration:
         runs_away = (step > FARTHER * jnp.maximum(s.least, stop.tol * s.scale)) & (stop.tol > 0)
         goes = s.active & ~runs_away
         at = jax.tree.map(lambda new, old: jnp.where(goes, new, old), advance(s.at, direction, ahead), s.at)
-        size = largest_of(at.rates)
-        peak = jnp.maximum(s.peak, size)
-        if self.moving:
-            at, peak = self.swept(s.active & (size < 0.2 * peak), at, size, peak)
         new = self.judged(s, change, plain, sizes, step * ahead, step, stuck, useful)
         new = new._replace(direction=direction, image=image, ahead=ahead, best=best, plain=plain)
-        new = new._replace(r2=self.residual(at), peak=peak)
-        new = new._replace(active=new.active & ~runs_away, least=jnp.minimum(s.least, step))
+        new = new._replace(r2=self.residual(at), peak=jnp.maximum(s.peak, largest_of(at.rates)))
+        active = new.active & ~runs_away | self.drifted(at, new.peak) & s.active
+        new = new._replace(active=active, least=jnp.minimum(s.least, step))
         return jax.tree.map(lambda new, old: jnp.where(s.active, new, old), new, s)._replace(at=at)
 
-    def swept(self, drifted, at: At, size, peak):
-        """Return `at` with the accelerations of the bodies recomputed by a sweep in the lanes of `drifted`, and the new
-        `peak`."""
+    def drifted(self, at: At, peak) -> Array:
+        """Return the lanes whose accelerations have become much smaller than they were on the way."""
+        return largest_of(at.rates) < 0.2 * peak if self.moving and self.stop.tol > 0 else jnp.zeros_like(peak, bool)
+
+    def swept(self, s: _State) -> _State:
+        """Return the state with the accelerations of the bodies recomputed by a sweep where they have drifted."""
+        drifted = s.active & self.drifted(s.at, s.peak)
 
         def anew():
-            bodies = body_accelerations(self.problem, self.start, at.rates)
-            return jax.tree.map(lambda x, y: jnp.where(drifted, x, y), bodies, at.bodies)
+            bodies = body_accelerations(self.problem, self.start, s.at.rates)
+            at = s.at._replace(bodies=jax.tree.map(lambda x, y: jnp.where(drifted, x, y), bodies, s.at.bodies))
+            return at.bodies, jnp.where(drifted, self.residual(at), s.r2)
 
-        bodies = jax.lax.cond(drifted.any(), anew, lambda: at.bodies)
-        return at._replace(bodies=bodies), jnp.where(drifted, size, peak)
+        bodies, r2 = jax.lax.cond(drifted.any(), anew, lambda: (s.at.bodies, s.r2))
+        peak = jnp.where(drifted, largest_of(s.at.rates), s.peak)
+        return s._replace(at=s.at._replace(bodies=bodies), r2=r2, peak=peak)
 
     def judged(self, s: _State, change: At, plain: Array, sizes, made, step, stuck, useful) -> _State:
         """Return the state with the quantities that decide which lanes go on."""

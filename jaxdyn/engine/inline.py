@@ -11,6 +11,7 @@ from .calling import append
 from .live import LEAVES, Schedule, fused
 from .ops import NONE, Call, Loop, Op
 from .program import Program
+from .sink import sink
 
 #: steps are called if their copies have at least `LEAST` operations in all, and `RATIO` for each one in a template; the
 #: second pair holds where compilation must be fast rather than the code
@@ -51,8 +52,9 @@ class Copy:
     """A copy of a program under construction, fused. `to` holds the new value of each old one."""
 
     def __init__(self, program: Program):
-        self.old = program
         self.s, self.live = fused(program)
+        sink(self.s, self.live)
+        self.old = program = self.s.program
         new = self.new = Program(program.most)
         new.inputs, new.output_types = list(program.inputs), list(program.output_types)
         new.constants, new.constant_types = list(program.constants), list(program.constant_types)

@@ -13,6 +13,7 @@ from .calling import uniform_of
 from .live import Schedule, fused, masks
 from .ops import Branches, Call, Loop, Op
 from .program import Program
+from .sink import sink
 
 
 @dataclasses.dataclass(frozen=True)
@@ -34,6 +35,7 @@ class Guard:
 def schedule(program: Program) -> Schedule:
     """Return the program as an ordered schedule."""
     s, live = fused(program)
+    sink(s, live)
     s.masks = masks(s, live)
     s.is_uniform = uniform_of(s, live)
     s.uniform = list(itertools.compress(range(len(s.op)), s.is_uniform))

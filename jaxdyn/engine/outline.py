@@ -40,6 +40,7 @@ class _Outline(Copy):
 
     def __init__(self, program: Program):
         super().__init__(program)
+        program = self.old
         self.bundle: dict[int, list[list[int]]] = {}
         #: the values that a call's clusters read, by their first operation, and the words of `_shape` for constants
         self.outside: dict[int, list[int]] = {}
