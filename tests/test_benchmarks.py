@@ -231,7 +231,10 @@ def test_a_mixture_is_faster_than_both():
 
 
 def test_the_choice_knows_the_precision():
-    """In single precision rows that ride save solves; the model's numbers decide, not JAX's."""
+    """In single precision rows that ride save solves, and need no advantage besides; the model's numbers decide, not
+    JAX's."""
+    linkages = geared_robots.units("six_bar", 5)
+    assert jd.solvers.Auto().pick(linkages.topology, linkages.constraints, np.float32) == jd.solvers.ProxBBO()
     model, _ = systems.system("cycle_8")
     picked = [jd.solvers.Auto().pick(model.topology, model.constraints, d) for d in (None, np.float64, np.float32)]
     assert picked == [jd.solvers.LCABA(), jd.solvers.LCABA(), jd.solvers.ProxBBO()]

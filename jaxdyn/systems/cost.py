@@ -92,10 +92,10 @@ def nanoseconds(features: Features) -> float:
 GAIN = 0.9
 
 
-def cheapest(prices: dict):
-    """Return the first key, unless a later one costs less than `GAIN` times the best so far."""
+def cheapest(prices: dict, gain: float = GAIN):
+    """Return the first key, unless a later one costs less than `gain` times the best so far."""
     best = next(iter(prices))
     for key, value in prices.items():
-        if value < GAIN * prices[best]:
+        if value < gain * prices[best]:
             best = key
     return best
