@@ -7,9 +7,9 @@ rises with μ)
 
 where r1 = τ − h − M a + Jᵀλ and r2 = a* − γ − J a are evaluated at the bodies: inertia times acceleration enters the
 sweep as a force, and r1 is never formed in joint coordinates. The iterations accumulate the accelerations of the bodies
-along with those of the joints. If accelerations end much smaller than they were on the way, the two have drifted apart
-by the rounding of the largest ones, which rows near a singular pose magnify. Then a sweep recomputes those of the
-bodies.
+along with those of the joints. If accelerations become much smaller than they were on the way, the two have drifted
+apart by the rounding of the largest ones, which rows near a singular pose magnify. Then another step is made, which
+first recomputes those of the bodies by a sweep.
 """
 
 from typing import Any, NamedTuple
@@ -175,7 +175,7 @@ class Iteration:
 
     def drifted(self, at: At, peak) -> Array:
         """Return the lanes whose accelerations have become much smaller than they were on the way."""
-        return largest_of(at.rates) < 0.2 * peak if self.moving and self.stop.tol > 0 else jnp.zeros_like(peak, bool)
+        return largest_of(at.rates) < 0.2 * peak if self.moving else jnp.zeros_like(peak, bool)
 
     def swept(self, s: _State) -> _State:
         """Return the state with the accelerations of the bodies recomputed by a sweep where they have drifted."""
