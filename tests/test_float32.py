@@ -1,5 +1,7 @@
 """Single precision: a model whose leaves are cast, on the robots with loops; nothing promotes, nothing is lost."""
 
+import embedding
+import embedding_cases
 import embedding_robots
 import jax
 import jax.numpy as jnp
@@ -101,3 +103,17 @@ def test_gradients_stay_single():
     score = lambda tau: jnp.sum(jd.forward_dynamics(model, jd.State(q, v), tau).acceleration)  # noqa: E731
     got = jax.jit(jax.grad(score))(tau)
     assert got.dtype == jnp.float32 and np.isfinite(got).all()
+
+
+@pytest.mark.parametrize("solver", [jd.solvers.ProxLTL(), jd.solvers.ProxBBO()], ids=lambda s: type(s).__name__)
+def test_rows_of_gears_leave_those_of_feet_their_digits(solver):
+    """A gear's row moves a light rotor fast: its pivot, and so its rounding, is thousands of times that of a foot."""
+    robot = embedding.standing("quadruped", None)
+    rows = (*embedding_cases.at_rest(robot.cut.constraints), *robot.held)
+    q, w, tau = embedding_cases.states(robot, 8, "float32")
+    exact = embedding_cases.reference(robot, q, w, tau)
+    args = embedding_cases.arguments(robot, "LCABA", q, w, tau)
+    model, rows, args = single((robot.cut, rows, args))
+    a, steps = jax.jit(jax.vmap(embedding_cases.solution(model, rows, solver)))(*args)
+    np.testing.assert_allclose(np.asarray(a)[:, robot.independent], exact, rtol=0, atol=1e-6 * np.abs(exact).max())
+    assert steps.max() <= 3

@@ -8,6 +8,9 @@ from jaxtyping import Array
 
 from ..spatial.small import summed
 
+#: rows whose rounding errors differ by a larger factor do not share the larger one
+ALIKE = 100.0
+
 
 def hard(pivot, error, least):
     """Return 1 / D of a row without compliance; NaN if the pivot does not exceed rounding error plus `least`, i.e. the
@@ -67,15 +70,16 @@ def eliminate_rows(A: Array, count: int, rule: Callable, error: Array, R: Array 
     """Eliminate the first `count` rows, whose 1 / D the `rule` gives from the pivot, the size `error` (n, lanes) of
     the numbers whose rounding it has, and R (count, lanes). `sign` is that of the diagonal.
 
-    Damped rows have the error of the largest of them: with the same compliance, redundant rows share their forces
-    equally and conflicting ones settle at the least squares. For all others errors grow as rows are eliminated.
+    Damped rows have the error of the largest of them, unless it is more than `ALIKE` times their own: with the same
+    compliance, redundant rows share their forces equally and conflicting ones settle at the least squares. But the
+    rounding of a gear's row would leave nothing of that of a foot. For all others errors grow as rows are eliminated.
 
     Returns what `eliminate` returns, and the errors of the other variables.
     """
     of = lambda k: None if R is None else R[k]  # noqa: E731
     if rule is damped:
-        most = error[:count].max(0)
-        return *eliminate(A, count, lambda k, d, below: sign * damped(sign * d, most, of(k))), error[count:]
+        most = jnp.minimum(error[:count].max(0), ALIKE * error[:count])
+        return *eliminate(A, count, lambda k, d, below: sign * damped(sign * d, most[k], of(k))), error[count:]
 
     def pivot(k, d, below):
         nonlocal error
