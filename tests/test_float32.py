@@ -115,5 +115,6 @@ def test_rows_of_gears_leave_those_of_feet_their_digits(solver):
     args = embedding_cases.arguments(robot, "LCABA", q, w, tau)
     model, rows, args = single((robot.cut, rows, args))
     a, steps = jax.jit(jax.vmap(embedding_cases.solution(model, rows, solver)))(*args)
-    np.testing.assert_allclose(np.asarray(a)[:, robot.independent], exact, rtol=0, atol=1e-6 * np.abs(exact).max())
+    off = np.abs(np.asarray(a)[:, robot.independent] - exact).max(1)
+    assert (off < 1e-6 * np.abs(exact).max(1)).all()
     assert steps.max() <= 3

@@ -62,6 +62,13 @@ def loop_in_branch(x, n):
     return lax.cond(n > 3, branch, lambda: x[1])
 
 
+def branch_in_loop(x, n):
+    """Not even a branch in the loop repeats them."""
+    y = long(jnp.abs(x[0]), jnp.sqrt)
+    branch = lambda c: lax.cond(c[1] % 2 == 0, lambda: long(y + c[0], jnp.abs), lambda: c[0])  # noqa: E731
+    return lax.while_loop(lambda c: c[1] < n, lambda c: (branch(c), c[1] + 1), (x[1], jnp.int32(0)))[0]
+
+
 def nested(x, n):
     y = long(jnp.abs(x[0]), jnp.sqrt)
     inner = lambda: lax.cond(n > 5, lambda: long(y, jnp.floor), lambda: x[2])  # noqa: E731
@@ -75,6 +82,7 @@ CASES = {
     read_in_both: [],
     read_in_loop: [],
     loop_in_branch: [Branches],
+    branch_in_loop: [],
     nested: [Branches, Branches],
 }
 

@@ -104,7 +104,7 @@ class Copy:
         return [call.operands[k] for k in call.template.reads(self.mask(call))]
 
     def mask(self, call: Call) -> bytes:
-        return bytes(self.live[call.first : call.results.stop])
+        return self.s.masks[call.index]
 
     def other(self, v: int) -> None:
         """Copy a value whose operands have been copied."""

@@ -7,7 +7,7 @@ the call.
 
 import dataclasses
 import heapq
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from .ops import Call, Loop, Op, Type
 from .program import Program
@@ -44,6 +44,18 @@ class Schedule:
         """Return the values that a call reads."""
         return [call.operands[k] for k in call.template.reads(self.masks[call.index])]
 
+    def owned(self) -> Iterator[tuple[list[int], int]]:
+        """Yield the values that loops and branches read, and the region where they read them."""
+        for index, places in self.changing.items():
+            owner = self.program.owners[index]
+            if isinstance(owner, Loop):
+                yield [owner.condition, *(owner.nexts[k] for k in places)], owner.region
+                yield [owner.initial[k] for k in places], owner.parent
+                continue
+            for region, outcome in zip(owner.regions, owner.outcomes, strict=True):
+                yield [outcome[k] for k in places], region
+            yield owner.predicates, owner.parent
+
     def operands(self, v: int) -> tuple[int, ...]:
         """Return the operands of an operation, without constants."""
         if self.op[v] in LEAVES:
@@ -64,6 +76,7 @@ def fused(program: Program) -> tuple[Schedule, list[bool]]:
         _resolve(program, alias, a, b, c)
     s = Schedule(program, op, a, b, c)
     live = _live(s)
+    s.masks = _masks(s, live)
     if not program.fused:
         _fuse(s, live)
     return s, live
@@ -171,7 +184,7 @@ def _reached(s: Schedule, live: list[bool], index: int) -> list[int]:
     return [x for k in call.template.reads(mask) if (x := call.operands[k]) >= 0 and not live[x]]
 
 
-def masks(s: Schedule, live: list[bool]) -> dict[int, bytes]:
+def _masks(s: Schedule, live: list[bool]) -> dict[int, bytes]:
     """Return, for each call with a result that is read, a byte for every result: 1 if it is read."""
     found = {}
     for call in s.program.calls:
@@ -194,15 +207,10 @@ def _fuse(s: Schedule, live: list[bool]) -> None:
                 else:
                     elsewhere[x] = True
     outside = [x for out in s.program.outputs for x in out]
-    for index, places in s.changing.items():
-        owner = s.program.owners[index]
-        if isinstance(owner, Loop):
-            outside += [owner.condition, *(owner.initial[k] for k in places), *(owner.nexts[k] for k in places)]
-        else:
-            outside += [*owner.predicates, *(o[k] for o in owner.outcomes for k in places)]
-    for index, mask in masks(s, live).items():
-        call = s.program.calls[index]
-        outside += [call.operands[k] for k in call.template.reads(mask)]
+    for values, _ in s.owned():
+        outside += values
+    for index in s.masks:
+        outside += s.given(s.program.calls[index])
     for x in outside:
         if x >= 0:
             elsewhere[x] = True

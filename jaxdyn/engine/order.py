@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Sequence
 
 from .calling import uniform_of
-from .live import Schedule, fused, masks
+from .live import Schedule, fused
 from .ops import Branches, Call, Loop, Op
 from .program import Program
 from .sink import sink
@@ -36,7 +36,6 @@ def schedule(program: Program) -> Schedule:
     """Return the program as an ordered schedule."""
     s, live = fused(program)
     sink(s, live)
-    s.masks = masks(s, live)
     s.is_uniform = uniform_of(s, live)
     s.uniform = list(itertools.compress(range(len(s.op)), s.is_uniform))
     if program.calls:
@@ -105,19 +104,9 @@ class _Order:
             if call.region:
                 for x in s.given(call):
                     note(x, call.region)
-        for index, places in s.changing.items():
-            owner = program.owners[index]
-            if isinstance(owner, Loop):
-                for x in (owner.condition, *(owner.nexts[k] for k in places)):
-                    note(x, owner.region)
-                for k in places:
-                    note(owner.initial[k], owner.parent)
-            else:
-                for region, outcome in zip(owner.regions, owner.outcomes, strict=True):
-                    for k in places:
-                        note(outcome[k], region)
-                for x in owner.predicates:
-                    note(x, owner.parent)
+        for values, region in s.owned():
+            for x in values:
+                note(x, region)
         return {k: list(v) for k, v in found.items()}
 
     def run(self) -> None:

@@ -12,7 +12,7 @@ from collections import defaultdict
 from .calling import uniform_of
 from .inline import Copy
 from .kept import PARTS, Kept
-from .live import LEAVES, masks
+from .live import LEAVES
 from .ops import NONE, Branches, Op, Type
 from .program import Program
 from .templates import Template
@@ -45,7 +45,7 @@ class _Outline(Copy):
         #: the values that a call's clusters read, by their first operation, and the words of `_shape` for constants
         self.outside: dict[int, list[int]] = {}
         self.constant_words: dict[int, tuple] = {}
-        self.regions = {0, *(program.calls[c].region for c in masks(self.s, self.live))}
+        self.regions = {0, *(program.calls[c].region for c in self.s.masks)}
         self.uses = self._uses()
         self.same = uniform_of(self.s, self.live)
         self.level = self._levels()

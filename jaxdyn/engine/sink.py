@@ -11,8 +11,8 @@ import dataclasses
 import functools
 
 from .calling import uniform_of
-from .live import LEAVES, Schedule, masks
-from .ops import Branches, Call, Loop, Op
+from .live import LEAVES, Schedule
+from .ops import Branches, Call, Op
 
 #: branches with at most so many operations stay as short as they are: for sines of huge angles, for instance
 SHORT = 150
@@ -51,12 +51,11 @@ class _Sink:
         self.program = copy.copy(old)
         self.region = self.program.region = list(old.region)
         self.calls = self.program.calls = list(old.calls)
-        self.depth = [0] * len(self.regions)
-        for k, region in enumerate(self.regions[1:], 1):
-            self.depth[k] = 1 + self.depth[region.parent]
-        s.masks = masks(s, self.live)
         same = uniform_of(s, self.live)
-        self._owners()
+        for out in old.outputs:
+            self._read(out, 0)
+        for values, region in s.owned():
+            self._read(values, region)
         for v in range(len(s.op) - 1, -1, -1):  # readers before what they read
             if not self.live[v]:
                 continue
@@ -68,20 +67,6 @@ class _Sink:
                 if not same[v]:
                     self.region[v] = self._place(self.region[v], self.home[v])
                 self._read(s.operands(v), self.region[v])
-
-    def _owners(self) -> None:
-        """Record what outputs, loops and branches read."""
-        for out in self.s.program.outputs:
-            self._read(out, 0)
-        for index, places in self.s.changing.items():
-            owner = self.s.program.owners[index]
-            if isinstance(owner, Loop):
-                self._read([owner.initial[k] for k in places], owner.parent)
-                self._read([owner.condition, *(owner.nexts[k] for k in places)], owner.region)
-                continue
-            self._read(owner.predicates, owner.parent)
-            for region, outcome in zip(owner.regions, owner.outcomes, strict=True):
-                self._read([outcome[k] for k in places], region)
 
     def _call(self, call: Call) -> None:
         region = call.region
@@ -100,11 +85,8 @@ class _Sink:
 
     def _common(self, a: int, b: int) -> int:
         """Return the innermost region around both."""
-        while a != b:
-            if self.depth[a] >= self.depth[b]:
-                a = self.regions[a].parent
-            else:
-                b = self.regions[b].parent
+        while a != b:  # parents come first
+            a, b = min(a, b), self.regions[max(a, b)].parent
         return a
 
     def _place(self, now: int, home: int) -> int:
