@@ -1,6 +1,7 @@
 """Record the origin of measurements: machine, versions of the compilers, commit and date."""
 
 import datetime
+import functools
 import os
 import platform
 import re
@@ -29,8 +30,17 @@ def processor() -> str:
     return told or platform.processor() or platform.machine()
 
 
+@functools.cache
+def gpu() -> str:
+    """Return the names of NVIDIA's GPUs and of their driver, or an empty string."""
+    return output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader").replace("\n", "; ")
+
+
 def commit() -> str:
-    """Return the short hash of the checkout, with a + if the code differs from it; "unknown" outside of git."""
+    """Return the short hash of the checkout, with a + if the code differs from it. Outside of git the environment
+    variable JAXDYN_COMMIT tells; "unknown" without it."""
+    if told := os.environ.get("JAXDYN_COMMIT"):
+        return told
     found = output("git", "rev-parse", "--short=7", "HEAD")
     changed = output("git", "status", "--porcelain", "--untracked-files=no", "jaxdyn", "benchmarks")
     return f"{found}{'+' if changed else ''}" if found else "unknown"
@@ -39,6 +49,8 @@ def commit() -> str:
 def origin() -> dict:
     """Return the origin of measurements made now."""
     found = {"processor": processor(), "cores": os.cpu_count(), "python": platform.python_version()}
+    if told := gpu():
+        found["gpu"] = told
     for package in PACKAGES:
         try:
             found[package] = version(package)
@@ -85,5 +97,6 @@ def machine(run: dict) -> str:
     if "processor" not in run:
         return "Measured before machines were noted"
     cores = f" with {run['cores']} cores" if "cores" in run else ""
+    cores += f" and {run['gpu']}" if "gpu" in run else ""
     versions = ", ".join(f"{name} {run[name]}" for name in ("python", *PACKAGES) if name in run)
     return f"Measured on {run['processor']}{cores} ({versions})"

@@ -1,0 +1,150 @@
+"""Measure kernels on a GPU: millions of evaluations a second, beside XLA, and seconds to compile.
+
+    JAX_PLATFORMS=cpu,cuda python benchmarks/gpu.py [CASE ...] [--batches N ...] [--compilers kernel xla]
+
+Robots and states are those of `contact_robots.py`, torques are random. A simulation is one call of 100 steps, and counts
+steps. Inputs and outputs are in the GPU's memory, in the order of users' arrays (batch first). Compile time is from the
+call to the result, without stored code. *Differing* counts numbers whose bits are not those of the CPU, of 256 states.
+Writes `gpu.json`, which keeps earlier results that are not measured again, and `gpu.md`.
+"""
+
+import os
+import time
+from collections.abc import Callable
+from typing import NamedTuple
+from unittest import mock
+
+import gpu_report as report
+import jax
+import jax.numpy as jnp
+import numpy as np
+from contact import LAWS, cast
+from contact_robots import DT, ROBOTS, Batch, Standing, batch
+from results import Results, parser
+
+import jaxdyn as jd
+
+#: number of different states; they are repeated
+STATES = 2048
+#: steps of a simulation
+STEPS = 100
+#: numbers of states whose bits are compared, and the least seconds of a measurement
+COMPARED, SECONDS = 256, 0.2
+PROGRAMS = ("ABA", "gradient of ABA", "step", "step, PGS", "simulation, PGS")
+CASES = {
+    f"{robot}, {program}, {dtype}": (robot, program, dtype)
+    for robot, programs in {
+        "go1": PROGRAMS,
+        "talos": ("ABA", "gradient of ABA", "step, PGS"),
+        "cassie": ("LCABA, 3 solves", "gradient of LCABA, 3 solves", "step, PGS", "simulation, PGS"),
+    }.items()
+    for program in programs
+    for dtype in ("float32", "float64")
+    if dtype == "float32" or program in ("ABA", "step, PGS", "LCABA, 3 solves")
+}
+
+
+def function(model: jd.Model, name: str) -> Callable:
+    """Return the program of this name, as a function (q, v, tau)."""
+    if name.startswith("gradient of "):
+        inner = function(model, name.removeprefix("gradient of "))
+        return lambda *x: jax.grad(lambda *y: inner(*y).sum(), (0, 1, 2))(*x)
+    solvers = {"ABA": jd.solvers.ABA(), "LCABA, 3 solves": jd.solvers.LCABA(max_steps=3, tol=0.0)}
+    if name in solvers:
+        options: dict = {"solver": solvers[name]} | ({"constraints": ()} if name == "ABA" else {})
+        return lambda q, v, tau: jd.forward_dynamics(model, jd.State(q, v), tau, **options).acceleration
+    law = LAWS["PGS"] if name.endswith("PGS") else None
+    if name.startswith("step"):
+        return lambda q, v, tau: jd.step(model, jd.State(q, v), tau, DT, contacts=law)
+
+    def simulated(q, v, tau):
+        found = jd.simulate(model, jd.State(q, v), jnp.broadcast_to(tau, (STEPS, model.nv)), DT, contacts=law)
+        return found.q[-1], found.v[-1]
+
+    return simulated
+
+
+class Made(NamedTuple):
+    """A compiled program: the seconds from the call to the result, the program, and its result."""
+
+    seconds: float
+    run: Callable
+    result: object
+
+
+def made(f: Callable, operands: tuple) -> Made:
+    begin = time.perf_counter()
+    with mock.patch.dict(os.environ, JAXDYN_CACHE_DIR=""):
+        run = jax.jit(jax.vmap(f)).lower(*operands).compile()
+        result = jax.block_until_ready(run(*operands))
+    return Made(round(time.perf_counter() - begin, 2), run, result)
+
+
+def seconds(run: Callable, operands: tuple, rounds: int = 5) -> float:
+    """Return the least time of a call, of several series."""
+
+    def series(count: int) -> float:
+        begin = time.perf_counter()
+        for _ in range(count):
+            out = run(*operands)
+        jax.block_until_ready(out)
+        return (time.perf_counter() - begin) / count
+
+    count = max(2, int(SECONDS / series(2)))
+    return min(series(count) for _ in range(rounds))
+
+
+def differing(found, expected) -> int:
+    """Return the number of elements whose bits differ, other than NaN."""
+    total = 0
+    for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        a, b = np.asarray(a), np.asarray(b)
+        total += int(np.sum((a != b) & ~((a != a) & (b != b))))
+    return total
+
+
+def measured(robot: Standing, states: Batch, case: tuple, compiler: str, batches: list[int]) -> dict:
+    """Return the results of a case with a compiler."""
+    _, name, dtype = case
+    gpu = jax.devices("cuda")[0]
+    model, states = cast(dtype, robot, states)
+    parts = tuple(map(np.asarray, states))
+    first = tuple(x[:COMPARED] for x in parts)
+    f, steps = function(model.with_compiler(compiler), name), STEPS if name.startswith("simulation") else 1
+    found: dict = {"millions": {}}
+    with jax.default_device(gpu):
+        for n in batches:
+            operands = jax.device_put(tuple(np.resize(x, (n, *x.shape[1:])) for x in parts), gpu)
+            program = made(f, operands)
+            found.setdefault("compile_seconds", program.seconds)
+            found["millions"][str(n)] = float(f"{1e-6 * n * steps / seconds(program.run, operands):.3g}")
+        result = jax.jit(jax.vmap(f))(*jax.device_put(first, gpu))
+    if compiler == "kernel":
+        found["differing"] = differing(result, jax.jit(jax.vmap(function(model.with_compiler("kernel"), name)))(*first))
+    return found
+
+
+def main(arguments=None) -> None:
+    options = parser(__doc__, "case", tuple(CASES))
+    options.add_argument("--batches", nargs="+", type=int, default=[4096, 65536, 524288])
+    options.add_argument("--compilers", nargs="+", choices=("kernel", "xla"), default=("kernel", "xla"))
+    chosen = options.parse_args(arguments)
+    jax.config.update("jax_enable_x64", True)
+    results, robots = Results(chosen.out, "gpu"), {}
+    for key in chosen.names or CASES:
+        case = CASES[key]
+        if case[0] not in robots:
+            robot = ROBOTS[case[0]]()
+            robots[case[0]] = robot, batch(robot, STATES)
+        for compiler in chosen.compilers:
+            try:
+                found = measured(*robots[case[0]], case, compiler, chosen.batches)
+            except Exception as error:  # a compiler may fail at one program; the others are measured still
+                found = {"failed": f"{type(error).__name__}: {error}"[:300]}
+            print(key, compiler, found, flush=True)
+            results.extend(key, results.found.get(key, {}), {compiler: found})
+    results.write(".md", report.page(results.found, results.origins.told))
+
+
+if __name__ == "__main__":
+    main()
