@@ -2,10 +2,10 @@
 
     JAX_PLATFORMS=cpu,cuda python benchmarks/gpu.py [CASE ...] [--batches N ...] [--compilers kernel xla]
 
-Robots and states are those of `contact_robots.py`, torques are random. A simulation is one call of 100 steps, and counts
-steps. Inputs and outputs are in the GPU's memory, in the order of users' arrays (batch first). Compile time is from the
-call to the result, without stored code. *Differing* counts numbers whose bits are not those of the CPU, of 256 states.
-Writes `gpu.json`, which keeps earlier results that are not measured again, and `gpu.md`.
+Robots and states are those of `contact_robots.py`, torques are random. A simulation is one call of 100 steps, and
+counts steps. Inputs and outputs are in the GPU's memory, in the order of users' arrays (batch first). Compile time is
+from the call to the result, without stored code. *Differing* counts numbers whose bits are not those of the CPU, of 256
+states. Writes `gpu.json`, which keeps earlier results that are not measured again, and `gpu.md`.
 """
 
 import os
@@ -29,7 +29,7 @@ STATES = 2048
 #: steps of a simulation
 STEPS = 100
 #: numbers of states whose bits are compared, and the least seconds of a measurement
-COMPARED, SECONDS = 256, 0.2
+COMPARED, SECONDS = 256, 0.1
 PROGRAMS = ("ABA", "gradient of ABA", "step", "step, PGS", "simulation, PGS")
 CASES = {
     f"{robot}, {program}, {dtype}": (robot, program, dtype)
@@ -80,7 +80,7 @@ def made(f: Callable, operands: tuple) -> Made:
     return Made(round(time.perf_counter() - begin, 2), run, result)
 
 
-def seconds(run: Callable, operands: tuple, rounds: int = 5) -> float:
+def seconds(run: Callable, operands: tuple, rounds: int = 3) -> float:
     """Return the least time of a call, of several series."""
 
     def series(count: int) -> float:

@@ -100,7 +100,7 @@ def _quotient(x, y):
     safe = np.where(y == 0, 1, y)
     down = np.floor_divide(x, safe)
     up = (down * safe != x) & (down < 0)
-    return np.where(y == 0, -1, down + up).astype(np.asarray(x).dtype)
+    return np.where(y == 0, np.array(-1).astype(down.dtype), down + up).astype(np.asarray(x).dtype)
 
 
 def _convert(x: np.ndarray, t: Type):
@@ -109,7 +109,8 @@ def _convert(x: np.ndarray, t: Type):
         return x.astype(t.dtype)
     info = np.iinfo(t.dtype)
     inside = (x >= info.min) & (x < float(info.max))
-    beyond = np.where(x > 0, info.max, np.where(x < 0, info.min, 0))
+    low, zero, high = np.array([info.min, 0, info.max], t.dtype)
+    beyond = np.where(x > 0, high, np.where(x < 0, low, zero))
     return np.where(inside, np.where(inside, x, 0).astype(t.dtype), beyond).astype(t.dtype)
 
 

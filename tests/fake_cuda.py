@@ -42,7 +42,9 @@ end:
 
 def on_the_host(source: str):
     """The kernel's own text as a function of parameters, blocks and threads."""
-    source = re.sub(r"^(target triple|declare i32 @llvm.nvvm).*\n", "", source, flags=re.MULTILINE)
+    source = re.sub(r"^(target triple|declare \w+ @llvm.nvvm).*\n", "", source, flags=re.MULTILINE)
+    source = re.sub(r"call i32 @llvm.nvvm.activemask\(\)", "add i32 1, 0", source)  # a warp of one thread
+    source = re.sub(r"call void @llvm.nvvm.bar.warp.sync.*\n", "", source)
     source = re.sub(r"call i32 @llvm.nvvm.read.ptx.sreg.(\w+).x\(\)", r"load i32, ptr @index.\1", source)
     types = [p.strip().split(" ")[0] for p in re.search(r"@jaxdyn\((.*)\)", source)[1].split(",")]
     types = ["ptr addrspace(1)" if t == "ptr" else t for t in types]
@@ -57,12 +59,14 @@ def on_the_host(source: str):
 
 
 class Library:
-    """A fake of libcuda. `calls` lists calls by name, `launches` those of kernels, `status` what they return."""
+    """A fake of libcuda. `calls` lists calls by name, `launches` those of kernels, `texts` their PTX,
+    `status` what they return."""
 
     def __init__(self, version=12040, capabilities=((9, 0),), active=(0,)):
         self.calls, self.launches, self.sources, self.status = [], [], [], 0
         self.capabilities, self.active, self.context, self.version = capabilities, active, 77, version
         self.kernels: list = []
+        self.texts: list[bytes] = []
         self.cuLaunchKernel = LAUNCH(self.launch)
 
     def __getattr__(self, name):
@@ -83,6 +87,7 @@ class Library:
             value = self.capabilities[args[2].value][args[1] - 75]
         elif name == "cuLibraryLoadData":
             assert args[1].value.startswith(b"//") and args[2:] == (None, None, 0) * 2
+            self.texts.append(args[1].value)
             self.kernels.append(on_the_host(self.sources[-1]) if self.sources else None)
             value = len(self.kernels)
         elif name == "cuLibraryGetKernel":

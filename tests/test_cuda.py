@@ -19,12 +19,12 @@ from compiled import states, wrenches
 from fake_cuda import Call, Extension, Library, Metadata
 
 import jaxdyn as jd
-from jaxdyn.engine import cache, cuda, host, kernels, ptx
+from jaxdyn.engine import cache, cuda, host, kernels, ptx, runtime
 from jaxdyn.engine.core import lanes_p
 from jaxdyn.engine.inline import straight
 from jaxdyn.engine.live import trim
 from jaxdyn.engine.numerics import FUNCTIONS
-from jaxdyn.engine.ops import TYPES, Op, Type, Unsupported
+from jaxdyn.engine.ops import TYPES, Loop, Op, Type, Unsupported
 from jaxdyn.engine.order import schedule
 from jaxdyn.engine.program import Program
 
@@ -203,18 +203,41 @@ def ptxas() -> str:
         found += map(str, folder.glob("nvidia/*/bin/ptxas"))
     found = [path for path in found if path]
     if not found:
-        pytest.skip("no ptxas: pip install nvidia-cuda-nvcc-cu12")
+        pytest.skip("no ptxas: pip install nvidia-cuda-nvcc")
     return found[-1]
+
+
+def used(text: str, path: Path) -> str:
+    """What the driver's assembler says of a kernel's resources. It must accept the kernel, without a warning."""
+    path.write_text(text)
+    command = [ptxas(), "-v", "-arch=sm_80", "-o", str(path.with_suffix(".cubin")), str(path)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0 and not re.search("warning|error", done.stderr), done.stderr
+    return done.stderr
 
 
 @pytest.mark.parametrize("name", MADE)
 def test_the_driver_s_assembler_accepts_all_programs(name, tmp_path):
-    command = [ptxas(), "-arch=sm_80", "-o", str(tmp_path / "kernel.cubin")]
     for k, text in enumerate(texts(name)):
-        path = tmp_path / f"{k}.ptx"
-        path.write_text(text)
-        done = subprocess.run([*command, str(path)], capture_output=True, text=True)
-        assert done.returncode == 0 and not done.stderr, done.stderr
+        used(text, tmp_path / f"{k}.ptx")
+
+
+def test_new_drivers_use_the_memory_of_a_block_for_registers(tmp_path, library, monkeypatch):
+    """More of it than uniform values take, and less of the local memory; not in programs with loops."""
+    (text,) = texts("ABA, float64")
+    numbers = [
+        map(int, re.search(r"(\d+) bytes stack.*?(\d+) bytes smem", found, re.DOTALL).groups())
+        for found in (used(text, tmp_path / "old.ptx"), used(ptx.spilled(text), tmp_path / "new.ptx"))
+    ]
+    (stack, shared), (less, more) = numbers
+    assert less < stack and more > shared
+    assert [ptx.spilled(t) for t in texts("control")] == texts("control")
+    for version, spilled in ((12090, False), (13000, True)):
+        library.version = version
+        monkeypatch.setattr(cuda, "_made", {})
+        monkeypatch.setattr(cuda, "driver", functools.cache(lambda: cuda.Driver(library)))
+        cuda.made(simple()[0])
+        assert (b"enable_smem_spilling" in library.texts[-1]) == spilled
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -227,6 +250,15 @@ def test_every_operation_rounds_as_on_a_cpu(name):
         # without .rn the assembler would be free to fuse products and sums
         assert not [x for x in arithmetic if ".rn." not in x]
         assert not re.search(r"\b(call|brx|sin|cos|ex2|lg2|tanh)\b", " ".join(found))
+
+
+def test_threads_meet_again_behind_loops():
+    """Once for each loop, those that entered it together, as threads that diverge there stay alone otherwise."""
+    (program, _, _), (text,) = programs("control")[0], texts("control")
+    loops = sum(isinstance(st, Loop) for body in schedule(program).body.values() for st in body)
+    assert loops == 2 == len(re.findall(r"activemask\.b32", text)) == len(re.findall(r"bar\.warp\.sync", text))
+    mask = r"activemask\.b32\s+(%r\d+);"
+    assert set(re.findall(mask, text)) == set(re.findall(r"bar\.warp\.sync\s+(%r\d+);", text))
 
 
 def test_operands_that_a_kernel_cannot_have():
@@ -271,11 +303,11 @@ def test_bits_are_the_cpu_s(name, library):
         made = cuda.made(program)
         assert made.size and made.seconds and (made.name, "CUDA") in host._registered
         wide = max(x.shape[-1] for x in expected)
-        for lanes in (1, cuda.THREADS, wide):
+        for lanes in (1, ptx.THREADS, wide):
             part = [x[:, :lanes].copy() if x.shape[-1] > 1 else x for x in inputs]
             outs = outputs_of(program, lanes)
             assert Call(part, outs).run(made.address) is None
-            assert library.launches[-1] == (len(library.kernels), -(-lanes // cuda.THREADS), cuda.THREADS, 0x57)
+            assert library.launches[-1] == (len(library.kernels), -(-lanes // ptx.THREADS), ptx.THREADS, 0x57)
             for a, b in zip(outs, expected, strict=True):
                 same_bits(a, b[:, :lanes])
 
@@ -313,7 +345,7 @@ def test_handler(library):
     extension = Extension(type(Extension().f0)(0, 1, None), ctypes.addressof(metadata))
     call.frame.f1 = ctypes.addressof(extension)
     assert call.run(made.address) is None
-    assert (metadata.f2, (metadata.f1.f2, metadata.f1.f3)) == (1, (0, 3))
+    assert (metadata.f2, (metadata.f1.f2, metadata.f1.f3)) == (1, runtime.version())
     # nothing to do
     assert Call([inputs[0][:, :0], inputs[1]], outputs_of(program, 0)).run(made.address) is None
     # others than it was compiled for
@@ -370,6 +402,15 @@ def test_what_the_driver_refuses(library):
         cuda.Driver(Library(version=11080))
     with pytest.raises(RuntimeError, match=r"capability 6\.1; 7\.0 is"):
         cuda.Driver(Library(capabilities=((9, 0), (6, 1))))
+
+
+def test_auto_chooses_kernels_where_the_driver_works(library, monkeypatch):
+    monkeypatch.delenv("JAXDYN_COMPILER", raising=False)
+    for found, expected in ((None, "kernel"), ("there is no driver", "xla")):
+        monkeypatch.setattr(cuda, "unavailable", lambda found=found: found)
+        assert kernels.choice("auto", "cuda") == expected
+    with pytest.raises(RuntimeError, match="there is no driver"):
+        kernels.choice("kernel", "cuda")
 
 
 def test_unavailable(library, monkeypatch):

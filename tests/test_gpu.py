@@ -1,6 +1,6 @@
 """Kernels on a GPU, where there is one: the bits of the CPU, for single programs and for whole functions.
 
-    JAX_PLATFORMS=cpu,cuda python -m pytest tests/test_gpu.py
+JAX_PLATFORMS=cpu,cuda python -m pytest tests/test_gpu.py
 """
 
 import functools
@@ -107,3 +107,11 @@ def test_functions(f, made, dtype):
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         assert a.devices() == {gpu()}
         same_bits(np.asarray(a), np.asarray(b))
+
+
+def test_kernels_are_the_default(monkeypatch):
+    monkeypatch.delenv("JAXDYN_COMPILER", raising=False)
+    model, operands = robot("quadruped")
+    run = jax.jit(jax.vmap(functools.partial(acceleration, model.with_compiler("auto"))))
+    with jax.default_device(gpu()):
+        assert "jaxdyn_" in run.lower(*jax.device_put(operands, gpu())).as_text()

@@ -15,11 +15,10 @@ from . import cache, host, ptx
 from .order import schedule
 from .program import Program
 
-#: threads of a block. Threads do not wait for each other, and small blocks spread a small batch over all processors of
-#: a GPU.
-THREADS = 64
 #: the oldest driver with libraries of kernels for all devices, in the driver's own version numbers
 DRIVER = 12000
+#: the oldest driver for `ptx.spilled`
+SPILLED = 13000
 #: the least compute capability that the PTX supports
 CAPABILITY = (7, 0)
 
@@ -59,7 +58,7 @@ def made(program: Program) -> host.Made:
         if not found.address:
             start = time.perf_counter()
             text = _text(name, program)
-            kernel = driver().load(text)
+            kernel = driver().load(ptx.spilled(text.decode()).encode() if driver().version >= SPILLED else text)
             found.size, found.seconds = len(text), time.perf_counter() - start
             modules = [handler(program, driver().launch, kernel)]
             address = host.load(host.compile_ir(modules, host.target()), _HANDLER)
@@ -87,7 +86,7 @@ def handler(program: Program, launch: int, kernel: int) -> str:
     values = [
         address(launch),
         address(kernel),
-        f"i32 {THREADS}",
+        f"i32 {ptx.THREADS}",
         f"i64 {len(program.inputs)}",
         f"i64 {len(program.outputs)}",
     ]
@@ -115,7 +114,7 @@ def _launcher() -> int:
 class Driver:
     """CUDA's driver.
 
-    **Fields:** `launch`, the address of `cuLaunchKernel`.
+    **Fields:** `launch`, the address of `cuLaunchKernel`; `version`, in the driver's own numbers.
 
     **Raises** `RuntimeError`, with the reason, if it cannot be used.
     """
@@ -133,6 +132,7 @@ class Driver:
             found = tuple(self.attribute(device, k) for k in (75, 76))  # COMPUTE_CAPABILITY_MAJOR, _MINOR
             if found < CAPABILITY:
                 raise RuntimeError("a GPU has compute capability {}.{}; {}.{} is the least".format(*found, *CAPABILITY))
+        self.version = version.value
         self.launch: int = ctypes.cast(library.cuLaunchKernel, ctypes.c_void_p).value or 0
 
     def call(self, name: str, *args) -> None:
