@@ -143,7 +143,7 @@ def main(arguments=None) -> None:
                 found = {"failed": f"{type(error).__name__}: {error}"[:300]}
             print(key, compiler, found, flush=True)
             results.extend(key, results.found.get(key, {}), {compiler: found})
-    results.write(".md", report.page(results.found, results.origins.told))
+    results.write(".md", report.page(results.found, results.origins.runs))
 
 
 if __name__ == "__main__":
