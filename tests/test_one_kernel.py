@@ -1,10 +1,12 @@
 """A function of a state is one kernel: nothing but moves of data is left to XLA, where small operations take long."""
 
+import contact_scenes
 import jax
 import jax.numpy as jnp
 import pytest
 
 import jaxdyn as jd
+from jaxdyn.engine import kernels
 
 MODEL = jd.load("four_bar", floating=True)
 CLOSED = jd.embed(MODEL)
@@ -47,3 +49,18 @@ def test_functions_are_one_kernel(name, model):
     # of what all lanes share, such as gains of constraints, a few numbers are computed once for all
     every = [e for e in equations if any(v.aval.shape[:1] == (2,) for v in e.outvars)]
     assert not {e.primitive.name for e in every} & ARITHMETIC
+
+
+@pytest.mark.parametrize("contacts", [None, jd.contact.PGS()])
+def test_lanes_share_the_time_step_unless_it_is_mapped(contacts):
+    """What depends on it alone is computed once a call."""
+    model, q = contact_scenes.box()
+    q, v, dt = jnp.tile(q, (3, 1)), jnp.zeros((3, model.nv)), jnp.full(3, 1e-3)
+    step = lambda q, v, dt: jd.step(model, jd.State(q, v), v, dt, contacts=contacts)  # noqa: E731
+    count = []
+    for axes, h in (((0, 0, None), 1e-3), ((0, 0, 0), dt)):
+        with kernels.watching() as found:
+            jax.jit(jax.vmap(step, axes)).lower(q, v, h)
+        ((_, _, _, shared),) = found
+        count.append(sum(shared))
+    assert count[0] == count[1] + 1

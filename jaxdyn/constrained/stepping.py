@@ -54,5 +54,5 @@ def stepped(core_of: Callable, solver: Solver, model, constraints, q, v, tau, ex
     if isinstance(solver, Auto):
         solver = solver.pick(model.topology, constraints, q.dtype)
     args = model, tuple(constraints), q, v, tau, external, dt, warm
-    _, lam, end, w, code, _ = call(lambda *given: core_of(solver, *given), *args)
+    _, lam, end, w, code, _ = call(lambda *given: core_of(solver, *given), *args, parameters=(6,))  # dt
     return Stepped(end, w, lam, result_of(code))

@@ -71,7 +71,7 @@ def contact_step(
 ) -> Touched:
     """Return the result of a step of dt seconds, differentiable in everything. `warm` is its warm start."""
     args = model, tuple(constraints), q, v, independent_forces(model, q, tau), external, dt, warm
-    found = call(lambda tree, known, c: ContactStep(law, tree, known, c), *args)
+    found = call(lambda tree, known, c: ContactStep(law, tree, known, c), *args, parameters=(6,))  # dt
     a, nu, f, _, gaps, code, left, end, after, some, which = found
     which = jax.lax.stop_gradient(which)
     contacts = contacts_of(model, law, dt * f, gaps, left, which)
@@ -88,7 +88,7 @@ def closed(
     def change(q, f, positions: bool):
         args = model, tuple(constraints), q, state.v, f, None, dt, Warm(jnp.pad(f, (m, 0)), warm.which)
         made = Closing.of(law, positions=positions, smoothing=0.0)
-        a, _, F, *_ = call(lambda tree, known, c: ContactStep(made, tree, known, c), *args)
+        a, _, F, *_ = call(lambda tree, known, c: ContactStep(made, tree, known, c), *args, parameters=(6,))  # dt
         return a, F
 
     def closer(s, _):

@@ -172,15 +172,16 @@ pe.dce_rules[lanes_p] = _dce
 PARAMETERS = "parameters_of_lanes"
 
 
-def _known(args: tuple) -> tuple[bytes | None, ...]:
-    """Return `Core.known` of the leaves of `args`. Leaves of objects that are marked as parameters are examined number
-    by number."""
+def _known(args: tuple, parameters: tuple[int, ...] = ()) -> tuple[bytes | None, ...]:
+    """Return `Core.known` of the leaves of `args`. Leaves of objects that are marked as parameters, and of the args at
+    these positions, are examined number by number."""
     out: list[bytes | None] = []
-    for node in jax.tree.leaves(args, is_leaf=lambda x: hasattr(type(x), PARAMETERS)):
-        if hasattr(type(node), PARAMETERS):
-            out += [patterns.of(leaf) for leaf in jax.tree.leaves(node)]
-        else:
-            out.append(None)
+    for k, arg in enumerate(args):
+        for node in jax.tree.leaves(arg, is_leaf=lambda x: hasattr(type(x), PARAMETERS)):
+            if k in parameters or hasattr(type(node), PARAMETERS):
+                out += [patterns.of(leaf) for leaf in jax.tree.leaves(node)]
+            else:
+                out.append(None)
     return tuple(out)
 
 
@@ -200,19 +201,21 @@ def _eager(core: Core):
     return jax.jit(functools.partial(_single, core))
 
 
-def call(core_of: Callable[[Any, tuple, str], Core], *args, static: tuple = ()):
+def call(core_of: Callable[[Any, tuple, str], Core], *args, static: tuple = (), parameters: tuple[int, ...] = ()):
     """Call a core on single-state pytrees and return the flat list of outputs without their lane axis.
 
     `core_of` makes the core from the operands' tree structure, from what is known of their numbers, and from the
-    compiler that an operand or one of `static` asks for.
+    compiler that an operand or one of `static` asks for. The args at the positions `parameters` are parameters, like
+    the leaves of models: all lanes share them unless `vmap` maps over them.
     """
-    return _called(*_prepared(core_of, args, static))
+    return _called(*_prepared(core_of, args, static, parameters))
 
 
-def _prepared(core_of, args: tuple, static: tuple) -> tuple[Core, list]:
+def _prepared(core_of, args: tuple, static: tuple, parameters: tuple[int, ...] = ()) -> tuple[Core, list]:
     """Return the core and its operands."""
     leaves, tree = jax.tree.flatten(args)
-    return core_of(tree, _known(args), _compiler((*static, *args))), [jnp.asarray(x) for x in leaves]
+    known = _known(args, parameters)
+    return core_of(tree, known, _compiler((*static, *args))), [jnp.asarray(x) for x in leaves]
 
 
 def _called(core: Core, leaves: list) -> list:
