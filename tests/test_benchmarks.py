@@ -460,6 +460,35 @@ def test_what_is_said_of_embedding_is_what_was_measured(start):
         assert cell.strip() == ", ".join(f"{x:.2f}" for x in times), (form, cell)
 
 
+#: lines of the table in docs/kernels.md, and programs of gpu.json
+ON_GPU = {
+    "Go1, ABA": "go1, ABA",
+    "Go1, a step with four contacts, PGS": "go1, step, PGS",
+    "the same in `simulate`, 100 steps": "go1, simulation, PGS",
+    "Talos, ABA": "talos, ABA",
+    "Talos, its gradient": "talos, gradient of ABA",
+    "Talos, a step with eight contacts, PGS": "talos, step, PGS",
+    "Cassie, LCABA of three solves": "cassie, LCABA, 3 solves",
+    "Cassie, its gradient": "cassie, gradient of LCABA, 3 solves",
+    "Cassie, a step with loops and four contacts, PGS": "cassie, step, PGS",
+}
+
+
+def test_what_is_said_of_gpus_is_what_was_measured():
+    """No number differs from the CPU's, and the rates are those of the table, to two digits or three."""
+    measured = json.loads((FOLDER / "gpu.json").read_text())
+    assert not any(row["kernel"]["differing"] for name, row in measured.items() if name != "meta")
+    lines = (FOLDER.parent / "kernels.md").read_text().partition("## GPUs")[2].splitlines()
+    for start, name in ON_GPU.items():
+        (line,) = [x for x in lines if x.startswith(f"| {start} |")]
+        for cell, compiler in zip(line.split("|")[2:4], ("kernel", "xla"), strict=True):
+            row = measured[f"{name}, float32"].get(compiler)
+            assert (cell.strip() == "") == (row is None)
+            if row:
+                rate, told = row["millions"]["65536"], float(cell.replace(",", ""))
+                assert abs(told - rate) <= max(0.5, 0.05 * told), line
+
+
 @pytest.mark.parametrize("kind", embedding_report.UNITS)
 def test_operations_of_embedding_grow_with_the_number_of_clusters(kind):
     for branches in (False, True):
