@@ -222,8 +222,8 @@ def test_the_driver_s_assembler_accepts_all_programs(name, tmp_path):
         used(text, tmp_path / f"{k}.ptx")
 
 
-def test_new_drivers_use_the_memory_of_a_block_for_registers(tmp_path, library, monkeypatch):
-    """More of it than uniform values take, and less local memory. Not with loops, double precision or a long text."""
+def test_new_drivers_use_the_memory_of_a_block_for_registers(tmp_path):
+    """More of it than uniform values take, and less local memory."""
     program, t = Program(), Type.float32
     program.inputs, program.output_types = [(400, t, False)], [t]
     squares = [program.mul(x, x) for x in (program.input(0, k, t) for k in range(400))]
@@ -235,16 +235,27 @@ def test_new_drivers_use_the_memory_of_a_block_for_registers(tmp_path, library, 
         numbers.append([sum(map(int, re.findall(rf"(\d+) bytes {what}", told))) for what in ("stack frame", "smem")])
     (stack, shared), (less, more) = numbers
     assert less < stack and more > shared, numbers
-    for name in ("control", "ABA, float64"):
-        assert [ptx.spilled(t) for t in texts(name)] == texts(name)
-    for version, spilled in ((12090, False), (13000, True)):
-        library.version = version
+
+
+def test_where_they_do(library, monkeypatch):
+    """Straight programs in single precision that are not long, with the GPUs for which it was measured."""
+
+    def spills(name) -> bool:
         monkeypatch.setattr(cuda, "_made", {})
         monkeypatch.setattr(cuda, "driver", functools.cache(lambda: cuda.Driver(library)))
-        cuda.made(simple()[0])
-        assert (b"enable_smem_spilling" in library.texts[-1]) == spilled
-    monkeypatch.setattr(ptx, "SPILLED", len(text) - 1)
-    assert ptx.spilled(text) == text
+        cuda.made(programs(name)[0][0])
+        return b"enable_smem_spilling" in library.texts[-1]
+
+    for library.version, library.capabilities, expected in (
+        (12090, ((9, 0),), False),
+        (13000, ((9, 0),), True),
+        (13000, ((9, 0), (7, 0)), False),
+    ):
+        assert spills("ABA, float32") == expected
+    library.capabilities = ((9, 0),)
+    assert not spills("control") and not spills("ABA, float64")
+    monkeypatch.setattr(ptx, "SPILLED", 1000)
+    assert not spills("ABA, float32")
 
 
 @pytest.mark.parametrize("name", MADE)
@@ -418,6 +429,28 @@ def test_auto_chooses_kernels_where_the_driver_works(library, monkeypatch):
         assert kernels.choice("auto", "cuda") == expected
     with pytest.raises(RuntimeError, match="there is no driver"):
         kernels.choice("kernel", "cuda")
+
+
+@pytest.mark.parametrize("compiler", ["auto", "kernel"])
+def test_a_program_that_the_driver_refuses_is_left_to_xla(compiler, library, monkeypatch, caplog):
+    """With a warning, or the driver's error if kernels were asked for."""
+    monkeypatch.delenv("JAXDYN_COMPILER", raising=False)
+    monkeypatch.setattr(cuda, "unavailable", lambda: None)
+    model = CATALOGUE["pendulum"].build().with_compiler(compiler)
+    x = jnp.zeros(model.nv)
+    with kernels.watching() as found:
+        jax.jit(lambda q: jd.forward_dynamics(model, jd.State(q, x), x).acceleration).lower(x)
+    core, used, avals, _ = found[0]
+    operands = tuple(((*shape, 1), dtype) for shape, dtype in avals)
+    library.status = 2
+    if compiler == "kernel":
+        with pytest.raises(cuda.DriverError, match="cuKernelGetFunction"):
+            kernels.target(core, used, operands, "cuda")
+    else:
+        assert kernels.target(core, used, operands, "cuda") is None
+        assert "is left to XLA: `cuKernelGetFunction`" in caplog.text
+    library.status = 0
+    assert kernels.target(core, used, operands, "cuda") is not None
 
 
 def test_unavailable(library, monkeypatch):

@@ -99,3 +99,13 @@ def test_solvers_are_refused_by_the_name_of_the_call():
     for integrator in (jd.integrators.SemiImplicitEuler(), jd.integrators.Leapfrog()):
         with pytest.raises(ValueError, match="`simulate`: `ABA` takes no constraints"):
             jd.simulate(model, state, tau[None], 1e-3, solver=jd.solvers.ABA(), integrator=integrator)
+
+
+@pytest.mark.parametrize("integrator", [jd.integrators.SemiImplicitEuler(), jd.integrators.Leapfrog()])
+def test_derivatives_without_jit(integrator):
+    """Also of a part of the state: then other outputs are not computed."""
+    (model, q, v, tau, _, dt), (_, dq, dv, *_) = point("loop")
+    after = lambda q, v: jd.step(model, jd.State(q, v), tau, dt, integrator=integrator).v  # noqa: E731
+    along = lambda q, v: jax.jvp(after, (q, v), (dq, dv))  # noqa: E731
+    for got, wanted in zip(along(q, v), jax.jit(along)(q, v), strict=True):
+        close(got, wanted, 1e-10)

@@ -17,8 +17,8 @@ from .program import Program
 
 #: the oldest driver with libraries of kernels for all devices, in the driver's own version numbers
 DRIVER = 12000
-#: the oldest driver for `ptx.spilled`
-SPILLED = 13000
+#: the oldest driver for `ptx.spilled`, and the compute capability for which that was measured
+SPILLED, MEASURED = 13000, (9, 0)
 #: the least compute capability that the PTX supports
 CAPABILITY = (7, 0)
 
@@ -26,6 +26,10 @@ _HANDLER = "jaxdyn_handler"
 _LAUNCH = "jaxdyn_launch"
 _lock = threading.RLock()
 _made: dict[str, host.Made] = {}
+
+
+class DriverError(RuntimeError):
+    """A function of the driver failed."""
 
 
 def unavailable() -> str | None:
@@ -49,7 +53,7 @@ def made(program: Program) -> host.Made:
     Wide operands and outputs are (rows, lanes) in memory, shared operands (rows,), whatever their shapes are.
     `Made.size` counts the bytes of PTX, `Made.seconds` the time of LLVM and of the driver.
 
-    **Raises** `Unsupported` for more operands than a kernel can have, `RuntimeError` if the driver reports an error.
+    **Raises** `Unsupported` for more operands than a kernel can have, `DriverError` if the driver reports an error.
     """
     name = host.name_of(program.key(), ptx.KERNEL, ptx.target())
     with _lock:
@@ -58,7 +62,9 @@ def made(program: Program) -> host.Made:
         if not found.address:
             start = time.perf_counter()
             text = _text(name, program)
-            kernel = driver().load(ptx.spilled(text.decode()).encode() if driver().version >= SPILLED else text)
+            if driver().spills and ptx.worthwhile(program, text.decode()):
+                text = ptx.spilled(text.decode()).encode()
+            kernel = driver().load(text)
             found.size, found.seconds = len(text), time.perf_counter() - start
             modules = [handler(program, driver().launch, kernel)]
             address = host.load(host.compile_ir(modules, host.target()), _HANDLER)
@@ -114,25 +120,24 @@ def _launcher() -> int:
 class Driver:
     """CUDA's driver.
 
-    **Fields:** `launch`, the address of `cuLaunchKernel`; `version`, in the driver's own numbers.
+    **Fields:** `launch`, the address of `cuLaunchKernel`; `spills`, whether it can load what `ptx.spilled` returns.
 
     **Raises** `RuntimeError`, with the reason, if it cannot be used.
     """
 
     def __init__(self, library):
         self.library = library
-        self.libraries: list[ctypes.c_void_p] = []
         self.call("cuInit", 0)
         version = ctypes.c_int()
         self.call("cuDriverGetVersion", ctypes.byref(version))
         if version.value < DRIVER:
             have, want = (f"{v // 1000}.{v % 1000 // 10}" for v in (version.value, DRIVER))
             raise RuntimeError(f"the driver is for CUDA {have}; {want} is the oldest that will do")
-        for device in self.devices():
-            found = tuple(self.attribute(device, k) for k in (75, 76))  # COMPUTE_CAPABILITY_MAJOR, _MINOR
+        capabilities = {tuple(self.attribute(d, k) for k in (75, 76)) for d in self.devices()}  # major, minor
+        for found in capabilities:
             if found < CAPABILITY:
                 raise RuntimeError("a GPU has compute capability {}.{}; {}.{} is the least".format(*found, *CAPABILITY))
-        self.version = version.value
+        self.spills = version.value >= SPILLED and capabilities == {MEASURED}
         self.launch: int = ctypes.cast(library.cuLaunchKernel, ctypes.c_void_p).value or 0
 
     def call(self, name: str, *args) -> None:
@@ -140,7 +145,7 @@ class Driver:
         if status:
             text = ctypes.c_char_p()
             self.library.cuGetErrorName(status, ctypes.byref(text))
-            raise RuntimeError(f"`{name}` of CUDA's driver failed: {(text.value or b'error').decode()} ({status})")
+            raise DriverError(f"`{name}` of CUDA's driver failed: {(text.value or b'error').decode()} ({status})")
 
     def devices(self) -> list[ctypes.c_int]:
         count = ctypes.c_int()

@@ -42,11 +42,13 @@ def choice(compiler: str, platform: str = "cpu") -> str:
     """Return "kernel" or "xla". Raises `RuntimeError` if `compiler` asks for kernels and they cannot be compiled."""
     if compiler == "auto":
         compiler = default()
-    reason = None
-    if compiler != "xla":
-        reason = host.unavailable() or (cuda.unavailable() if platform == "cuda" else None)
+    reason, fix = None if compiler == "xla" else host.unavailable(), "Install llvmlite, or choose"
+    if compiler != "xla" and platform == "cuda" and not reason:
+        reason, fix = cuda.unavailable(), "Choose"
     if reason and compiler == "kernel":
-        raise RuntimeError(f'`compiler="kernel"`: {reason}. Install llvmlite, or choose "auto" or "xla".')
+        raise RuntimeError(f'`compiler="kernel"`: {reason}. {fix} "auto" or "xla".')
+    if reason:
+        log.info("programs are left to XLA: %s", reason)
     return "xla" if reason else "kernel" if compiler == "auto" else compiler
 
 
@@ -90,7 +92,11 @@ def target(core, used, operands: tuple, platform: str = "cpu") -> Target | None:
         return _target(core, used, avals, shared, platform, steps(), single, effort())
     except (Unsupported, TooLarge) as reason:
         log.info("%s is left to XLA: %s", name_of(core), reason)
-        return None
+    except cuda.DriverError as reason:
+        if "kernel" in (core.compiler, default()):
+            raise
+        log.warning("%s is left to XLA: %s", name_of(core), reason)
+    return None
 
 
 def program_of(core, used, avals, shared, platform: str = "cpu") -> Program:

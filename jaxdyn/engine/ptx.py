@@ -22,6 +22,7 @@ from .live import Schedule
 from .llvm import NAMES, Code
 from .ops import Branches, Loop, Op, Type, Unsupported
 from .order import Guard, Store
+from .program import Program
 
 #: the kernel's name in PTX
 KERNEL = "jaxdyn"
@@ -35,7 +36,7 @@ OPERANDS = 511
 SHARED = 32768
 #: lines of code after which a uniform value is loaded again
 WINDOW = 200
-#: most characters of PTX for `spilled`
+#: most characters of PTX with which `spilled` is worthwhile
 SPILLED = 1_000_000
 #: threads of a block. Threads do not wait for those of other warps, and small blocks spread a small batch over all
 #: processors of a GPU.
@@ -312,13 +313,17 @@ def assembled(source: str) -> str:
 
 
 def spilled(text: str) -> str:
-    """Return PTX for drivers of CUDA 13 and later, which keep in the memory of a block what has no place in registers,
-    before they use the much larger local memory. On an H200 this takes 0.75 to 0.9 of the time for straight programs in
-    single precision. It takes longer with loops and in double precision, and gains little in long programs, whose
-    assembly takes 1.5 times as long: these are returned as they are."""
-    if "activemask" in text or ".f64" in text or len(text) > SPILLED:
-        return text
+    """Return PTX that keeps in the memory of a block what has no place in registers, before it uses the much larger
+    local memory. `worthwhile` tells where that pays."""
     head, entry = text.split(".visible .entry", 1)
     head = head.replace(".version 7.0", ".version 9.0", 1).replace(".target sm_70", ".target sm_75", 1)
     parameters, body = entry.split("\n{", 1)
     return f'{head}.visible .entry{parameters}\n.maxntid {THREADS}\n{{\n\t.pragma "enable_smem_spilling";{body}'
+
+
+def worthwhile(program: Program, text: str) -> bool:
+    """Return whether `spilled` makes a program faster. On an H200 straight programs in single precision take 0.75 to
+    0.9 of the time. Those with loops or in double precision take longer, and long ones gain little, while the driver's
+    assembler takes 1.5 times as long."""
+    types = {*(t for _, t, _ in program.inputs), *program.output_types}
+    return Type.float64 not in types and "activemask" not in text and len(text) <= SPILLED

@@ -163,9 +163,17 @@ def _conjuncts(program, x) -> set[int]:
     return {x}
 
 
+def _counts(p) -> tuple[int, int]:
+    """Return how many constants a `scan` of these parameters has, and how many carried values."""
+    if "ft_in" in p:  # from JAX 0.11 on
+        consts, carry, _ = p["ft_in"].unpack()
+        return len(consts), len(carry)
+    return p["num_consts"], p["num_carry"]
+
+
 def _scan(program, eqn, *xs):
     p = eqn.params
-    length, nc, ns = p["length"], p["num_consts"], p["num_carry"]
+    length, (nc, ns) = p["length"], _counts(p)
     consts, carry, rows = xs[:nc], list(xs[nc : nc + ns]), xs[nc + ns :]
     ys = len(eqn.outvars) - ns
     if not rows and not ys and length > SHORT:
