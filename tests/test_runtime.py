@@ -359,8 +359,13 @@ def test_programs_that_cannot_be_copied_are_refused():
 
 def test_the_structures_are_those_of_the_installed_header():
     header = Path(jax.ffi.include_dir(), "xla/ffi/api/c_api.h").read_text()
-    for new, old in (("InternalExtension", "Extension_Base"), ("Error_GetDetails", "Error_GetMessage")):
-        header = header.replace(new, old)  # names from JAX 0.11 on
+    before = {
+        "InternalExtension": "Extension_Base",
+        "Error_GetDetails": "Error_GetMessage",
+        "InvokeContext_Get": "ExecutionContext_Get",
+    }
+    for new, old in before.items():  # names from JAX 0.11 on
+        header = header.replace(new, old)
     header = re.sub(r"//.*", "", header).replace("_XLA_FFI_API_STRUCT_FIELD(", "fn *(")
     text = runtime.source(32, "x86_64-linux")
     found = dict(re.findall(r"^%(XLA_FFI_\w+) = type \{ (.*?) \}", text, re.MULTILINE))

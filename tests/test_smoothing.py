@@ -75,7 +75,7 @@ def cast(tree, dtype):
     return jax.tree.map(lambda x: jnp.asarray(x, dtype), tree)
 
 
-@pytest.mark.parametrize(("name", "dtype"), zip(SCENES, 3 * [np.float32, np.float64], strict=True))
+@pytest.mark.parametrize(("name", "dtype"), list(zip(SCENES, 3 * [np.float32, np.float64], strict=True)))
 def test_motions_keep_their_bits(name, dtype):
     law = PGS if name in ("looped", "box", "everything") else jd.contact.ADMM
     model, q = cast(SCENES[name](), dtype)
