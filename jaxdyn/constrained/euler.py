@@ -10,7 +10,6 @@ import dataclasses
 
 import equinox as eqx
 import jax
-import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..dynamics.rnea import stiffened
@@ -60,7 +59,7 @@ class EulerStep(StepCore):
         least = used is None or used[1]
         x, y, *_, some = solve.tangents(at, change, [a, lam, *[a] * 4, lam], (True, least, *[False] * 4, not least))
         dq, dv = operands.along(end_of, (model, q, v, dt, -1), a, x)
-        return [x, y, dq, dv, jnp.zeros(x.shape[-1:], x.dtype), some]
+        return [x, y, dq, dv, None, some]
 
 
 def euler(solver: Solver, *given) -> Stepped:

@@ -68,7 +68,7 @@ class LeapCore(StepCore):
             dr = [r + t for r, t in zip(dr, moved, strict=True)]
             y = self._least(operands, (model, constraints, q, v, dt), a, lam, dr)
         dq, dw = operands.along(end_of, (model, q, v, dt, -1), a, x)
-        return [x, y, dq, dw, jnp.zeros(x.shape[-1:], x.dtype), y]
+        return [x, y, dq, dw, None, y]
 
     def _least(self, operands: Operands, taken, a, lam, dr):
         """Return the tangent of the minimum-norm multipliers; `dr` is the residual that the tangent of the

@@ -155,7 +155,11 @@ class _Derivative(Core):
 
         def tangents(*xs):
             found = self.core.tangents(args[:n], self.filled(xs, [None] * n), outs, used)
-            return [jnp.zeros_like(o) if t is None else t for o, t in zip(outs, found, strict=True)]
+            if any(t is None for t in found):  # `outs` may be other arrays, see `instead`
+                shapes = self.core.shapes(used, tuple((a.shape[:-1], a.dtype) for a in args[:n]))
+                none = [jnp.zeros((*shape, outs[0].shape[-1]), dtype) for shape, dtype in shapes]
+                found = [z if t is None else t for z, t in zip(none, found, strict=True)]
+            return found
 
         return tangents
 
