@@ -4,21 +4,21 @@
 
 Robots and states are those of `contact_robots.py`, torques are random. A simulation is one call of 100 steps, and
 counts steps. Inputs and outputs are in the GPU's memory, in the order of users' arrays (batch first). Compile time is
-from the call to the result, without stored code. *Differing* counts numbers whose bits are not those of the CPU, of 256
-states. Writes `gpu.json`, which keeps earlier results that are not measured again, and `gpu.md`.
+from the call to the result, without stored code. *Differing* counts numbers that differ from those of the CPU, of 256
+states (`tests/test_gpu.py` compares bits). Writes `gpu.json`, which keeps earlier results that are not measured again,
+and `gpu.md`.
 """
 
 import os
 import time
 from collections.abc import Callable
-from typing import NamedTuple
 from unittest import mock
 
 import gpu_report as report
 import jax
 import jax.numpy as jnp
 import numpy as np
-from contact import LAWS, cast
+from contact import LAWS, cast, programs
 from contact_robots import DT, ROBOTS, Batch, Standing, batch
 from results import Results, parser
 
@@ -30,54 +30,47 @@ STATES = 2048
 STEPS = 100
 #: numbers of states whose bits are compared, and the least seconds of a measurement
 COMPARED, SECONDS = 256, 0.1
+#: names of steps, here and in `contact.py`
+STEPPED = {"step": "no contact", "step, PGS": "PGS"}
 PROGRAMS = ("ABA", "gradient of ABA", "step", "step, PGS", "simulation, PGS")
 CASES = {
     f"{robot}, {program}, {dtype}": (robot, program, dtype)
-    for robot, programs in {
+    for robot, names in {
         "go1": PROGRAMS,
         "talos": ("ABA", "gradient of ABA", "step, PGS"),
         "cassie": ("LCABA, 3 solves", "gradient of LCABA, 3 solves", "step, PGS", "simulation, PGS"),
     }.items()
-    for program in programs
+    for program in names
     for dtype in ("float32", "float64")
     if dtype == "float32" or program in ("ABA", "step, PGS", "LCABA, 3 solves")
 }
 
 
 def function(model: jd.Model, name: str) -> Callable:
-    """Return the program of this name, as a function (q, v, tau)."""
+    """Return the program of this name, as a function (q, v, tau): one of `contact.py`'s, its gradient, or a
+    simulation."""
     if name.startswith("gradient of "):
         inner = function(model, name.removeprefix("gradient of "))
         return lambda *x: jax.grad(lambda *y: inner(*y).sum(), (0, 1, 2))(*x)
-    solvers = {"ABA": jd.solvers.ABA(), "LCABA, 3 solves": jd.solvers.LCABA(max_steps=3, tol=0.0)}
-    if name in solvers:
-        options: dict = {"solver": solvers[name]} | ({"constraints": ()} if name == "ABA" else {})
-        return lambda q, v, tau: jd.forward_dynamics(model, jd.State(q, v), tau, **options).acceleration
-    law = LAWS["PGS"] if name.endswith("PGS") else None
-    if name.startswith("step"):
-        return lambda q, v, tau: jd.step(model, jd.State(q, v), tau, DT, contacts=law)
-
-    def simulated(q, v, tau):
-        found = jd.simulate(model, jd.State(q, v), jnp.broadcast_to(tau, (STEPS, model.nv)), DT, contacts=law)
-        return found.q[-1], found.v[-1]
-
-    return simulated
+    if name.startswith("simulation"):
+        return lambda *x: simulated(model, *x)
+    return programs(model)[STEPPED.get(name, name)]
 
 
-class Made(NamedTuple):
-    """A compiled program: the seconds from the call to the result, the program, and its result."""
+def simulated(model: jd.Model, q, v, tau) -> tuple[jax.Array, jax.Array]:
+    """Return q and v after `STEPS` steps with contact."""
+    forces = jnp.broadcast_to(tau, (STEPS, model.nv))
+    found = jd.simulate(model, jd.State(q, v), forces, DT, contacts=LAWS["PGS"])
+    return found.q[-1], found.v[-1]
 
-    seconds: float
-    run: Callable
-    result: object
 
-
-def made(f: Callable, operands: tuple) -> Made:
+def made(f: Callable, operands: tuple) -> tuple[float, Callable]:
+    """Return the seconds from the call to the result, and the program."""
     begin = time.perf_counter()
     with mock.patch.dict(os.environ, JAXDYN_CACHE_DIR=""):
         run = jax.jit(jax.vmap(f)).lower(*operands).compile()
-        result = jax.block_until_ready(run(*operands))
-    return Made(round(time.perf_counter() - begin, 2), run, result)
+        jax.block_until_ready(run(*operands))
+    return round(time.perf_counter() - begin, 2), run
 
 
 def seconds(run: Callable, operands: tuple, rounds: int = 3) -> float:
@@ -95,7 +88,7 @@ def seconds(run: Callable, operands: tuple, rounds: int = 3) -> float:
 
 
 def differing(found, expected) -> int:
-    """Return the number of elements whose bits differ, other than NaN."""
+    """Return the number of elements that differ, other than NaN."""
     total = 0
     for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
         a, b = np.asarray(a), np.asarray(b)
@@ -115,9 +108,9 @@ def measured(robot: Standing, states: Batch, case: tuple, compiler: str, batches
     with jax.default_device(gpu):
         for n in batches:
             operands = jax.device_put(tuple(np.resize(x, (n, *x.shape[1:])) for x in parts), gpu)
-            program = made(f, operands)
-            found.setdefault("compile_seconds", program.seconds)
-            found["millions"][str(n)] = float(f"{1e-6 * n * steps / seconds(program.run, operands):.3g}")
+            compiling, run = made(f, operands)
+            found.setdefault("compile_seconds", compiling)
+            found["millions"][str(n)] = float(f"{1e-6 * n * steps / seconds(run, operands):.3g}")
         result = jax.jit(jax.vmap(f))(*jax.device_put(first, gpu))
     if compiler == "kernel":
         found["differing"] = differing(result, jax.jit(jax.vmap(function(model.with_compiler("kernel"), name)))(*first))

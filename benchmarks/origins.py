@@ -39,11 +39,9 @@ def gpu() -> str:
 def commit() -> str:
     """Return the short hash of the checkout, with a + if the code differs from it. Outside of git the environment
     variable JAXDYN_COMMIT tells; "unknown" without it."""
-    if told := os.environ.get("JAXDYN_COMMIT"):
-        return told
     found = output("git", "rev-parse", "--short=7", "HEAD")
     changed = output("git", "status", "--porcelain", "--untracked-files=no", "jaxdyn", "benchmarks")
-    return f"{found}{'+' if changed else ''}" if found else "unknown"
+    return f"{found}{'+' if changed else ''}" if found else os.environ.get("JAXDYN_COMMIT", "unknown")
 
 
 def origin() -> dict:

@@ -486,7 +486,7 @@ def test_what_is_said_of_gpus_is_what_was_measured():
             assert (cell.strip() == "") == (row is None)
             if row:
                 rate, told = row["millions"]["65536"], float(cell.replace(",", ""))
-                assert abs(told - rate) <= max(0.5, 0.05 * told), line
+                assert abs(told - rate) <= 0.02 * told, line
 
 
 @pytest.mark.parametrize("kind", embedding_report.UNITS)

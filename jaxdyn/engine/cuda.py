@@ -62,8 +62,8 @@ def made(program: Program) -> host.Made:
         if not found.address:
             start = time.perf_counter()
             text = _text(name, program)
-            if driver().spills and ptx.worthwhile(program, text.decode()):
-                text = ptx.spilled(text.decode()).encode()
+            if driver().spills and ptx.worthwhile(program, text):
+                text = ptx.spilled(text)
             kernel = driver().load(text)
             found.size, found.seconds = len(text), time.perf_counter() - start
             modules = [handler(program, driver().launch, kernel)]
@@ -73,13 +73,13 @@ def made(program: Program) -> host.Made:
     return found
 
 
-def _text(name: str, program: Program) -> bytes:
+def _text(name: str, program: Program) -> str:
     """Return the program's PTX, from disk if it is there."""
     objects = cache.get(name)
     if objects is None:
         objects = [ptx.assembled(ptx.text(schedule(program))).encode()]
         cache.put(name, objects)
-    return objects[0]
+    return objects[0].decode()
 
 
 def handler(program: Program, launch: int, kernel: int) -> str:
@@ -160,11 +160,11 @@ class Driver:
         self.call("cuDeviceGetAttribute", ctypes.byref(value), which, device)
         return value.value
 
-    def load(self, text: bytes) -> int:
+    def load(self, text: str) -> int:
         """Return a handle of the kernel in PTX. It is valid on all devices for the lifetime of the process."""
         library, kernel = ctypes.c_void_p(), ctypes.c_void_p()
         nothing = (None, None, 0)  # keys, values and number of options
-        self.call("cuLibraryLoadData", ctypes.byref(library), ctypes.c_char_p(text), *nothing, *nothing)
+        self.call("cuLibraryLoadData", ctypes.byref(library), ctypes.c_char_p(text.encode()), *nothing, *nothing)
         self.call("cuLibraryGetKernel", ctypes.byref(kernel), library, ptx.KERNEL.encode())
         for device in self.devices():
             self._prepare(device, kernel)

@@ -171,9 +171,8 @@ class Model(eqx.Module):
         """Return the same robot with another compiler for its programs.
 
         "kernel" compiles each program to one function, for CPUs and NVIDIA's GPUs. "xla" leaves programs to XLA, as
-        `jax.export` needs.
-        "auto" follows the environment variable `JAXDYN_COMPILER`; if that is not set, it uses kernels if they can be
-        compiled. See the page "From a jaxpr to one kernel".
+        `jax.export` needs. "auto" follows the environment variable `JAXDYN_COMPILER`; if that is not set, it uses
+        kernels if they can be compiled. See the page "From a jaxpr to one kernel".
 
         **Raises** `ValueError` for another name, and `RuntimeError` for "kernel" if `llvmlite` does not work here.
         """
