@@ -23,7 +23,7 @@ from tqdm import tqdm
 
 import jaxdyn as jd
 from jaxdyn.commands.bench import one_core
-from jaxdyn.contact.cones import Cones, Counts, left_over
+from jaxdyn.contact.cones import Cones, Counts, Limited, left_over
 from jaxdyn.contact.problem import begun, touching
 from jaxdyn.engine.lanes import laned
 from jaxdyn.systems.problem import given_accelerations, rows_left_over
@@ -125,7 +125,8 @@ def _problem(law, model, q, v, tau):
         return jnp.zeros_like(b), jnp.zeros_like(b)
 
     kept.corrected(*force, rows_left_over(step.problem, step.start, bodies), top)
-    return kept.G, -found[0], step.cones.friction, step.cones.bound
+    joints = step.cones.limited
+    return kept.G, -found[0], step.cones.friction, joints.bound, joints.low, joints.high
 
 
 class Posed(NamedTuple):
@@ -136,19 +137,19 @@ class Posed(NamedTuple):
     g: jax.Array
     friction: jax.Array
     bound: jax.Array
+    low: jax.Array
+    high: jax.Array
 
 
 def posed(case: Case) -> Posed:
     made = laned(_problem, case.rows)
-    G, g, friction, bound = jax.jit(jax.vmap(lambda q, v, tau: tuple(made(case.model, q, v, tau))))(*case.states)
-    contacts, bounded = friction.shape[-1], bound.shape[-1]
-    counts = Counts(contacts, (), bounded, g.shape[-1] - 3 * contacts - bounded)
-    return Posed(counts, G, g, friction, bound)
+    G, g, friction, *joints = jax.jit(jax.vmap(lambda q, v, tau: tuple(made(case.model, q, v, tau))))(*case.states)
+    return Posed(Counts(friction.shape[-1], (), joints[0].shape[-1]), G, g, friction, *joints)
 
 
-def _solved(law, counts, G, g, friction, bound):
+def _solved(law, counts, G, g, friction, *joints):
     """Return the forces of a law and its residual."""
-    cones = Cones(counts, friction, jnp.zeros((0, 1), g.dtype), bound)
+    cones = Cones(counts, friction, jnp.zeros((0, 1), g.dtype), Limited(*joints))
     f = law.solve(G, g, cones, jnp.zeros((len(g), 1), g.dtype))
     return f, left_over(cones, G, g, f)
 

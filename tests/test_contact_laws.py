@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxdyn as jd
-from jaxdyn.contact.cones import Cones, Counts, left_over
+from jaxdyn.contact.cones import Cones, Counts, Limited, left_over
 from jaxdyn.engine.lanes import laned
 
 PGS, ADMM, Auto, Newton = jd.contact.PGS, jd.contact.ADMM, jd.contact.Auto, jd.contact.Newton
@@ -18,7 +18,7 @@ LANES = 128
 
 def _solved(law, counts, G, g, friction):
     none = jnp.zeros((0, 1), G.dtype)
-    cones = Cones(counts, friction, none, none)
+    cones = Cones(counts, friction, none, Limited(none, none, none))
     f = law.solve(G, g, cones, jnp.zeros((len(g), 1), g.dtype))
     return f, left_over(cones, G, g, f)
 
@@ -62,22 +62,53 @@ def test_laws_agree_where_forces_are_unique(law):
 
 def test_newton_takes_twists_and_joints():
     """Rows of all kinds, which need three tiles: bounds of twists follow the normal forces."""
-    counts, rng = Counts(3, (0, 2), 2, 3), np.random.default_rng(3)
+    counts, rng = Counts(3, (0, 2), 5), np.random.default_rng(3)
     m = counts.rows
     A = rng.normal(size=(LANES, m, m))
     G, g = A @ np.swapaxes(A, 1, 2) / m + 0.1 * np.eye(m), rng.normal(size=(LANES, m))
 
     def solved(law, G, g):
         wide = lambda x, n: jnp.full((n, 1), x)  # noqa: E731
-        cones = Cones(counts, wide(0.6, 3), wide(0.3, 2), wide(0.3, 2))
+        limits = [jnp.array(x)[:, None] for x in ((-1e6, -0.2, -0.2, -1e6, 0.1), (1e6, 1e6, 0.1, 0.0, 0.3))]
+        limited = Limited(jnp.array([0.3, 0.0, 0.3, 0.3, 0.0])[:, None], *limits)
+        cones = Cones(counts, wide(0.6, 3), wide(0.3, 2), limited)
         f = law.solve(G, g, cones, jnp.zeros((m, 1)))
         return f, left_over(cones, G, g, f)
 
-    (exact, left), (swept, _) = (jax.jit(jax.vmap(laned(solved, law)))(G, g) for law in (Newton(), PGS(2000)))
+    laws = Newton(), PGS(2000), ADMM(tol=1e-10, max_steps=2000)
+    (exact, left), (swept, _), (alternated, _) = (jax.jit(jax.vmap(laned(solved, law)))(G, g) for law in laws)
     assert left.max() < 1e-8
     turning = np.abs(exact[:, 9:11]) - 0.3 * exact[:, [0, 6]]
     assert turning.max() < 1e-8 and turning.min() < -1e-3 and (np.abs(turning) < 1e-8).any()
     np.testing.assert_allclose(exact, swept, atol=1e-7)
+    np.testing.assert_allclose(exact, alternated, atol=1e-6)
+
+
+def test_limits_and_dry_friction_act_along_one_row():
+    """Between its limits a joint has friction against its motion; at a limit it has this and a push from the limit."""
+    n, rng = 6, np.random.default_rng(5)
+    A = rng.normal(size=(LANES, n, n))
+    G, g = A @ np.swapaxes(A, 1, 2) / n + 0.1 * np.eye(n), 2 * rng.normal(size=(LANES, n))
+    bound = rng.choice((0.0, 0.2, 1.0), (LANES, n))
+    low, high = -rng.choice((-0.3, 0.0, 0.4, 1e6), (LANES, n)), rng.choice((0.3, 0.5, 1e6), (LANES, n))
+
+    def solved(law, G, g, *limited):
+        none = jnp.zeros((0, 1), G.dtype)
+        return law.solve(G, g, Cones(Counts(joints=n), none, none, Limited(*limited)), jnp.zeros((n, 1)))
+
+    for law in (Newton(), PGS(1000), ADMM(tol=1e-11, max_steps=4000)):
+        f = np.asarray(jax.jit(jax.vmap(laned(solved, law)))(G, g, bound, low, high))
+        s = (G @ f[..., None])[..., 0] + g
+        tol = 1e-7
+        assert ((low - tol <= s) & (s <= high + tol)).all()
+        at_low, at_high = s < low + tol, s > high - tol
+        rests, free = np.abs(s) < tol, ~at_low & ~at_high
+        friction = np.where(rests, np.clip(f, -bound, bound), -bound * np.sign(s))
+        push = f - friction
+        assert np.abs(push[free]).max() < 1e-6
+        assert push[at_low & ~at_high].min() > -1e-6 and push[at_high & ~at_low].max() < 1e-6
+        assert (at_low & at_high).any()  # held at one place
+        assert min(at_low.sum(), at_high.sum(), (free & rests).sum(), (free & ~rests & (bound > 0)).sum()) > 20
 
 
 def theirs(pin, G, g, friction):

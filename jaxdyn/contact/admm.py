@@ -73,7 +73,7 @@ class ADMM(Law):
 
     def _alternated(self, problem: Scaled, x: Array, active: Array, tol: float) -> Array:
         h = problem.h
-        least = tol * jnp.maximum(calling(problem.counts, h), 1e-30)
+        least = tol * jnp.maximum(calling(problem.cones, h), 1e-30)
         steps = _Steps(problem, PROXIMAL[h.dtype.itemsize], least)
         z = problem.answer(x)
         none = jnp.zeros_like(active, h.dtype)
@@ -91,7 +91,7 @@ class ADMM(Law):
 
         go_on = lambda s: s[0][-1].any() & (s[2] < ROUNDS)  # noqa: E731
         (x, _, z, *_), rho, _ = jax.lax.while_loop(go_on, round_, (*state, 0))
-        return problem.cones.nearest(x - z / rho)
+        return problem.cones.nearest(x - z / rho, 1 / rho)
 
 
 class _Steps(NamedTuple):
@@ -119,7 +119,7 @@ class _Steps(NamedTuple):
 
         def step(carried):
             (x, y, z, primal, dual, active), count = carried
-            y1 = cones.nearest(x - z / rho)
+            y1 = cones.nearest(x - z / rho, 1 / rho)
             x1 = solve(rho * y1 + self.eta * x + z - h - cones.shift(z))
             z1 = z - rho * (x1 - y1)
             off = jnp.abs(x1 - y1).max(0), jnp.abs(rho * (y1 - y) + self.eta * (x1 - x)).max(0)

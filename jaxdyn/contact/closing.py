@@ -14,25 +14,28 @@ and the correction of velocities never adds energy. Limits of joints push like c
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..engine.core import joined
-from .cones import Cones, Counts
+from .cones import Cones, Counts, Limited
 from .goals import ANY
+from .joints import Held
 from .laws import Closing
 
 
-def closing(law: Closing, counts: Counts, gaps: Array, rates: Array, dt: Array, f: Array, restitution, stiffness):
+def closing(law: Closing, counts: Counts, held: Held, gaps, rates, dt: Array, f: Array, restitution, stiffness):
     """Return the cones of F, and c and f of all rows (m, lanes), from their gaps and rates at the end of a step with
-    the forces f. `restitution` and `stiffness` (contacts, lanes) are those of the surfaces."""
-    a, _, b = counts.ends
-    n = counts.contacts
-    none = jnp.zeros((len(f) - b, 1), f.dtype)
-    normals = lambda x: jnp.concatenate([x[:a:3], x[b:]])  # noqa: E731
-    put = lambda x: jnp.zeros_like(f).at[:a:3].set(x[:n]).at[b:].set(x[n:])  # noqa: E731
-    bounces, soft = joined([restitution, none]) > 0, joined([jnp.isfinite(stiffness).astype(f.dtype), none]) > 0
-    force = normals(f)
-    c = normals(gaps) / (dt * dt) if law.positions else jnp.where(force > 0, normals(rates) / dt, ANY)
+    the forces f of contacts and limits. `restitution` and `stiffness` (contacts, lanes) are those of the surfaces."""
+    a, b = counts.ends
+    soft, force, stops = jnp.isfinite(stiffness), f[:a:3], f[b:]
+    c = gaps[:a:3] / (dt * dt) if law.positions else jnp.where(force > 0, rates[:a:3] / dt, ANY)
     # a soft surface keeps the overlap that its force needs, and bouncing shapes may part
-    c, held = jnp.where(soft, ANY, c), jnp.where(soft | bounces, 0, force)
-    zero = jnp.zeros((1, 1), f.dtype)
-    sizes = n, len(counts.twists), counts.bounded
-    return Cones(counts, *(jnp.broadcast_to(zero, (k, 1)) for k in sizes)), put(c), put(held)
+    c, pushed = jnp.where(soft, ANY, c), jnp.where(soft | (restitution > 0), 0, force)
+    none = lambda n: jnp.zeros((n, 1), f.dtype)  # noqa: E731
+    if law.positions:
+        below, above = (room / (dt * dt) for room in held.rooms(gaps[b:]))
+        own = none(counts.joints)
+    else:
+        below, above = (jnp.where(pushes, 0, jnp.full_like(stops, ANY)) for pushes in (stops > 0, stops < 0))
+        own = rates[b:] / dt
+    put = lambda x, y: jnp.zeros_like(f).at[:a:3].set(x).at[b:].set(y)  # noqa: E731
+    limited = Limited(none(counts.joints), -below, above)
+    cones = Cones(counts, none(counts.contacts), none(len(counts.twists)), limited)
+    return cones, put(c, own), put(pushed, stops)

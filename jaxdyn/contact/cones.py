@@ -1,16 +1,18 @@
 """The cones of admissible contact forces, and the natural map, which is zero where the contact law holds.
 
 The rows of forces f, and of the accelerations s (or velocities over dt) along them, have this order: three for every
-contact (normal n, two tangents t), one for every contact that resists twisting, those with a bound, and those that only
-push. Arrays are (rows, lanes); a lane is one element of the batch.
+contact (normal n, two tangents t), one for every contact that resists twisting, and one for every velocity of joints
+with limits or dry friction. Arrays are (rows, lanes); a lane is one element of the batch.
 
 | rows | law |
 | --- | --- |
 | n | 0 ≤ fₙ ⊥ sₙ ≥ 0 (Signorini) |
 | t | ‖f_t‖ ≤ μ fₙ; where it slides, of full size and opposite to s_t (Coulomb, maximum dissipation) |
 | twist | abs(f) ≤ r fₙ, likewise |
-| bounded | abs(f) ≤ c, likewise: dry friction of joints |
-| pushing | 0 ≤ f ⊥ s ≥ 0: limits of joints |
+| joint | low ≤ s ≤ high by limits, where f pushes; between them abs(f) ≤ c, likewise, by dry friction |
+
+Limits and dry friction of a joint act along one row, because their sum is a function of one number too: f is c against
+the motion, plus any force at a limit.
 """
 
 from typing import NamedTuple
@@ -19,55 +21,75 @@ import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.core import joined, widen
 from ..spatial.small import summed
 from . import smooth
 from .effect import Unformed, diagonal, product
 
 
 class Counts(NamedTuple):
-    """The number of contacts, the contacts that resist twists, and the numbers of bounded and of pushing rows."""
+    """The number of contacts, the contacts that resist twists, and the number of rows of joints."""
 
     contacts: int = 0
     twists: tuple[int, ...] = ()
-    bounded: int = 0
-    pushing: int = 0
+    joints: int = 0
 
     @property
     def rows(self) -> int:
-        return 3 * self.contacts + len(self.twists) + self.bounded + self.pushing
+        return self.ends[1] + self.joints
 
     @property
-    def ends(self) -> tuple[int, int, int]:
-        """Return the ends of the rows of contacts, of twists and of bounded rows."""
+    def ends(self) -> tuple[int, int]:
+        """Return the ends of the rows of contacts and of twists."""
         first = 3 * self.contacts
-        return first, first + len(self.twists), first + len(self.twists) + self.bounded
+        return first, first + len(self.twists)
+
+
+class Limited(eqx.Module):
+    """The law of rows of joints. **Fields** (joints, lanes): `bound`, the largest dry friction c, in N or N m; `low` and
+    `high`, between which s must be."""
+
+    bound: Array
+    low: Array
+    high: Array
+
+    def project(self, z: Array, w: Array | float = 1.0, k: Array | None = None) -> Array:
+        """Return the force f of rows at s with f − w s = z (joints, lanes), for a positive w; see `Cones.project`."""
+        rub = bounded(z, self.bound, k)
+        up, down = z + w * self.low, z + w * self.high
+        if k is not None:
+            return rub + pushing(up - rub, k) - pushing(rub - down, k)
+        least = jnp.where(up > rub, up, rub)  # with a derivative of 0 or 1 where both are equal
+        return jnp.where(down < least, down, least)
 
 
 class Cones(eqx.Module):
     """The admissible forces. **Fields:** `counts`; `friction` (contacts, lanes), μ; `radius` (twists, lanes), r in m;
-    `bound` (bounded, lanes), c in N or N m."""
+    `limited`, the law of rows of joints."""
 
     counts: Counts = eqx.field(static=True)
     friction: Array
     radius: Array
-    bound: Array
+    limited: Limited
 
-    def project(self, z: Array, k: Array | None = None) -> Array:
-        """Return the projection P(z) of the natural map for z (m, lanes): normal forces that push, and tangential ones
-        within the bounds set by these. With k (m, lanes), its derivatives are smoothed; see `smooth.py`."""
+    def project(self, z: Array, w: Array, k: Array | None = None) -> Array:
+        """Return the projection P(z) of the natural map for z = f − w s (m, lanes): normal forces that push, and
+        tangential ones within the bounds set by these. With k (m, lanes), its derivatives are smoothed; see
+        `smooth.py`."""
         (n, t), a = self._split(z), self.counts.ends[0]
         normal = pushing(n, part(k, 0, a, 3))
-        return self._whole(z, normal, within(t, self.friction * normal, part(k, 1, a, 3)), k)
+        return self._whole(z, w, normal, within(t, self.friction * normal, part(k, 1, a, 3)), k)
 
-    def nearest(self, z: Array) -> Array:
-        """Return the admissible forces nearest to z (m, lanes), with each contact's projected onto its cone."""
+    def nearest(self, z: Array, w: Array) -> Array:
+        """Return the admissible forces nearest to z = f − w s (m, lanes), for w (lanes,), with each contact's projected
+        onto its cone."""
         (n, t), mu = self._split(z), self.friction
         length = lengths(t)
         along = (mu * length + n) / (1 + mu * mu)
         inside, opposite = length <= mu * n, mu * length <= -n
         ratio = mu * along / jnp.where(length > 0, length, 1)
         choose = lambda x, y: jnp.where(inside, x, jnp.where(opposite, 0, y))  # noqa: E731
-        return self._whole(z, choose(n, along), t * choose(1, ratio)[:, None])
+        return self._whole(z, widen(w[None], z.shape[-1]), choose(n, along), t * choose(1, ratio)[:, None])
 
     def shift(self, s: Array) -> Array:
         """Return De Saxcé's shift of s (m, lanes), μ ‖s_t‖ along normals: added to s, it turns Coulomb's law into
@@ -82,16 +104,16 @@ class Cones(eqx.Module):
         blocks = z[: 3 * self.counts.contacts].reshape(-1, 3, z.shape[-1])
         return blocks[:, 0], blocks[:, 1:]
 
-    def _whole(self, z: Array, normal: Array, tangent: Array, k: Array | None = None) -> Array:
+    def _whole(self, z: Array, w: Array, normal: Array, tangent: Array, k: Array | None = None) -> Array:
         """Return the given forces of contacts, and for the other rows the admissible forces nearest to z."""
-        a, b, c = self.counts.ends
+        a, b = self.counts.ends
         parts = [jnp.concatenate([normal[:, None], tangent], 1).reshape(a, z.shape[-1])]
         if self.counts.twists:
             most = self.radius * normal[jnp.asarray(self.counts.twists)]
             parts.append(bounded(z[a:b], most, part(k, a, b)))
-        if self.counts.bounded:
-            parts.append(bounded(z[b:c], self.bound, part(k, b, c)))
-        return jnp.concatenate([*parts, pushing(z[c:], part(k, c))])
+        if self.counts.joints:
+            parts.append(self.limited.project(z[b:], w if len(w) == 1 else w[b:], part(k, b)))
+        return jnp.concatenate(parts)
 
 
 def lengths(t: Array) -> Array:
@@ -112,8 +134,10 @@ def pushing(z: Array, k: Array | None = None) -> Array:
 
 
 def bounded(z: Array, bound: Array, k: Array | None = None) -> Array:
-    """Return the nearest forces within bounds."""
-    return jnp.clip(z, -bound, bound) if k is None else z * smooth.share(jnp.abs(z), bound, k)
+    """Return the nearest forces within bounds; the derivative at a bound is that beyond it."""
+    if k is not None:
+        return z * smooth.share(jnp.abs(z), bound, k)
+    return jnp.where(jnp.abs(z) < bound, z, jnp.where(z > 0, bound, -bound))
 
 
 def within(t: Array, radius: Array, k: Array | None = None) -> Array:
@@ -130,7 +154,7 @@ def natural(cones: Cones, w: Array, f: Array, s: Array, k: Array | None = None) 
     """Return the natural map f − P(f − w s) (m, lanes), which is zero where the law holds. Positive weights w
     (m, lanes), equal for both tangents of a contact, do not change the solution (Alart and Curnier 1991). With k
     (m, lanes), its derivatives are smoothed."""
-    return f - cones.project(f - w * s, k)
+    return f - cones.project(f - w * s, w, k)
 
 
 def scales(counts: Counts, G: Array | Unformed, apart: bool = False) -> Array:
@@ -151,12 +175,14 @@ def left_over(cones: Cones, G: Array | Unformed, g: Array, f: Array) -> Array:
     the largest g that requires forces."""
     w = scales(cones.counts, G)
     left = jnp.abs(natural(cones, w, f, product(G, f) + g) / w).max(0)
-    return left / jnp.maximum(calling(cones.counts, g), jnp.finfo(g.dtype).tiny)
+    return left / jnp.maximum(calling(cones, g), jnp.finfo(g.dtype).tiny)
 
 
-def calling(counts: Counts, g: Array) -> Array:
-    """Return the largest g that requires forces (lanes,): along tangents, and against normals."""
-    a, _, c = counts.ends
-    pushed = jnp.concatenate([g[:a:3], g[c:]])
-    slides = jnp.concatenate([jnp.abs(g[1:a:3]), jnp.abs(g[2:a:3]), jnp.abs(g[a:c])])
-    return jnp.concatenate([-pushed, slides]).max(0)
+def calling(cones: Cones, g: Array, d: Array | float = 1.0) -> Array:
+    """Return the largest g that requires forces (lanes,): along tangents, against normals, against dry friction and
+    beyond limits. g and the cones are those of forces over d."""
+    (a, b), joints = cones.counts.ends, cones.limited
+    of_contacts = jnp.stack([-g[:a:3], jnp.abs(g[1:a:3]), jnp.abs(g[2:a:3])], 1).reshape(a, g.shape[-1])
+    beyond = jnp.maximum(joints.low - g[b:], g[b:] - joints.high)
+    rubbed = jnp.where(joints.bound > 0, jnp.abs(g[b:]), 0)
+    return (joined([of_contacts, jnp.abs(g[a:b]), jnp.maximum(beyond, rubbed)]) / d).max(0)

@@ -167,7 +167,7 @@ class ContactStep(Core):
         judge = None if first else _Held(problem, kept.weights, kept)
         found = Found(at.rates, nu, end.steps, None, None, at.bodies, at.lam[:first], judge)
         code = ended(LCABA(), problem, start, found, v + dt * at.rates, inputs)
-        size = calling(step.cones.counts, -end.r2[first:] - product(kept.G, f))
+        size = calling(step.cones, -end.r2[first:] - product(kept.G, f))
         lost = (code == 0) & ~(off <= LAWFUL * size + jnp.finfo(f.dtype).tiny)
         return nu, jnp.where(lost, MEMBERS.index("contact_not_converged"), code).astype(jnp.int32)
 

@@ -39,7 +39,7 @@ from ..model.model import Model
 from ..model.state import State
 from ..spatial.numbers import check, finite, floats, positive
 from ..systems.problem import body_accelerations, residual
-from .cones import Cones, Counts, lengths, natural, scales
+from .cones import Cones, Counts, Limited, lengths, natural, scales
 from .effect import product
 from .impulse import check_law
 from .inverse import inverse
@@ -50,6 +50,8 @@ from .solution import Contacts, contacts_of
 
 #: ε over the mean of the diagonal of G, in single and double precision: selects the least of equally good forces
 SMALL = {4: 1e-4, 8: 1e-8}
+#: accelerations beyond all limits
+NEVER = 1e9
 #: number of Newton steps that refine the solution of a law
 STEPS = 3
 
@@ -102,7 +104,7 @@ class _Modes(eqx.Module):
 def _modes(step: Step, s: Array, least: Array) -> _Modes:
     """Return the states of contacts whose rows move at s (m, lanes); an s below `least` counts as rest."""
     counts, cones = step.cones.counts, step.cones
-    a, b, d = counts.ends
+    a, b = counts.ends
     lanes = s.shape[-1]
     soft = step.compliance[:a:3] > 0
     pressed = jnp.where(soft, jnp.maximum(-s[:a:3] / jnp.where(soft, step.compliance[:a:3], 1), 0), 0)
@@ -116,23 +118,25 @@ def _modes(step: Step, s: Array, least: Array) -> _Modes:
     of = jnp.asarray(counts.twists, int)
     turns = jnp.abs(s[a:b]) > least
     torque = jnp.where(turns, -cones.radius * jnp.sign(s[a:b]), 0)
-    rubs = jnp.abs(s[b:d]) > least
+    joints, along = cones.limited, s[b:]
+    rubs = jnp.abs(along) > least
+    low, high = along <= joints.low + least, along >= joints.high - least
     one = lambda x: x.astype(s.dtype)  # noqa: E731
     whole = lambda n, t: jnp.concatenate([n[:, None], t], 1).reshape(a, lanes)  # noqa: E731
     none = jnp.zeros_like(pressed)
     slide = joined([whole(none, way), torque, jnp.zeros((len(s) - b, lanes), s.dtype)])
     each = lambda n: joined([whole(none, way * n[:, None]), torque * n[of]])  # noqa: E731
-    rubbing = widen(jnp.where(rubs, -cones.bound * jnp.sign(s[b:d]), 0), lanes)
-    known = joined([each(pressed), rubbing, jnp.zeros((len(s) - d, lanes), s.dtype)])
+    rubbing = widen(jnp.where(rubs, -joints.bound * jnp.sign(along), 0), lanes)
+    known = joined([each(pressed), rubbing])
     known = known.at[:a:3].set(pressed)
     tangents = jnp.repeat(one(holds & ~slips)[:, None], 2, axis=1)
-    stick = joined([whole(one(touches), tangents), one(holds[of] & ~turns), one(~rubs), one(s[d:] <= least)])
+    stick = joined([whole(one(touches), tangents), one(holds[of] & ~turns), one(~rubs | low | high)])
     on = joined([jnp.repeat(one(touches), 3, axis=0), one(touches[of]), jnp.ones((len(s) - b, lanes), s.dtype)])
     sets = Cones(
         counts,
         jnp.where(slips, 0, cones.friction),
         jnp.where(turns, 0, cones.radius),
-        jnp.where(rubs, 0, cones.bound),
+        Limited(jnp.where(rubs, 0, joints.bound), jnp.where(low, 0, -NEVER), jnp.where(high, 0, NEVER)),
     )
     return _Modes(known, one(touches), slide * on, stick, sets, pressed)
 
@@ -164,13 +168,14 @@ def explained(law: Law, free: tuple[int, ...], model, constraints, q, v, a, exte
 def _least(law: Law, modes: _Modes, first: int, A: Array, M: Array, b: Array) -> tuple[Array, Array]:
     """Return the least x of multipliers and contacts, and the residual of the law."""
     counts, size = modes.cones.counts, A.dtype.itemsize
-    _, twisted, _ = counts.ends
+    _, twisted = counts.ends
     m = len(A)
-    # rows in the order of cones: multipliers are bounded rows without a bound
+    # rows in the order of cones: multipliers are dry friction without a bound
     order = np.concatenate([np.arange(first, first + twisted), np.arange(first), np.arange(first + twisted, m)])
-    every = Counts(counts.contacts, counts.twists, first + counts.bounded, counts.pushing)
-    bound = joined([jnp.full((first, 1), jnp.inf, A.dtype), modes.cones.bound])
-    cones = Cones(every, modes.cones.friction, modes.cones.radius, bound)
+    every, joints = Counts(counts.contacts, counts.twists, first + counts.joints), modes.cones.limited
+    beside = lambda x, rest: joined([jnp.full((first, 1), x, A.dtype), rest])  # noqa: E731
+    limited = Limited(beside(jnp.inf, joints.bound), beside(-NEVER, joints.low), beside(NEVER, joints.high))
+    cones = Cones(every, modes.cones.friction, modes.cones.radius, limited)
     A = A[order]
     W = inverse(M) if len(b) else M
     AW = (A[:, :, None] * W[None]).sum(1)
@@ -266,7 +271,7 @@ def explain(
     least = floats(f"`{name}`", "tol", tol, ()).astype(v.dtype)
     found = laned(explained, contacts, free)(model, tuple(constraints), q, v, a, external, dt, least)
     tau, nu, f, gaps, left, rest, which = found
-    return Explanation(tau, nu, contacts_of(model, contacts, dt * f, gaps, left, which), rest)
+    return Explanation(tau, nu, contacts_of(model, contacts, f, dt, gaps, left, which), rest)
 
 
 def _without_actuators(call: str, model: Model, actuated: Sequence[str] | None) -> tuple[int, ...]:

@@ -8,7 +8,7 @@ the tiles before it and the old forces of those after it:
 | --- | --- | --- |
 | `pulled`, `pulled_back` | a tile of H, forces of its columns | its part of s = H x + h |
 | `pressed` | s, the tile's own H and forces, of two contacts | their new forces |
-| `turned`, `pushed` | the same of rows that resist twisting, and of joints | their new forces |
+| `turned`, `held` | the same of rows that resist twisting, and of joints | their new forces |
 """
 
 import jax.numpy as jnp
@@ -18,9 +18,11 @@ from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..tree.tiles import WIDE, beside, place
-from .cones import Counts, within
+from .cones import Counts, Limited, bounded, within
 from .tiled import Tiled
 
+#: fields with one cell for a tile of rows of joints
+JOINTS = "bound", "low", "high"
 #: share of the trace of a contact's own H added to its diagonal: bodies may be unable to move along a direction
 LEAST = {4: 1e-6, 8: 1e-12}
 
@@ -32,16 +34,13 @@ def prepared(problem: Tiled) -> dict[str, Array]:
 
 
 def bounds(problem: Tiled) -> dict[str, Array]:
-    """Return the bounds of the forces of a problem, tile by tile: `friction` of contacts, `radius` of twists, `least`
-    and `most` of joints."""
-    counts, cones, lanes = problem.counts, problem.cones, problem.h.shape[-1]
+    """Return the bounds of the forces of a problem, tile by tile: `friction` of contacts, `radius` of twists, `bound`,
+    `low` and `high` of joints."""
+    cones, lanes = problem.cones, problem.h.shape[-1]
     wide = lambda x: jnp.broadcast_to(x, (*x.shape[:-1], lanes))  # noqa: E731
     given = {"friction": wide(cones.friction).reshape(-1, 2, lanes)}
     given["radius"] = wide(cones.radius).reshape(-1, WIDE, lanes)
-    bound = wide(cones.bound)
-    rest = jnp.zeros((counts.pushing, lanes), bound.dtype)
-    given["least"] = jnp.concatenate([-bound, rest]).reshape(-1, WIDE, lanes)
-    given["most"] = jnp.concatenate([bound, rest + jnp.inf]).reshape(-1, WIDE, lanes)
+    given |= {name: wide(getattr(cones.limited, name)).reshape(-1, WIDE, lanes) for name in JOINTS}
     return given
 
 
@@ -61,10 +60,17 @@ def _inverse(own):
     trace = own[0, 0] + own[1, 1] + own[2, 2]
     least = LEAST[own.dtype.itemsize] * trace + jnp.finfo(own.dtype).tiny
     a, b, c, d, e, f = own[0, 0] + least, own[0, 1], own[0, 2], own[1, 1] + least, own[1, 2], own[2, 2] + least
-    first = [d * f - e * e, c * e - b * f, b * e - c * d]
-    over = 1 / (a * first[0] + b * first[1] + c * first[2])
-    p, q, r = a * f - c * c, b * c - a * e, a * d - b * b
-    inverse = jnp.stack([jnp.stack(row) for row in (first, [first[1], p, q], [first[2], q, r])]) * over
+    # by L D Lᵀ with bounded pivots: the determinant of a block of rank one would be rounding alone
+    x = 1 / a
+    l, m = b * x, c * x
+    second = jnp.maximum(d - b * l, least)
+    y = 1 / second
+    n = (e - b * m) * y
+    z = 1 / jnp.maximum(f - c * m - n * n * second, least)
+    k = l * n - m
+    first = [x + l * l * y + k * k * z, -l * y - k * n * z, k * z]
+    p, q, r = y + n * n * z, -n * z, z
+    inverse = jnp.stack([jnp.stack(row) for row in (first, [first[1], p, q], [first[2], q, r])])
     half = (own[1, 1] - own[2, 2]) / 2
     largest = (own[1, 1] + own[2, 2]) / 2 + jnp.sqrt(half * half + own[1, 2] * own[1, 2])
     return inverse, jnp.stack([1 / (own[0, 0] + least), 1 / (largest + least)])
@@ -94,15 +100,20 @@ def _answer(s, own, f, mu, inverse, normal, tangential):
 def _turned(places, s, H, x, radius, normals):
     """Return the new forces of rows that resist twisting, within bounds set by the normal forces at `places`."""
     most = jnp.stack([r * f[k] for r, f, k in zip(radius, normals, places, strict=True)])
-    return _pushed(s, H, x, -most, most)
+    return _in_turn(s, H, x, lambda k, z: bounded(z, most[k]))
 
 
-def _pushed(s, H, x, least, most):
-    """Return the new forces of rows with bounds, solved one after the other."""
+def _held(s, H, x, *limited):
+    """Return the new forces of rows of joints."""
+    return _in_turn(s, H, x, lambda k, z: Limited(*(of[k] for of in limited)).project(z))
+
+
+def _in_turn(s, H, x, nearest):
+    """Return the new forces of rows, solved one after the other: those ``nearest(k, z)`` to z = x − s for row k."""
     new = list(x)
     for k in range(WIDE):
         answer = s[k] + sum(H[k, j] * new[j] for j in range(WIDE))
-        new[k] = jnp.clip(new[k] - answer, least[k], most[k])  # H has ones on its diagonal
+        new[k] = nearest(k, new[k] - answer)  # H has ones on its diagonal
     return jnp.stack(new)
 
 
@@ -115,7 +126,7 @@ def _preparing(counts: Counts) -> Table:
 
 @tables
 def _sweep(counts: Counts) -> Table:
-    n, (first, second, _) = counts.rows // WIDE, (x // WIDE for x in counts.ends)
+    n, (first, second) = counts.rows // WIDE, (x // WIDE for x in counts.ends)
     rows: list[Row] = []
     for k in range(n):
         rows += beside(n, k, "H", "new", "x", "s")
@@ -127,6 +138,6 @@ def _sweep(counts: Counts) -> Table:
             step = Step(_turned, (tuple(3 * (c % 2) for c in of),))
             more = Ref("radius", k - first), tuple(Ref("new", c // 2) for c in of)
         else:
-            step, more = Step(_pushed), (Ref("least", k - second), Ref("most", k - second))
+            step, more = Step(_held), tuple(Ref(name, k - second) for name in JOINTS)
         rows.append(Row(step, (*own, *more), Ref("new", k)))
     return Table(rows, {"s": n, "new": n})

@@ -8,13 +8,15 @@ Over a step dt the rows move at J v⁺ = J (v + dt a). A normal row must open at
 - with stiffness k and damping d, f = −k (φ + dt J v⁺) − d J v⁺: the goal −φ k / (k dt + d) and the compliance
   R = 1 / (dt (k dt + d)). This is implicit: none is too stiff for dt.
 
-In accelerations: s = J a + c + R f with c = (J v − goal) / dt.
+A joint may move towards a limit at the distance φ as a normal row may. In accelerations: s = J a + c + R f with
+c = (J v − goal) / dt.
 """
 
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from .cones import Counts
+from .cones import Counts, Limited
+from .joints import Held
 from .laws import Impact, Law
 from .places import Surface
 
@@ -23,15 +25,20 @@ ANY = 1e6
 
 
 def goals(law: Law, surface: Surface, counts: Counts, gaps: Array, rates: Array, dt: Array):
-    """Return c and R of all rows (m, lanes). `gaps` (m, lanes) are read at normal and pushing rows; `rates` are J v."""
-    a, _, b = counts.ends
+    """Return c and R of all rows (m, lanes). `gaps` (m, lanes) are read at normal rows; `rates` are J v."""
+    a, _ = counts.ends
     goal, compliance = _normal(law, surface, gaps[:a:3], rates[:a:3], dt)
     apart = lambda x: jnp.stack([x, jnp.zeros_like(x), jnp.zeros_like(x)], 1).reshape(a, x.shape[-1])  # noqa: E731
-    push = _rigid(law, gaps[b:], dt)
     # the goal of twists and of joints with dry friction is rest
     none = jnp.zeros((len(gaps) - a, goal.shape[-1]), gaps.dtype)
-    c = (rates - jnp.concatenate([apart(goal), none[: b - a], push])) / dt
+    c = (rates - jnp.concatenate([apart(goal), none])) / dt
     return c, jnp.concatenate([apart(compliance), none])
+
+
+def limited(law: Law, held: Held, position: Array, dt: Array) -> Limited:
+    """Return the law of rows of joints at positions (joints, lanes)."""
+    below, above = held.rooms(position)
+    return Limited(held.bound, _rigid(law, below, dt) / dt, -_rigid(law, above, dt) / dt)
 
 
 def _rigid(law: Law, gap: Array, dt: Array) -> Array:

@@ -1,19 +1,26 @@
 """Contact rows of joints with limits or dry friction: velocities of a joint, as in `Lock`."""
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from ..model.constraints import Rows
 from ..model.lock import Lock
 from ..model.model import Model
+from .cones import bounded
+from .laws import Law
+from .limbs import jointed
 from .slots import without_gains
 
 #: distance to the limit of a joint without one
 FAR = 1e3
 
 
-class _Rows(Lock):
-    """The velocities of the joint that moves a body of a model, whose arrays are lanes-last."""
+class JointRows(Lock):
+    """The velocities of the joint that moves a body of a model, whose arrays are lanes-last. Residuals are positions,
+    along the same directions from the neutral configuration."""
 
     def __init__(self, model: Model, body: int):
         self.joint, self.rows = model.topology.joint_names[body], model.topology.kinds[body].nv
@@ -21,44 +28,54 @@ class _Rows(Lock):
         self.target = jnp.zeros((self.rows, 1), model.joints.friction.dtype)
         self.stabilization = without_gains(self.target[0])
 
-
-class Rub(_Rows):
-    """The velocities of a joint with dry friction; `bound` (rows, lanes), in N or N m, is the largest friction."""
-
-    bound: Array
-
-    def __init__(self, model: Model, body: int):
-        super().__init__(model, body)
-        self.bound = model.joints.friction[model.topology.v_slice(body)]
-
-
-class Stop(_Rows):
-    """The velocities of a joint away from its nearest limits; residuals are the distances to them."""
-
-    lower: Array
-    upper: Array
-
-    def __init__(self, model: Model, body: int):
-        super().__init__(model, body)
-        at = model.topology.v_slice(body)
-        self.lower, self.upper = model.joints.lower[at], model.joints.upper[at]
-
     def evaluate(self, layout, attachments, views, robot) -> Rows:
         found, kind, q = super().evaluate(layout, attachments, views, robot), layout.signature[1], robot.joint(0).q
         neutral = jnp.asarray(kind.neutral(), q.dtype).reshape(-1, *[1] * (q.ndim - 1))
-        way = kind.difference(neutral, q)
-        below, above = _far(way, self.lower, way - self.lower), _far(way, self.upper, self.upper - way)
-        sign = jnp.where(below <= above, jnp.ones_like(way), -jnp.ones_like(way))
-        K = [tuple(sign[:, None] * x for x in pair) for pair in found.K]
-        return Rows(K, jnp.zeros_like(way), jnp.minimum(below, above))
+        return Rows(found.K, jnp.zeros_like(found.gamma), kind.difference(neutral, q))
 
 
-def _far(way: Array, limit: Array, room: Array) -> Array:
-    return jnp.where(jnp.isfinite(limit), room, jnp.full_like(way, FAR))
+class Held(NamedTuple):
+    """The joints that a law stops or rubs. **Fields:** `rows`, one object a joint; `bound`, `lower` and `upper` (rows,
+    lanes): dry friction in N or N m, zero without, and limits, infinite without."""
+
+    rows: tuple[JointRows, ...]
+    bound: Array
+    lower: Array
+    upper: Array
+
+    def stopped(self, f: Array) -> Array:
+        """Return the part of forces f (rows, lanes) that limits bear: what dry friction cannot."""
+        beyond = jnp.abs(f) > self.bound * (1 + 8 * jnp.finfo(f.dtype).eps)  # friction at its bound has been scaled
+        return jnp.where(beyond, f - bounded(f, self.bound), 0)
+
+    def rooms(self, position: Array) -> tuple[Array, Array]:
+        """Return the distances to the lower and the upper limits (rows, lanes)."""
+        return _far(position, self.lower, position - self.lower), _far(position, self.upper, self.upper - position)
 
 
-def joints_of(model: Model, limits: bool, friction: bool) -> tuple[tuple[Rub, ...], tuple[Stop, ...]]:
-    """Return the rows of joints with dry friction, and of those with limits."""
-    scene = model.collision.scene
-    rubbing = tuple(Rub(model, b) for b in scene.rubbing) if friction else ()
-    return rubbing, tuple(Stop(model, b) for b in scene.limited) if limits else ()
+def _far(position: Array, limit: Array, room: Array) -> Array:
+    return jnp.where(jnp.isfinite(limit), room, jnp.full_like(position, FAR))
+
+
+def joints_of(model: Model, law: Law) -> Held:
+    """Return the rows of joints of a model whose arrays are lanes-last."""
+    bodies, scene, joints = jointed(model, law), model.collision.scene, model.joints
+    rubbing, limited = scene.rubbing if law.dry_friction else (), scene.limited if law.limits else ()
+
+    def of(values: Array, own: tuple[int, ...], without: float) -> Array:
+        parts = [(b in own, values[model.topology.v_slice(b)]) for b in bodies]
+        return jnp.concatenate([values[:0], *(x if has else jnp.full_like(x, without) for has, x in parts)])
+
+    friction, far = of(joints.friction, rubbing, 0.0), jnp.inf
+    limits = of(joints.lower, limited, -far), of(joints.upper, limited, far)
+    return Held(tuple(JointRows(model, b) for b in bodies), friction, *limits)
+
+
+def apart(model: Model, law: Law, f: Array) -> tuple[Array, Array]:
+    """Return the dry friction of joints that rub and the forces of limits of joints that have them, away from the
+    limits, from the forces f (rows, ...) of joints."""
+    scene, stopped = model.collision.scene, joints_of(model, law).stopped(f)
+    every = [b for b in jointed(model, law) for _ in range(model.topology.kinds[b].nv)]
+    at = lambda bodies, use: np.asarray([k for k, b in enumerate(every) if use and b in bodies], int)  # noqa: E731
+    rubbing, limited = at(scene.rubbing, law.dry_friction), at(scene.limited, law.limits)
+    return (f - stopped)[rubbing], jnp.abs(stopped[limited])

@@ -62,11 +62,15 @@ def rows_of(model: Model, law: Law) -> int:
     return slots + rows_of_joints(model, law)
 
 
-def rows_of_joints(model: Model, law: Law) -> int:
-    """Return the number of rows of joint limits and dry friction."""
+def jointed(model: Model, law: Law) -> tuple[int, ...]:
+    """Return the bodies whose joints have limits or dry friction under a law."""
     scene = model.collision.scene
-    joints = (scene.limited if law.limits else ()) + (scene.rubbing if law.dry_friction else ())
-    return sum(model.topology.kinds[b].nv for b in joints)
+    return tuple(sorted({*(scene.limited if law.limits else ()), *(scene.rubbing if law.dry_friction else ())}))
+
+
+def rows_of_joints(model: Model, law: Law) -> int:
+    """Return the number of rows of joints with limits or dry friction."""
+    return sum(model.topology.kinds[b].nv for b in jointed(model, law))
 
 
 @tables

@@ -60,7 +60,7 @@ class At(eqx.Module):
 
     def diagonal(self) -> Array:
         """Return the diagonal of F_f (m, lanes): one product for each of a contact's coupled rows, one for the rest."""
-        a, _, _ = self.cones.counts.ends
+        a, _ = self.cones.counts.ends
         own = jnp.zeros_like(self.f)
         for k in range(4):
             unit = np.zeros((len(self.f), 1))

@@ -24,8 +24,8 @@ from ..engine.sweeps import swept
 from ..tree import square
 from ..tree.tiles import WIDE
 from ..tree.tiles import place as lower
-from .cones import Cones, Counts
-from .gauss_seidel import bounds
+from .cones import Cones, Counts, Limited, bounded
+from .gauss_seidel import JOINTS, bounds
 from .laws import PGS, TOLERANCE, Law
 from .tiled import Tiled, flat, in_tiles, tiled
 
@@ -99,17 +99,18 @@ def _linearised(project, x, s):
 
 def _touching(x, s, friction):
     none = friction[:0]
-    return _linearised(Cones(Counts(2), friction, none, none).project, x, s)
+    cones = Cones(Counts(2), friction, none, Limited(none, none, none))
+    return _linearised(lambda z: cones.project(z, jnp.ones_like(z)), x, s)
 
 
 def _turning(places, x, s, radius, *pressed):
     """Return P(x − s) − x, and D, of rows that resist twisting, with bounds set by the present normal forces."""
     most = jnp.stack([r * jnp.maximum(f[k] - t[k], 0) for r, (f, t), k in zip(radius, pressed, places, strict=True)])
-    return _linearised(lambda z: jnp.clip(z, -most, most), x, s)
+    return _linearised(lambda z: bounded(z, most), x, s)
 
 
-def _pushing(x, s, least, most):
-    return _linearised(lambda z: jnp.clip(z, least, most), x, s)
+def _held(x, s, *limited):
+    return _linearised(Limited(*limited).project, x, s)
 
 
 def _own(D, H, ridge):
@@ -123,7 +124,7 @@ def _back_across(D, H):
 
 @tables
 def _table(counts: Counts) -> Table:
-    n, (first, second, _) = counts.rows // WIDE, (x // WIDE for x in counts.ends)
+    n, (first, second) = counts.rows // WIDE, (x // WIDE for x in counts.ends)
     rows: list[Row] = []
     for k in range(n):
         own, made = (Ref("x", k), Ref("s", k)), (Ref("left", k), Ref("D", k))
@@ -135,7 +136,7 @@ def _table(counts: Counts) -> Table:
             step = Step(_turning, (tuple(3 * (c % 2) for c in of),))
             rows.append(Row(step, (*own, Ref("radius", k - first), *pressed), made))
         else:
-            rows.append(Row(Step(_pushing), (*own, Ref("least", k - second), Ref("most", k - second)), made))
+            rows.append(Row(Step(_held), (*own, *(Ref(name, k - second) for name in JOINTS)), made))
         for j in range(n):
             D, to = Ref("D", k), Ref("A", square.place(n, k, j))
             if j == k:

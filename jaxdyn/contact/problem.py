@@ -28,8 +28,8 @@ from . import smooth
 from .closing import closing
 from .cones import Cones, Counts, natural
 from .effect import Unformed
-from .goals import goals
-from .joints import joints_of
+from .goals import goals, limited
+from .joints import Held, joints_of
 from .laws import Around, Closing, Impact, Law
 from .limbs import groups_of
 from .slots import Slots, slots_at
@@ -77,26 +77,25 @@ def begun(
     joints act at the end of the step. With an `Impact`, dt is 1 and `tau` an impulse; with a `Closing`, q and v are
     those after a step, and `tau` its forces along the contact rows."""
     groups, strikes = groups_of(model, law), isinstance(law, Impact)
-    rubs, stops = joints_of(model, law.limits, law.dry_friction)
+    joints = joints_of(model, law)
     if recursive:
-        model = with_gyrostats(model, (*constraints, *groups, *rubs, *stops), external)
+        model = with_gyrostats(model, (*constraints, *groups, *joints.rows), external)
     if not isinstance(law, Around):
         model = eqx.tree_at(lambda m: m.joints.armature, model, stiffened(model.joints, dt))
     motion = kinematics(model, q, v, None, biased=True)
     slots = slots_at(model, groups, motion, which)
-    problem = with_rows(motion, (*constraints, *slots.touching, *slots.twists, *rubs, *stops))
+    problem = with_rows(motion, (*constraints, *slots.touching, *slots.twists, *joints.rows))
     rates = problem.rows.times(problem.motion.velocity)
     first = problem.plan.starts[len(constraints)]
-    count = lambda rows: sum(x.rows for x in rows)  # noqa: E731
-    counts = Counts(len(slots.surface.friction), slots.twisted, count(rubs), count(stops))
+    counts = Counts(len(slots.surface.friction), slots.twisted, len(joints.bound))
     held = len(constraints)
     if isinstance(law, Closing):
-        return _corrected(law, problem, v, rates, tau, dt, held, counts, slots)
+        return _corrected(law, problem, v, rates, tau, dt, held, counts, slots, joints)
     c, compliance = goals(law, slots.surface, counts, problem.rows.residual[first:], rates[first:], dt)
     none = jnp.zeros((0, 1), q.dtype)
     radius = slots.surface.torsion[jnp.asarray(slots.twisted, int)] if slots.twisted else none
-    bound = joined([none, *(rub.bound for rub in rubs)])
-    cones = Cones(counts, slots.surface.friction, radius, bound)
+    position = problem.rows.residual[first + counts.ends[1] :]
+    cones = Cones(counts, slots.surface.friction, radius, limited(law, joints, position, dt))
     if strikes:
         start = Start(tau, joined([-rates[:first], -c]), None, None)
     else:
@@ -104,11 +103,13 @@ def begun(
     return Step(problem, start, held, cones, compliance, slots)
 
 
-def _corrected(law: Closing, problem: Problem, v, rates, f, dt, held: int, counts: Counts, slots: Slots) -> Step:
+def _corrected(
+    law: Closing, problem: Problem, v, rates, f, dt, held: int, counts: Counts, slots: Slots, joints: Held
+) -> Step:
     """Return the equations that correct the end of a step with forces f along the contact rows; `rates` are J v."""
     first, open_by, surface = problem.plan.starts[held], problem.rows.residual, slots.surface
     given = open_by[first:], rates[first:], dt, f, surface.restitution, surface.stiffness
-    cones, c, had = closing(law, counts, *given)
+    cones, c, had = closing(law, counts, joints, *given)
     shut = open_by[:first] / (dt * dt) if law.positions else rates[:first] / dt
     force = problem.rows.forces(joined([jnp.zeros((first, 1), f.dtype), had]), still(problem, had))
     start = Start(jnp.zeros_like(v), joined([-shut, -c]), None, force)

@@ -16,8 +16,9 @@ from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from .dynamics import ContactStep
+from .joints import apart, joints_of
 from .laws import Closing, Law
-from .limbs import Warm, groups_of, places_of
+from .limbs import Warm, groups_of, places_of, rows_of_joints
 from .places import names_of
 
 
@@ -26,8 +27,9 @@ class Contacts(eqx.Module):
 
     **Fields:** `impulses` (slots, 3), N s: along the normal and two tangents, over the step; `gaps` (slots,), m, at its
     start, negative where shapes overlap; `which` (slots,), the place of each slot; `pairs`, the names of the two shapes
-    of every place; `joints` (rows,), N s or N m s: impulses of twists, dry friction and limits of joints, in this
-    order; `residual` (), m/s, of the law of contact."""
+    of every place; `joints` (rows,), N s or N m s: impulses of twists, then dry friction of joints that have it, then
+    the pushes of limits of joints that have them (limits bear what dry friction cannot); `residual` (), m/s, of the law
+    of contact."""
 
     impulses: Float[Array, "slots 3"]
     joints: Float[Array, " rows"]
@@ -58,12 +60,14 @@ class Touched(eqx.Module):
     warm: Warm
 
 
-def contacts_of(model: Model, law: Law, impulses: Array, gaps: Array, left: Array, which: Array) -> Contacts:
-    """Return the `Contacts` of impulses (rows,), gaps (slots,), the residual `left` of the law, and the places `which`
+def contacts_of(model: Model, law: Law, f: Array, dt, gaps: Array, left: Array, which: Array) -> Contacts:
+    """Return the `Contacts` of forces f (rows,), gaps (slots,), the residual `left` of the law, and the places `which`
     of chosen slots."""
-    n, left = len(gaps), jax.lax.stop_gradient(left)
+    left, slots = jax.lax.stop_gradient(left), 3 * len(gaps)
     places = places_of(groups_of(model, law), jax.lax.stop_gradient(which))
-    return Contacts(impulses[: 3 * n].reshape(n, 3), impulses[3 * n :], gaps, places, left, names_of(model))
+    end = len(f) - rows_of_joints(model, law)
+    joints = jnp.concatenate([f[slots:end], *apart(model, law, f[end:])])
+    return Contacts(dt * f[:slots].reshape(-1, 3), dt * joints, gaps, places, left, names_of(model))
 
 
 def contact_step(
@@ -74,7 +78,7 @@ def contact_step(
     found = call(lambda tree, known, c: ContactStep(law, tree, known, c), *args, parameters=(6,))  # dt
     a, nu, f, _, gaps, code, left, end, after, some, which = found
     which = jax.lax.stop_gradient(which)
-    contacts = contacts_of(model, law, dt * f, gaps, left, which)
+    contacts = contacts_of(model, law, f, dt, gaps, left, which)
     return Touched(State(end, after), a, nu, result_of(code), contacts, Warm(jnp.concatenate([some, f]), which))
 
 
@@ -83,7 +87,8 @@ def closed(
 ) -> State:
     """Return the state after a step with the forces `warm` at its slots, corrected as in `jaxdyn.contact.closing`: q by
     `steps` corrections, then v."""
-    m = rows_of(model, constraints)
+    m, n = rows_of(model, constraints), rows_of_joints(model, law)
+    pushed = warm.forces[m:].at[-n:].set(joints_of(model, law).stopped(warm.forces[-n:])) if n else warm.forces[m:]
 
     def change(q, f, positions: bool):
         args = model, tuple(constraints), q, state.v, f, None, dt, Warm(jnp.pad(f, (m, 0)), warm.which)
@@ -96,5 +101,5 @@ def closed(
         a, F = change(q, f, True)
         return (integrate(model, q, a, dt * dt), F), None
 
-    (q, _), _ = jax.lax.scan(closer, (state.q, warm.forces[m:]), length=steps)
-    return State(q, state.v + dt * change(q, warm.forces[m:], False)[0])
+    (q, _), _ = jax.lax.scan(closer, (state.q, pushed), length=steps)
+    return State(q, state.v + dt * change(q, pushed, False)[0])

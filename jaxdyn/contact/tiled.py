@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
@@ -19,7 +20,7 @@ from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..tree import tiles
 from ..tree.tiles import WIDE, lower, place
-from .cones import Cones, Counts, calling, natural, scales
+from .cones import Cones, Counts, Limited, calling, natural, scales
 from .effect import Unformed
 
 
@@ -34,11 +35,9 @@ class Filled(NamedTuple):
         """Return the rows padded such that two contacts, six twists or six rows of joints fill a tile."""
         full = lambda n, of: -(-n // of) * of  # noqa: E731
         contacts, twists = full(counts.contacts, 2), full(len(counts.twists), WIDE)
-        single = counts.bounded + counts.pushing
         own = (*counts.twists, *[0] * (twists - len(counts.twists)))
-        made = Counts(contacts, own, counts.bounded, full(single, WIDE) - counts.bounded)
-        first, second, _ = counts.ends
-        starts = (0, first), (made.ends[0], second - first), (made.ends[1], single)
+        made, (first, second) = Counts(contacts, own, full(counts.joints, WIDE)), counts.ends
+        starts = (0, first), (made.ends[0], second - first), (made.ends[1], counts.joints)
         return cls(made, tuple(k for start, n in starts for k in range(start, start + n)))
 
     def vector(self, x: Array, rest: float = 0.0) -> Array:
@@ -94,7 +93,7 @@ class Scaled(eqx.Module):
     def left_of(self, x: Array, s: Array) -> Array:
         """Return `left_over` of x, given s = H x + h."""
         left = jnp.abs(natural(self.cones, jnp.ones_like(self.d), x, s) / self.d).max(0)
-        return left / jnp.maximum(calling(self.counts, self.h / self.d), jnp.finfo(self.h.dtype).tiny)
+        return left / jnp.maximum(calling(self.cones, self.h, self.d), jnp.finfo(self.h.dtype).tiny)
 
 
 class Tiled(Scaled):
@@ -171,12 +170,14 @@ def in_tiles(x: Array) -> Array:
 
 def _scaled(cones: Cones, filled: Filled, d: Array) -> Cones:
     """Return the cones of forces over d, with the padding; those of contacts do not change."""
-    counts, (first, second, third) = filled.counts, filled.counts.ends
-    more = lambda x, n: jnp.concatenate([x, jnp.zeros((n - len(x), x.shape[-1]), x.dtype)])  # noqa: E731
+    counts, (first, second) = filled.counts, filled.counts.ends
+    more = lambda x, n, of=0: jnp.concatenate([x, jnp.full((n - len(x), x.shape[-1]), of, x.dtype)])  # noqa: E731
     radius, twists = more(cones.radius, len(counts.twists)), jnp.asarray(counts.twists, int)
     radius = radius * d[:first:3][twists] / d[first:second] if len(twists) else radius
-    bound = cones.bound / d[second:third] if counts.bounded else cones.bound
-    return Cones(counts, more(cones.friction, counts.contacts), radius, bound)
+    bound, low, high = (more(x, counts.joints) for x in jax.tree.leaves(cones.limited))
+    own = d[second:]
+    limited = Limited(bound / own, low * own, high * own)
+    return Cones(counts, more(cones.friction, counts.contacts), radius, limited)
 
 
 def _tile(rows, across, along):
