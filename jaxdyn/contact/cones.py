@@ -46,7 +46,7 @@ class Counts(NamedTuple):
 
 
 class Limited(eqx.Module):
-    """The law of rows of joints. **Fields** (joints, lanes): `bound`, the largest dry friction c, in N or N m; `low` and
+    """The law of rows of joints. **Fields** (joints, lanes): `bound`, the largest dry friction c in N or N m; `low` and
     `high`, between which s must be."""
 
     bound: Array
