@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from catalogue import CATALOGUE
+from catalogue import CATALOGUE, sample
 from compiled import mapped, states
 
 import jaxdyn as jd
@@ -242,6 +242,78 @@ print("sharded")
 @needs_kernels
 def test_a_sharded_batch_stays_on_its_devices():
     assert run(SHARDED, XLA_FLAGS="--xla_force_host_platform_device_count=8").strip() == "sharded"
+
+
+DEVICES = """
+import functools, jax, jax.numpy as jnp, numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+from catalogue import CATALOGUE, sample
+import jaxdyn as jd
+mesh = jax.make_mesh((2,), ("b",), axis_types=(AxisType.Auto,))
+model = CATALOGUE["four_bar_point"].build()
+q, v, tau = (np.asarray(x, np.float32) for x in sample(model, 3, 8))
+small = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), model)
+
+def losses(m):
+    of = lambda one: lambda k, q, v, t: (jax.vmap(functools.partial(one, k))(q, v, t) ** 2).mean()
+    heavier = lambda k: m.replace({"bodies.mass": k * m.bodies.mass})
+    step = lambda k, q, v, t, **options: jd.step(m, jd.State(q, v), k * t, 1e-3, **options).v
+    return {
+        "inverse dynamics": of(lambda k, q, v, t: jd.inverse_dynamics(m, jd.State(q, v), k * t)),
+        "masses": of(lambda k, q, v, t: jd.forward_dynamics(heavier(k), jd.State(q, v), t).acceleration),
+        "simulate": of(lambda k, q, v, t: jd.simulate(m, jd.State(q, v), lambda s, _: k * t, 1e-3, steps=3).q[-1]),
+        "Gauss": of(functools.partial(step, integrator=jd.integrators.Gauss(2))),
+        "RK4": of(functools.partial(step, integrator=jd.integrators.RK4())),
+        "projected": of(functools.partial(step, project=True)),
+    }
+
+k = jnp.ones(())
+parallel = functools.partial(jax.shard_map, mesh=mesh, in_specs=(P(), P("b"), P("b"), P("b")), out_specs=P())
+for name, loss in losses(small).items():
+    inside = parallel(lambda *args: jax.grad(loss)(*args) / 2)  # the sum over both devices is implied
+    got = jax.jit(inside)(k, q, v, tau)  # in a mesh first: what is traced there must serve elsewhere
+    outside = jax.grad(parallel(lambda *args: jax.lax.pmean(loss(*args), "b")))
+    want = jax.jit(jax.grad(loss))(k, q, v, tau)
+    for found in (got, jax.jit(outside)(k, q, v, tau)):
+        assert np.allclose(found, want, rtol=2e-4), (name, found, want)
+    try:
+        jax.jit(parallel(loss))(k, q, v, tau)
+    except ValueError:
+        pass
+    else:
+        raise AssertionError(f"{name}: devices differ, and nobody noticed")
+
+explicit = jax.make_mesh((2,), ("b",), axis_types=(AxisType.Explicit,))
+for compiler in ("auto", "xla"):
+    m = small.with_compiler(compiler)
+    f = jax.jit(jax.vmap(lambda q, v, t: jd.forward_dynamics(m, jd.State(q, v), t).acceleration))
+    parts = [jax.device_put(x, NamedSharding(explicit, P("b"))) for x in (q, v, tau)]
+    got = f(*parts)
+    assert jax.typeof(got).sharding.spec == P("b", None)
+    with jax.set_mesh(explicit):
+        assert np.array_equal(got, f(*parts))
+    assert np.allclose(got, f(q, v, tau), rtol=1e-3, atol=1e-3)
+    if compiler == "auto":
+        assert np.array_equal(got, f(q, v, tau))
+print("the same")
+"""
+
+
+@needs_kernels
+def test_gradients_are_summed_over_devices():
+    """In `shard_map`, values that differ between devices are known as such."""
+    assert run(DEVICES, XLA_FLAGS="--xla_force_host_platform_device_count=2").strip() == "the same"
+
+
+def test_calls_without_jit():
+    model = CATALOGUE["four_bar_point"].build()
+    q, v, tau = (x[0] for x in sample(model, 3, 1))
+    of = lambda t: jd.forward_dynamics(model, jd.State(q, v), t).acceleration  # noqa: E731
+    wanted = of(tau), jax.grad(lambda t: of(t).sum())(tau)
+    with jax.disable_jit():
+        found = of(tau), jax.grad(lambda t: of(t).sum())(tau)
+    for a, b in zip(found, wanted, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 # ---- choice

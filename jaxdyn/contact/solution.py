@@ -9,6 +9,7 @@ from jaxtyping import Array, Float, Int
 
 from ..constrained.result import Result, result_of
 from ..engine.lanes import call
+from ..engine.meshes import alike
 from ..kinematics.embed import independent_forces
 from ..kinematics.manifold import integrate
 from ..model.checks import rows_of
@@ -101,5 +102,6 @@ def closed(
         a, F = change(q, f, True)
         return (integrate(model, q, a, dt * dt), F), None
 
-    (q, _), _ = jax.lax.scan(closer, (state.q, pushed), length=steps)
+    start = alike((state.q, pushed), model, constraints, state, dt)
+    (q, _), _ = jax.lax.scan(closer, start, length=steps)
     return State(q, state.v + dt * change(q, pushed, False)[0])

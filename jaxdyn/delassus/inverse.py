@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from ..constrained.result import MEMBERS, Result
+from ..engine.meshes import alike
 from .base import Given
 from .damping import Damping
 
@@ -88,7 +89,7 @@ def damped_inverse(times: Callable, damped: Callable, added: Callable, b: Array,
 
     first = damped(b)
     start = _State(first, b, first, inf, zero, zero + 1, zero + 1, none, proximal)
-    end = jax.lax.while_loop(lambda s: s.active & (s.steps < STEPS), step, start)
+    end = jax.lax.while_loop(lambda s: s.active & (s.steps < STEPS), step, alike(start, start))
     x = end.x - jnp.where(end.outside, end.round, 0).astype(b.dtype) * end.step
     code = jnp.where(end.outside, MEMBERS.index("inconsistent_constraints"), 0)
     code = jnp.where(end.active & proximal, MEMBERS.index("max_steps_reached"), code)

@@ -6,6 +6,7 @@ import lineax
 from jaxtyping import Array, ArrayLike, Float
 
 from ..constrained.result import MEMBERS, result_of
+from ..engine.meshes import alike
 from ..spatial.instances import check_instance
 from ..spatial.numbers import floats
 from .inverse import Solved
@@ -85,7 +86,7 @@ def largest_eigenvalue(operator: Delassus, *, steps: int = 20) -> Float[Array, "
 
     zero = jnp.zeros((steps, m), operator.dtype)
     first = start / jnp.linalg.norm(start)
-    (basis, _), (a, b) = jax.lax.scan(grow, (zero, first), jnp.arange(steps))
+    (basis, _), (a, b) = jax.lax.scan(grow, alike((zero, first), operator), jnp.arange(steps))
     T = jnp.diag(a) + jnp.diag(b[:-1], 1) + jnp.diag(b[:-1], -1)
     vector = jnp.linalg.eigh(T)[1][:, -1] @ basis
     vector = jax.lax.stop_gradient(vector / jnp.maximum(jnp.linalg.norm(vector), tiny))

@@ -16,10 +16,21 @@ import jax.numpy as jnp
 from jax.extend.core import Primitive
 
 from .kept import parts, programs
+from .meshes import alike, meshless
 from .room import roomy
 
-lanes_p = Primitive("jaxdyn")
-lanes_p.multiple_results = True
+
+class _Lanes(Primitive):
+    """The primitive of cores."""
+
+    multiple_results = True
+
+    def bind(self, *args, **params):
+        """Bind the primitive to operands that vary over the same axes of a mesh."""
+        return super().bind(*alike(args), **params)
+
+
+lanes_p = _Lanes("jaxdyn")
 
 
 def bind(core: "Core", *args, used=None) -> list:
@@ -261,6 +272,7 @@ def run(core: Core, used, args):
 
 
 @programs
+@meshless
 @roomy
 def traces(core: Core, used, avals: tuple):
     """Return the closed jaxpr of `Core.traced` and, for a `Function`, the structure of its result."""

@@ -20,6 +20,7 @@ from jax.interpreters import partial_eval as pe
 from . import kernels, patterns
 from .core import Core, Function, lanes_p, run
 from .kept import programs
+from .meshes import made, meshless, plain
 
 #: lanes of a tile on a CPU, by the bytes of the widest number
 TILE = {4: 256, 8: 128}
@@ -62,14 +63,15 @@ def _compiled(core: Core, used):
 
 @lanes_p.def_impl
 def _impl(*args, core, used):
-    return _compiled(core, used)(*args)
+    with jax.disable_jit(False):  # the jitted function binds this primitive again
+        return _compiled(core, used)(*args)
 
 
 @lanes_p.def_abstract_eval
 def _abstract(*avals, core, used):
     lanes = max((a.shape[-1] for a in avals), default=1)
     found = core.shapes(used, key_of(avals))
-    return [jax.core.ShapedArray((*shape, lanes), dtype) for shape, dtype in found]
+    return [made(avals, (*shape, lanes), dtype) for shape, dtype in found]
 
 
 @programs
@@ -80,10 +82,11 @@ def _jitted(run, core: Core, used):
 
 
 def _lowering(run):
-    return mlir.lower_fun(lambda *args, core, used: _jitted(run, core, used)(*args), multiple_results=True)
+    lower = mlir.lower_fun(lambda *args, core, used: _jitted(run, core, used)(*args), multiple_results=True)
+    return lambda ctx, *operands, core, used: lower(plain(ctx), *operands, core=core, used=used)
 
 
-_on_xla, _tiled_on_xla = _lowering(run), _lowering(_tiled)
+_on_xla, _tiled_on_xla = meshless(_lowering(run)), meshless(_lowering(_tiled))
 
 
 def _lower(platform: str, otherwise):
@@ -93,9 +96,9 @@ def _lower(platform: str, otherwise):
         target = kernels.target(core, used, tuple((a.shape, a.dtype) for a in ctx.avals_in), platform)
         if target is None:
             return otherwise(ctx, *operands, core=core, used=used)
-        return kernels.lower(ctx, target, operands)
+        return kernels.lower(plain(ctx), target, operands)
 
-    return rule
+    return meshless(rule)
 
 
 mlir.register_lowering(lanes_p, _on_xla)
@@ -221,7 +224,8 @@ def _prepared(core_of, args: tuple, static: tuple, parameters: tuple[int, ...] =
 def _called(core: Core, leaves: list) -> list:
     if any(isinstance(x, jax.core.Tracer) for x in leaves):
         return _single(core, *leaves)
-    return _eager(core)(*leaves)
+    with jax.disable_jit(False):
+        return _eager(core)(*leaves)
 
 
 def laned(fn: Callable, *static: Any) -> Callable:

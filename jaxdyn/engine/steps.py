@@ -15,6 +15,7 @@ import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 
 from .kept import parts
+from .meshes import meshless
 
 
 class Ref(NamedTuple):
@@ -86,6 +87,7 @@ def cells(start: int, count: int | None) -> range:
 
 
 @parts
+@meshless
 def traced(step: Step, tree, avals: tuple, lanes: int):
     """Return the jaxpr of a step for flat values of these shapes and dtypes, and the structure of its results. All
     results have `lanes` lanes."""
@@ -102,6 +104,7 @@ def traced(step: Step, tree, avals: tuple, lanes: int):
 
 
 @parts
+@meshless
 def summed(closed, to: tuple[int, ...]):
     """Return the jaxpr of a step that writes to a cell several times: results with the same place in `to` are
     summed."""

@@ -16,6 +16,7 @@ from jax.interpreters import partial_eval as pe
 
 from .grouped import grouped
 from .kept import parts
+from .meshes import meshless
 from .steps import Kind, Sweep, Table, cells
 
 sweep_p = Primitive("jaxdyn_sweep")
@@ -233,6 +234,7 @@ class _Transposed(_Derived):
 
 
 @functools.lru_cache(maxsize=1024)
+@meshless
 def _identity(shape, target, dtype):
     reduce = shape[-1] > target[-1]
     return jax.make_jaxpr(lambda x: [x.sum(-1, keepdims=True) if reduce else x])(jax.ShapeDtypeStruct(shape, dtype))
@@ -254,6 +256,7 @@ def _pruned(closed, keep: Sequence[bool]):
 
 
 @parts
+@meshless
 def _step_tangent(closed, mask):
     """Return the jaxpr that maps (values, tangents of the masked values) to the tangents that are not zero, and a mask
     of these."""
@@ -280,6 +283,7 @@ def _step_tangent(closed, mask):
 
 
 @parts
+@meshless
 def _step_transpose(closed, linear, mask):
     """Return the jaxpr that maps (values in which the step is not linear, cotangents of the masked results) to the
     cotangents of the other values that are not zero, and a mask of these."""

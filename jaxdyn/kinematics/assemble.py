@@ -16,6 +16,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.kept import programs, tables
 from ..engine.lanes import laned
+from ..engine.meshes import alike
 from ..model.checks import check_constraints, check_model, check_vector, common_dtype
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -92,13 +93,15 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
     def attempt(s):
         found, gap, k = s
         start = settling(model)(_moved(model, q, moves[k]))
-        other, left, *_ = jax.lax.while_loop(go_on, step, (start, error(start), jnp.asarray(1e-3, q.dtype), 0))
+        begun = start, error(start), jnp.asarray(1e-3, q.dtype), jnp.asarray(0)
+        other, left, *_ = jax.lax.while_loop(go_on, step, alike(begun, begun))
         # another start must at least halve the error
         better = (k == 0) | (size(left) < 0.5 * gap)
         return jnp.where(better, other, found), jnp.where(better, size(left), gap), k + 1
 
     again = lambda s: (s[2] == 0) | ((s[1] > enough) & (s[2] <= TRIES))  # noqa: E731
-    return jax.lax.while_loop(again, attempt, (q, jnp.asarray(jnp.inf, q.dtype), 0))[0]
+    begun = q, jnp.asarray(jnp.inf, q.dtype), jnp.asarray(0)
+    return jax.lax.while_loop(again, attempt, alike(begun, model, constraints))[0]
 
 
 @_closed.defjvp

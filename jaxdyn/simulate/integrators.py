@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..engine.meshes import alike
 from ..kinematics.embed import gained
 from ..kinematics.manifold import moving
 from ..model.model import Model
@@ -110,7 +111,8 @@ class RungeKutta(Integrator):
 
         now = acceleration.solution(state)  # outside the scan, so that its multipliers can be returned
         first = rate(model, state), now.acceleration
-        slopes = tuple(jnp.zeros((stages, x.size), dtype).at[0].set(x) for x in first)
+        first = alike(first, first)
+        slopes = tuple(alike(jnp.zeros((stages, x.size), dtype), x).at[0].set(x) for x in first)
         rows = (jnp.asarray(weights[1:], dtype), jnp.arange(1, stages))
         slopes, _ = jax.lax.scan(next_slope, slopes, rows)
         return end(model, state, dt, jnp.asarray(self.b, dtype), slopes), _told(now)
@@ -152,7 +154,8 @@ class Gauss(Integrator):
         def closer(slopes, _):
             return jax.vmap(slope, (0, None))(a, slopes), None
 
-        slopes = (jnp.zeros((2, model.nq), dtype), jnp.zeros((2, model.nv), dtype))
+        none = jnp.zeros((2, model.nq), dtype), jnp.zeros((2, model.nv), dtype)
+        slopes = alike(none, model, acceleration, state, dt)
         slopes, _ = jax.lax.scan(closer, slopes, length=self.iterations)
         return end(model, state, dt, jnp.full(2, 0.5, dtype), slopes)
 
@@ -176,5 +179,6 @@ class ImplicitMidpoint(Integrator):
             middle = State(move(state.q, mean, dt / 2), mean)
             return acceleration(middle, added, gained(model, middle.q, added, a)), None
 
-        a, _ = jax.lax.scan(closer, jnp.zeros_like(state.v), length=self.iterations)
+        start = alike(jnp.zeros_like(state.v), model, acceleration, state, dt)
+        a, _ = jax.lax.scan(closer, start, length=self.iterations)
         return State(move(state.q, state.v + dt / 2 * a, dt), state.v + dt * a)

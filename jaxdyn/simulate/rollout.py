@@ -13,6 +13,7 @@ from ..constrained.result import Result
 from ..contact.laws import Law
 from ..contact.limbs import cold
 from ..contact.solution import Contacts
+from ..engine.meshes import alike, sharded
 from ..kinematics.embed import independent_forces
 from ..model.checks import rows_of
 from ..model.constraints import Constraint
@@ -108,6 +109,10 @@ def simulate(
     rows = rows_of(model, constraints) if warm_start else 0
     warm = jnp.zeros(rows, dtype) if contacts is None or not warm_start else cold(model, contacts, rows)
     times = jnp.arange(steps, dtype=dtype)
+    given = model, constraints, external, dt, taus
+    if policy is not None and sharded():  # the types of a scan's carry have to be known
+        given = *given, policy(state, jnp.zeros((), dtype))
+    state, warm = alike((state, warm), *given)
     _, (states, forces, lam, result, touched) = jax.lax.scan(body, (state, warm), (times, taus))
     q, v = (jnp.concatenate([a[None], b]) for a, b in ((state.q, states.q), (state.v, states.v)))
     return Trajectory(q, v, forces, lam, result, touched)

@@ -14,6 +14,7 @@ from ..contact.impulse import check_law
 from ..contact.laws import Law
 from ..contact.solution import closed
 from ..engine.lanes import laned
+from ..engine.meshes import alike
 from ..kinematics.assemble import residual
 from ..kinematics.embed import checked_forces
 from ..kinematics.manifold import integrate
@@ -46,7 +47,7 @@ def projected(model: Model, state: State, constraints, solver: Solver) -> State:
     def closer(q, _):
         return integrate(model, q, nearest(q, -laned(residual)(model, constraints, q))), None
 
-    q, _ = jax.lax.scan(closer, state.q, length=CORRECTIONS)
+    q, _ = jax.lax.scan(closer, alike(state.q, model, state, constraints), length=CORRECTIONS)
     return State(q, state.v + nearest(q, -rates(model, constraints, q, state.v)))
 
 
