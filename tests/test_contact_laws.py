@@ -234,6 +234,74 @@ def test_joints_rest_at_their_limits():
     np.testing.assert_allclose(stops[0] - rub, -weight[0], rtol=1e-6)
 
 
+def test_a_narrow_range_is_not_left():
+    """Both limits hold: the one that is nearer may not be the one that the joint reaches."""
+    law, inertia = Auto(), jd.Inertia(1.0, (0, 0, -0.5), 0.1 * np.eye(3))
+    for lower, upper, q, v, tau in [
+        (0.3, 0.3, 0.3, 50.0, 0.0),
+        (0.3, 0.3, 0.3, -50.0, 9.0),
+        (-0.01, 0.01, -0.009, 20.0, 0.0),
+    ]:
+        spec = jd.ModelSpec("pendulum")
+        spec.add_body("rod", "world", jd.joints.Revolute(axis=(0, 1, 0), limits=(lower, upper)), inertia=inertia)
+        model, start = spec.build(), jd.State(np.array([q]), np.array([v]))
+        for project in (False, True):
+            found = jd.simulate(model, start, jnp.full((20, 1), tau), 2e-3, contacts=law, project=project)
+            assert lower - 1e-12 < found.q[1:].min() and found.q[1:].max() < upper + 1e-12
+            assert (found.result == jd.Result.successful).all()
+        if lower == upper:
+            assert abs(jd.impulse(model, start, contacts=law).velocity[0]) < 1e-12
+
+
+def test_free_motion_far_from_limits_is_successful():
+    """Nothing calls for a force there, so that none is missing."""
+    spec = jd.ModelSpec("pendulum")
+    hinge = jd.joints.Revolute(axis=(0, 1, 0), limits=(-1, 0.5))
+    model = spec.add_body("rod", "world", hinge, inertia=jd.Inertia(1.0, (0, 0, -0.5), 0.1 * np.eye(3))).build()
+    for law in (Auto(), PGS(), ADMM()):
+        found = jd.simulate(model, jd.State(np.zeros(1), np.full(1, 3.0)), np.zeros((100, 1)), 2e-3, contacts=law)
+        assert (found.result == jd.Result.successful).all()
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.float64))
+def test_bodies_that_fall_together_part_not(dtype):
+    """Rounding between them is no contact that has not converged."""
+    spec = jd.ModelSpec("boxes")
+    for k in range(2):
+        inertia = jd.Inertia(1.0 + 50 * k, (0, 0, 0), (1.0 + 50 * k) / 150 * np.eye(3))
+        spec.add_body(f"box {k}", "world", jd.joints.Free(), inertia=inertia)
+        spec.add_shape(f"box {k}", jd.shapes.Box((0.2, 0.2, 0.2)), friction=0.0)
+    model = jax.tree.map(lambda x: x.astype(dtype), spec.build())
+    q = np.array([0, 0, 0.1, 1, 0, 0, 0, 0, 0, 0.3, 1, 0, 0, 0], dtype)
+    v = np.zeros(12, dtype)
+    v[[0, 6]], v[[2, 8]] = 7.3, 1.7
+    found = jd.simulate(model, jd.State(q, v), np.zeros((100, 12), dtype), 2e-3, contacts=Auto())
+    assert (found.result == jd.Result.successful).all()
+
+
+@pytest.mark.parametrize("law", (Auto(), PGS(), ADMM()), ids=lambda law: type(law).__name__)
+@pytest.mark.parametrize("dtype", (np.float32, np.float64))
+def test_a_lever_in_the_air_feels_nothing(law, dtype):
+    """The block of G of a body with one freedom has rank one, in any direction."""
+    rng = np.random.default_rng(0)
+
+    def lever(axis):
+        spec = jd.ModelSpec("lever")
+        inertia = jd.Inertia(1.0, (0.1, 0.05, -0.1), 0.01 * np.eye(3))
+        hinge = jd.joints.Revolute(axis=axis)
+        spec.add_body("lever", "world", hinge, placement=jd.Transform(np.eye(3), (0, 0, 1.0)), inertia=inertia)
+        spec.add_shape("lever", jd.shapes.Sphere(0.05), placement=jd.Transform(np.eye(3), (0.2, 0.1, -0.3)))
+        return jax.tree.map(lambda x: x.astype(dtype), spec.add_ground().build())
+
+    axes = rng.normal(size=(64, 3))
+    models = jax.tree.map(lambda *xs: jnp.stack(xs), *map(lever, axes))
+    q, v = rng.uniform(-2, 2, (64, 1)).astype(dtype), rng.normal(size=(64, 1)).astype(dtype)
+    step = lambda m, q, v: jd.simulate(m, jd.State(q, v), np.zeros((1, 1), dtype), 2e-3, contacts=law)  # noqa: E731
+    found = jax.jit(jax.vmap(step))(models, q, v)
+    np.testing.assert_array_equal(found.contacts.impulses, 0)
+    assert (found.result == jd.Result.successful).all()
+
+
 def test_dry_friction_holds_and_yields():
     """A joint moves only under more than its friction, and then with the rest of the force."""
     spec = jd.ModelSpec("slider")
