@@ -266,49 +266,61 @@ def swung(model):
 
 def test_friction_and_limits_that_are_replaced_act():
     """Also where a joint had none when it was built: numbers, batches of them, and traced ones; rows never vanish."""
-    bare, both = rod(), rod(friction=1.0, limits=(-1.0, 0.05))
-    friction, upper = both.joints.friction, both.joints.upper
+    bare, both = rod(), rod(friction=0.1, limits=(-np.inf, 0.05))
+    friction, upper, endless = both.joints.friction, both.joints.upper, bare.joints.upper
+    free, held = swung(rod(limits=(-9.0, 9.0))), swung(rod(friction=0.1))
+    assert held < free - 1e-3
     changed = bare.replace({"joints.friction": friction, "joints.upper": upper})
-    assert (changed.collision.scene.rubbing, changed.collision.scene.limited) == ((1,), (1,))
-    back = changed.replace({"joints.friction": np.zeros(7), "joints.upper": bare.joints.upper})
-    assert back.collision.scene == changed.collision.scene and swung(back) == pytest.approx(0.2, rel=1e-3)
+    assert changed.collision.scene == both.collision.scene
+    back = changed.replace({"joints.friction": np.zeros(7), "joints.upper": endless})
+    assert back.collision.scene == changed.collision.scene
+    np.testing.assert_allclose(swung(back), free, rtol=1e-12)
     batch = bare.replace({"joints.friction": np.stack([np.zeros(7), friction])})
-    axes = jax.tree.map(
-        lambda x, one: 0 if x.shape != one.shape else None, batch, bare.replace({"joints.friction": friction})
-    )
-    free, held = jax.jit(jax.vmap(swung, in_axes=(axes,)))(batch)
-    assert free == pytest.approx(0.2, rel=1e-3) and held == pytest.approx(swung(rod(friction=1.0)), abs=1e-12)
+    axes = jax.tree.map(lambda x, one: 0 if x.ndim > one.ndim else None, batch, rod(friction=0.1))
+    np.testing.assert_allclose(jax.vmap(swung, in_axes=(axes,))(batch), [free, held], rtol=1e-12)
     traced = jax.jit(lambda x, y: swung(bare.replace({"joints.friction": x, "joints.upper": y})))
-    assert traced(friction, bare.joints.upper) == pytest.approx(held, abs=1e-12) and held < 0.15
-    assert traced(friction * 0, upper) == pytest.approx(0.05, abs=1e-9)
-    # a free joint has no rows of traced numbers, and those of plain ones
-    made = jax.eval_shape(lambda x: bare.replace({"joints.friction": x, "joints.lower": -x}), friction)
-    assert (made.collision.scene.rubbing, made.collision.scene.limited) == ((1,), (1,))
-    assert bare.replace({"joints.friction": np.ones(7)}).collision.scene.rubbing == (0, 1)
-    slope = jax.grad(lambda x: swung(bare.replace({"joints.friction": x})))(friction)[6]
-    same = jax.grad(lambda x: swung(both.replace({"joints.friction": x, "joints.upper": bare.joints.upper})))(friction)[
-        6
+    np.testing.assert_allclose(traced(friction, endless), held, rtol=1e-12)
+    np.testing.assert_allclose(traced(0 * friction, upper), 0.05, atol=1e-9)
+
+
+def test_slopes_of_friction_that_is_replaced():
+    """Those of a model that had friction when it was built."""
+    bare, both = rod(), rod(friction=0.1)
+    given = [
+        jax.grad(lambda x, m=m: swung(m.replace({"joints.friction": x})))(both.joints.friction) for m in (bare, both)
     ]
-    assert slope < -1e-3 and slope == pytest.approx(same, rel=1e-9)
-    untouched = jax.eval_shape(lambda m: m.replace({"joints.friction": m.joints.friction}), bare)
-    assert untouched.collision.scene == bare.collision.scene
+    assert given[0][6] < -1e-3
+    np.testing.assert_allclose(given[0], given[1], rtol=1e-9)
+
+
+def test_which_joints_get_rows():
+    """Free joints have no rows of traced numbers, and those of plain ones; what stays as it is adds none."""
+    bare, x = rod(), jnp.ones(7)
+    scene = lambda change, x: jax.eval_shape(change, x).collision.scene  # noqa: E731
+    traced = scene(lambda x: bare.replace({"joints.friction": x, "joints.lower": -x}), x)
+    assert (traced.rubbing, traced.limited) == ((1,), (1,))
+    assert bare.replace({"joints.friction": x}).collision.scene.rubbing == (0, 1)
+    assert scene(lambda _: bare.replace({"joints.friction": np.ones(7)}), x).rubbing == (0, 1)
+    assert scene(lambda m: m.replace({"joints.friction": m.joints.friction}), bare) == bare.collision.scene
 
 
 def test_torsion_that_is_replaced_acts():
-    def spun(torsion, **options):
+    def ball(**options):
         spec = jd.ModelSpec("top")
         spec.add_body("ball", "world", jd.joints.Free(), inertia=scenes.round_body(1, 0.1))
         spec.add_shape("ball", jd.shapes.Sphere(0.1), **options)
-        model = spec.add_ground().build()
-        model = model if torsion is None else model.replace({"collision.torsion": torsion})
+        return spec.add_ground().build()
+
+    def spun(model):
         state = jd.State(jnp.asarray([0, 0, 0.1, 1, 0, 0, 0]), jnp.zeros(6).at[5].set(10.0))
         return jd.step(model, state, jnp.zeros(6), 2e-3, contacts=PGS(50)).v[5]
 
-    numbers = jnp.asarray([1e-3, 0.0])
-    expected = spun(None, torsion=1e-3)
+    bare, numbers = ball(), jnp.asarray([1e-3, 0.0])
+    replaced = lambda x: spun(bare.replace({"collision.torsion": x}))  # noqa: E731
+    expected = spun(ball(torsion=1e-3))
     assert expected < 10 - 1e-3
-    np.testing.assert_allclose([spun(numbers), jax.jit(spun)(numbers)], expected, rtol=1e-12)
-    np.testing.assert_allclose(jax.jacrev(spun)(numbers)[0], (expected - 10) / 1e-3, rtol=1e-6)
+    np.testing.assert_allclose([replaced(numbers), jax.jit(replaced)(numbers)], expected, rtol=1e-12)
+    np.testing.assert_allclose(jax.jacrev(replaced)(numbers)[0], (expected - 10) / 1e-3, rtol=1e-6)
 
 
 def test_a_pair_has_its_own_torsion():
@@ -322,8 +334,11 @@ def test_a_pair_has_its_own_torsion():
         return spec.add_ground().exclude("a", "b").add_pair("a", "ground", torsion=pair).build()
 
     def spun(model):
-        state = jd.State(model.neutral().at[jnp.array([2, 9])].set(0.1).at[7].set(1.0), jnp.zeros(12).at[5].set(10.0))
-        v = jd.step(model, state.replace(v=state.v.at[11].set(10.0)), jnp.zeros(12), 2e-3, contacts=PGS(50)).v
+        q, v = (
+            model.neutral().at[jnp.array([2, 9])].set(0.1).at[7].set(1.0),
+            jnp.zeros(12).at[jnp.array([5, 11])].set(10),
+        )
+        v = jd.step(model, jd.State(q, v), jnp.zeros(12), 2e-3, contacts=PGS(50)).v
         return v[5], v[11]
 
     resisted = spun(built(None, 1e-3))[1]
