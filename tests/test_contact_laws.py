@@ -318,6 +318,112 @@ def test_dry_friction_holds_and_yields():
     np.testing.assert_allclose(slope, -1e-3, rtol=1e-9)
 
 
+def rod(**options):
+    """A rod on a hinge, hanging from a free body."""
+    spec = jd.ModelSpec("rod", gravity=(0, 0, 0))
+    spec.add_body("base", "world", jd.joints.Free(), inertia=scenes.round_body(1, 0.1))
+    spec.add_body("rod", "base", jd.joints.Revolute(axis=(0, 1, 0), **options), inertia=jd.Inertia(1.0, (0, 0, -0.5)))
+    return spec.build()
+
+
+def swung(model):
+    """The last angle of the hinge, after 0.1 s at 2 rad/s."""
+    start = jd.State(model.neutral(), jnp.zeros(7).at[6].set(2.0))
+    return jd.simulate(model, start, jnp.zeros((50, 7)), 2e-3, contacts=PGS(50)).q[-1, 7]
+
+
+def test_friction_and_limits_that_are_replaced_act():
+    """Also where a joint had none when it was built: numbers, batches of them, and traced ones; rows never vanish."""
+    bare, both = rod(), rod(friction=0.1, limits=(-np.inf, 0.05))
+    friction, upper, endless = both.joints.friction, both.joints.upper, bare.joints.upper
+    free, held = swung(rod(limits=(-9.0, 9.0))), swung(rod(friction=0.1))
+    assert held < free - 1e-3
+    changed = bare.replace({"joints.friction": friction, "joints.upper": upper})
+    assert changed.collision.scene == both.collision.scene
+    back = changed.replace({"joints.friction": np.zeros(7), "joints.upper": endless})
+    assert back.collision.scene == changed.collision.scene
+    np.testing.assert_allclose(swung(back), free, rtol=1e-12)
+    batch = bare.replace({"joints.friction": np.stack([np.zeros(7), friction])})
+    axes = jax.tree.map(lambda x, one: 0 if x.ndim > one.ndim else None, batch, rod(friction=0.1))
+    np.testing.assert_allclose(jax.vmap(swung, in_axes=(axes,))(batch), [free, held], rtol=1e-12)
+    traced = jax.jit(lambda x, y: swung(bare.replace({"joints.friction": x, "joints.upper": y})))
+    np.testing.assert_allclose(traced(friction, endless), held, rtol=1e-12)
+    np.testing.assert_allclose(traced(0 * friction, upper), 0.05, atol=1e-9)
+
+
+def test_slopes_of_friction_that_is_replaced():
+    """Those of a model that had friction when it was built."""
+    bare, both = rod(), rod(friction=0.1)
+    given = [
+        jax.grad(lambda x, m=m: swung(m.replace({"joints.friction": x})))(both.joints.friction) for m in (bare, both)
+    ]
+    assert given[0][6] < -1e-3
+    np.testing.assert_allclose(given[0], given[1], rtol=1e-9)
+
+
+def test_which_joints_get_rows():
+    """Free joints have no rows of traced numbers, and those of plain ones; what stays as it is adds none."""
+    bare, x = rod(), jnp.ones(7)
+    scene = lambda change, x: jax.eval_shape(change, x).collision.scene  # noqa: E731
+    traced = scene(lambda x: bare.replace({"joints.friction": x, "joints.lower": -x}), x)
+    assert (traced.rubbing, traced.limited) == ((1,), (1,))
+    assert bare.replace({"joints.friction": x}).collision.scene.rubbing == (0, 1)
+    assert scene(lambda _: bare.replace({"joints.friction": np.ones(7)}), x).rubbing == (0, 1)
+    assert scene(lambda m: m.replace({"joints.friction": m.joints.friction}), bare) == bare.collision.scene
+
+
+def test_torsion_that_is_replaced_acts():
+    def ball(**options):
+        spec = jd.ModelSpec("top")
+        spec.add_body("ball", "world", jd.joints.Free(), inertia=scenes.round_body(1, 0.1))
+        spec.add_shape("ball", jd.shapes.Sphere(0.1), **options)
+        return spec.add_ground().build()
+
+    def spun(model):
+        state = jd.State(jnp.asarray([0, 0, 0.1, 1, 0, 0, 0]), jnp.zeros(6).at[5].set(10.0))
+        return jd.step(model, state, jnp.zeros(6), 2e-3, contacts=PGS(50)).v[5]
+
+    bare, numbers = ball(), jnp.asarray([1e-3, 0.0])
+    replaced = lambda x: spun(bare.replace({"collision.torsion": x}))  # noqa: E731
+    expected = spun(ball(torsion=1e-3))
+    assert expected < 10 - 1e-3
+    np.testing.assert_allclose([replaced(numbers), jax.jit(replaced)(numbers)], expected, rtol=1e-12)
+    np.testing.assert_allclose(jax.jacrev(replaced)(numbers)[0], (expected - 10) / 1e-3, rtol=1e-6)
+
+
+def test_a_pair_has_its_own_torsion():
+    """It replaces that of the shapes, zero too, and can be replaced; other pairs keep that of their shapes."""
+
+    def built(pair, shape):
+        spec = jd.ModelSpec("top")
+        for name in ("a", "b"):
+            spec.add_body(name, "world", jd.joints.Free(), inertia=scenes.round_body(1, 0.1))
+            spec.add_shape(name, jd.shapes.Sphere(0.1), torsion=shape)
+        return spec.add_ground().exclude("a", "b").add_pair("a", "ground", torsion=pair).build()
+
+    def spun(model):
+        q, v = (
+            model.neutral().at[jnp.array([2, 9])].set(0.1).at[7].set(1.0),
+            jnp.zeros(12).at[jnp.array([5, 11])].set(10),
+        )
+        v = jd.step(model, jd.State(q, v), jnp.zeros(12), 2e-3, contacts=PGS(50)).v
+        return v[5], v[11]
+
+    resisted = spun(built(None, 1e-3))[1]
+    assert resisted < 10 - 1e-3
+    np.testing.assert_allclose(spun(built(1e-3, 0.0)), (resisted, 10), rtol=1e-12)
+    np.testing.assert_allclose(spun(built(0.0, 1e-3)), (10, resisted), rtol=1e-12)
+    np.testing.assert_allclose(built(0.02, 1e-3).collision.of_pairs().torsion, (0.02, 1e-3), rtol=1e-6)
+    none = built(0.0, 1e-3)
+    np.testing.assert_allclose(spun(none.replace({"collision.pair_torsion": [1e-3]})), resisted, rtol=1e-12)
+    traced = jax.jit(lambda x: spun(none.replace({"collision.pair_torsion": x})))
+    np.testing.assert_allclose(traced(jnp.asarray([1e-3])), resisted, rtol=1e-12)
+    kept = none.with_pairs([("a", "ground")]).collision
+    assert kept.of_pairs().torsion.tolist() == [0.0] and not kept.scene.twists(kept.pairs[0])
+    with pytest.raises(ValueError, match="`ModelSpec.add_pair`: `torsion` is negative"):
+        built(-1.0, 0.0)
+
+
 def test_twists_are_resisted():
     """A ball that spins on the ground: friction at a point does not stop it, a surface of radius r takes r m g."""
 

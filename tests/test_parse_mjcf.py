@@ -381,3 +381,31 @@ def test_a_joints_force_range_that_is_not_symmetric_is_told():
     with pytest.warns(jd.ModelWarning, match="`actuatorfrcrange` is not symmetric.*'k'"):
         model = load(RANGES.format("").replace("-5 5", "-7 5"))
     assert model.joints.effort[1] == 7
+
+
+PAIR = """<mujoco><option timestep=".002" cone="elliptic"/><worldbody><geom name="floor" type="plane" size="1 1 1"/>
+<body name="ball" pos="0 0 .1"><freejoint/><geom name="ball" size=".1" condim="4" friction="1 .01 0"/></body>
+</worldbody><contact><pair geom1="ball" geom2="floor" friction="{}" condim="{}"/></contact></mujoco>"""
+
+
+@pytest.mark.parametrize(("dimensions", "torsion"), [(1, 0), (3, 0), (4, 1e-3), (6, 1e-3)])
+def test_a_pair_keeps_its_torsion(dimensions, torsion):
+    """That of its own contact dimensions, whatever those of the geoms; the ball's spin slows down as in MuJoCo."""
+    text = PAIR.format(".7 .7 .001 0 0", dimensions)
+    model = quiet(text)
+    np.testing.assert_allclose(model.collision.of_pairs().torsion, [torsion], rtol=1e-6)
+    np.testing.assert_allclose(model.collision.of_pairs().friction, [0.7 if dimensions > 1 else 0.0], rtol=1e-6)
+    start = jd.State(np.array([0, 0, 0.1, 1, 0, 0, 0]), np.array([0, 0, 0, 0, 0, 10.0]))
+    run = jax.jit(lambda s: jd.simulate(model, s, np.zeros((50, 6)), 2e-3, contacts=jd.contact.Auto()).v[-1, 5])
+    mj = mujoco.MjModel.from_xml_string(text)
+    data = mujoco.MjData(mj)
+    mujoco.mj_step(mj, data, 300)  # until the ball has sunk in
+    data.qvel[5] = 10
+    mujoco.mj_step(mj, data, 50)
+    np.testing.assert_allclose(run(start), data.qvel[5], rtol=5e-3)
+    assert (run(start) < 9.9) == (torsion > 0)
+
+
+def test_rolling_friction_of_a_pair_is_told():
+    with pytest.warns(jd.ModelWarning, match="rolling friction of pairs, .* floor and ball"):
+        load(PAIR.format(".7 .7 .001 0 .1", 6))

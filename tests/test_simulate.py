@@ -299,6 +299,21 @@ def test_simulate_is_repeated_steps_and_a_policy_is_tau():
         close(after.v, traj.v[k + 1], 1e-9)
 
 
+@pytest.mark.parametrize("steps", [3, np.int64(3), np.array(3), jnp.asarray(3)])
+def test_steps_are_any_whole_number(steps):
+    model, state = undamped()
+    found = jd.simulate(model, state, lambda s, t: jnp.zeros(model.nv), 2e-3, steps=steps)
+    again = jd.simulate(model, state, found.tau, 2e-3, steps=steps)
+    assert found.q.shape == again.q.shape == (4, model.nq)
+
+
+@pytest.mark.parametrize("steps", [True, 3.0, np.bool_(True), np.ones(2, int), 0])
+def test_steps_that_are_no_number_of_steps_are_refused(steps):
+    model, state = undamped()
+    with pytest.raises(ValueError, match="`simulate`: `steps` is .*; with a policy.* a whole number of at least 1"):
+        jd.simulate(model, state, lambda s, t: jnp.zeros(model.nv), 2e-3, steps=steps)
+
+
 def test_stiff_springs_and_dampers_are_implicit():
     """A damper that is a thousand times faster than the step, and a spring beside it: the joint comes to rest."""
     spec = jd.ModelSpec("stiff", gravity=(0, 0, 0))

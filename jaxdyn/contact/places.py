@@ -62,7 +62,7 @@ def names_of(model: Model) -> tuple[tuple[str, str], ...]:
 
 def twists(model: Model, shapes: tuple[int, int]) -> bool:
     """Return whether the surfaces of a pair resist twists."""
-    return not set(shapes).isdisjoint(model.collision.scene.twisting)
+    return model.collision.scene.twists(shapes)
 
 
 def touches_of(model: Model, motion: Kinematics) -> Touch:

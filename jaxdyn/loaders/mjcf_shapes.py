@@ -102,7 +102,7 @@ def _note(notes: Notes, root: Any, m: Any, g: int, name: str) -> None:
 
 
 def _add_pairs(spec: ModelSpec, notes: Notes, root: Any, m: Any, names: dict[int, str], moves: dict[str, str]) -> None:
-    """Add every `<pair>` of shapes with its friction."""
+    """Add every `<pair>` of shapes with its friction, according to its contact dimensions."""
     for k in range(m.npair):
         ends = [int(m.pair_geom1[k]), int(m.pair_geom2[k])]
         if not all(g in names for g in ends):
@@ -118,4 +118,12 @@ def _add_pairs(spec: ModelSpec, notes: Notes, root: Any, m: Any, names: dict[int
             )
         if m.pair_margin[k] or m.pair_gap[k]:
             notes.add(root, "margins and gaps of pairs, which are not kept: {}.", f"{one} and {other}")
-        spec.add_pair(one, other, friction=float(friction[0]) if m.pair_dim[k] >= SLIDES else 0.0)
+        dimensions = int(m.pair_dim[k])
+        if dimensions >= ROLLS and friction[3:].any():
+            notes.add(root, "rolling friction of pairs, which is not modelled: {}.", f"{one} and {other}")
+        spec.add_pair(
+            one,
+            other,
+            friction=float(friction[0]) if dimensions >= SLIDES else 0.0,
+            torsion=float(friction[2]) if dimensions >= TWISTS else 0.0,
+        )

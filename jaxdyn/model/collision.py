@@ -31,9 +31,11 @@ class Scene:
     """The static, hashable part of a `Collision`.
 
     `pairs` are pairs of indices of shapes, in ascending order, but with a shape of the world last. `own` are the pairs
-    with a friction coefficient of their own. `off` counts the pairs within one tree that were dropped because
-    self-collisions are off. `left_out` are the shapes of the file that were not read. `twisting` are the shapes with
-    torsional friction, `limited` the bodies whose joints have limits, `rubbing` those whose joints have dry friction.
+    with a friction coefficient of their own, `own_torsion` those with a torsion of their own. `off` counts the pairs
+    within one tree that were dropped because self-collisions are off. `left_out` are the shapes of the file that were
+    not read. `twisting` are the shapes with torsional friction, `twisting_pairs` the places of such pairs in
+    `own_torsion`, `limited` the bodies whose joints have limits, `rubbing` those whose joints have dry friction: see
+    `acting.py`.
     """
 
     shapes: tuple[ShapeInfo, ...] = ()
@@ -44,6 +46,8 @@ class Scene:
     twisting: tuple[int, ...] = ()
     limited: tuple[int, ...] = ()
     rubbing: tuple[int, ...] = ()
+    own_torsion: tuple[tuple[int, int], ...] = ()
+    twisting_pairs: tuple[int, ...] = ()
 
     def __getstate__(self):
         # the cached hash is left out: hashes of strings differ between processes
@@ -55,6 +59,15 @@ class Scene:
     @cached_property
     def _hash(self) -> int:
         return hash((self.shapes, self.pairs, self.own))
+
+    def twists(self, pair: tuple[int, int]) -> bool:
+        """Return whether the surfaces of a pair resist twists."""
+        own = self._own_twists.get(pair)
+        return not set(pair).isdisjoint(self.twisting) if own is None else own
+
+    @cached_property
+    def _own_twists(self) -> dict[tuple[int, int], bool]:
+        return {pair: k in self.twisting_pairs for k, pair in enumerate(self.own_torsion)}
 
 
 class PairValues(NamedTuple):
@@ -73,8 +86,8 @@ class Collision(eqx.Module):
     **Fields:** `size` (ns, 3), see `jaxdyn.model.shapes`; `placement`, the shapes' frames in their moving bodies or in
     the world; `friction`, coefficients; `torsion`, m: the torque of friction is at most this times the normal force;
     `restitution`, from 0 to 1; `stiffness` N/m and `damping` N s/m, infinite for rigid shapes; all (ns,);
-    `pair_friction`, coefficients of the pairs that have their own; `vertices` (n, 3) of each mesh; `grids` (rows,
-    columns) of each height field; `scene`, the static part.
+    `pair_friction` and `pair_torsion`, those of the pairs that have their own; `vertices` (n, 3) of each mesh; `grids`
+    (rows, columns) of each height field; `scene`, the static part.
     """
 
     size: Float[Array, "ns 3"] | None = None
@@ -85,6 +98,7 @@ class Collision(eqx.Module):
     stiffness: Float[Array, " ns"] | None = None
     damping: Float[Array, " ns"] | None = None
     pair_friction: Float[Array, " k"] | None = None
+    pair_torsion: Float[Array, " j"] | None = None
     vertices: tuple[Float[Array, "n 3"], ...] = ()
     grids: tuple[Float[Array, "rows columns"], ...] = ()
     scene: Scene = eqx.field(static=True, default=Scene())
@@ -105,8 +119,8 @@ class Collision(eqx.Module):
         """Return the contact parameters of each pair.
 
         Friction and torsion are those of the shape with the larger priority, and the larger value at equal priorities;
-        a pair's own friction replaces that of its shapes. Restitution is the larger of both. Stiffness and damping are
-        those of both surfaces in series."""
+        a pair's own friction or torsion replaces that of its shapes. Restitution is the larger of both. Stiffness and
+        damping are those of both surfaces in series."""
         if self.friction is None:
             raise ValueError("`Collision.of_pairs`: the model has no shapes.")
         at = np.array(self.pairs, int).reshape(-1, 2)
@@ -114,19 +128,21 @@ class Collision(eqx.Module):
         rank = np.array([s.priority for s in self.shapes])
         first, last = np.where(rank[a] < rank[b], b, a), np.where(rank[a] > rank[b], a, b)
         chosen = lambda x: jnp.maximum(x[first], x[last])  # noqa: E731
-        friction = chosen(self.friction)
-        told = {pair: k for k, pair in enumerate(self.scene.own)}
-        here = np.array([k for k, pair in enumerate(self.pairs) if pair in told], int)
-        if len(here):
-            own = self.pair_friction[np.array([told[self.pairs[k]] for k in here])]
-            friction = friction.at[here].set(own)
         return PairValues(
-            friction,
-            chosen(self.torsion),
+            self._with_own(chosen(self.friction), self.scene.own, self.pair_friction),
+            self._with_own(chosen(self.torsion), self.scene.own_torsion, self.pair_torsion),
             jnp.maximum(self.restitution[a], self.restitution[b]),
             _in_series(self.stiffness[a], self.stiffness[b]),
             _in_series(self.damping[a], self.damping[b]),
         )
+
+    def _with_own(self, values: Array, own: tuple[tuple[int, int], ...], numbers: Array | None) -> Array:
+        """Return the values of all pairs, with the numbers of those that have their own."""
+        told = {pair: k for k, pair in enumerate(own)}
+        here = np.array([k for k, pair in enumerate(self.pairs) if pair in told], int)
+        if numbers is None or not len(here):
+            return values
+        return values.at[here].set(numbers[np.array([told[self.pairs[k]] for k in here])])
 
     def with_pairs(self, call: str, pairs: Iterable[Sequence[str]]) -> "Collision":
         """Return the same shapes with other pairs, given by names. Raise `TypeError` for what is no pair of names, and

@@ -15,6 +15,7 @@ from ..spatial.instances import check_instance, described
 from ..spatial.numbers import floats
 from ..spatial.transform import Transform
 from ..tree.topology import Topology, unknown
+from .acting import widened
 from .collision import Collision
 from .joints import JointParameters
 from .state import State
@@ -221,10 +222,11 @@ class Model(eqx.Module):
         """Return a copy with some arrays changed: ``model.replace({"bodies.mass": x, "joints.damping": d})``.
 
         Keys are dotted field names. A new value has the shape of the old one, with or without leading batch
-        axes; with them, use `jax.vmap` over the model. Raises `ValueError` for an unknown path or a wrong shape, and,
-        unless they are traced, for values that no robot has: numbers that are not finite, matrices that are no
-        rotations, axes whose length is not 1, negative masses and gains. A negative principal moment of inertia, which
-        some files have, is a `ModelWarning`.
+        axes; with them, use `jax.vmap` over the model. Dry friction, limits and torsion of joints and shapes that had
+        none add rows of contact; if they are traced, to all shapes and to all joints but free ones. Raises `ValueError`
+        for an unknown path or a wrong shape, and, unless they are traced, for values that no robot has: numbers that
+        are not finite, matrices that are no rotations, axes whose length is not 1, negative masses and gains. A
+        negative principal moment of inertia, which some files have, is a `ModelWarning`.
         """
         check_instance("`Model.replace`", "changes", changes, Mapping)
         model = self
@@ -237,6 +239,11 @@ class Model(eqx.Module):
                 raise ValueError(f"`Model.replace`: {path!r} has shape {old.shape}; got {new.shape}.")
             check_field("`Model.replace`", path, new, self.topology)
             model = eqx.tree_at(lambda m, p=path: m.at(p), model, new)
+            if new is not old:
+                # inside of `jit` JAX traces also arrays of NumPy, whose values are known
+                known = value if isinstance(value, np.ndarray) else new
+                scene = widened(model.collision.scene, self.topology, path, known)
+                model = dataclasses.replace(model, collision=dataclasses.replace(model.collision, scene=scene))
         if any(path.split(".")[0] in ("bodies", "joints") and path not in STILL_SYMMETRIC for path in changes):
             model = model.without_rotors()
         if {"joints.lower", "joints.upper"} & set(changes):

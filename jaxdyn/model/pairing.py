@@ -7,6 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from ..tree.topology import WORLD, Topology
+from .acting import widened
 from .arrays import check_sizes, floats_of, transforms
 from .collision import Collision, Scene, ShapeInfo, ordered
 from .constraints import Constraint
@@ -20,13 +21,19 @@ MOST = 100_000
 JOINTS = (Weld, Hinge, Slider, Cylinder, Point)
 
 
+class PairSurface(NamedTuple):
+    """The friction and torsion (m) of a pair of shapes, None: those of the shapes."""
+
+    friction: float | None
+    torsion: float | None
+
+
 class Rules(NamedTuple):
     """The rules of a `ModelSpec` for pairs: `excluded`, pairs of bodies that do not collide; `told`, pairs of shapes
-    that were added by name, with their friction (None: that of the shapes); `self_collisions`, True if bodies of one
-    tree collide."""
+    that were added by name, with their surface; `self_collisions`, True if bodies of one tree collide."""
 
     excluded: set[frozenset[str]]
-    told: dict[frozenset[str], float | None]
+    told: dict[frozenset[str], PairSurface]
     self_collisions: bool
 
 
@@ -56,11 +63,13 @@ def collision_of(
     check_sizes(call, "placement of shape", [c.name for c in colliders], [p for _, p in placed])
     pairs, off = _pairs(call, topology, rows, colliders, infos, rules, constraints)
     number = {c.name: k for k, c in enumerate(colliders)}
-    own = {}
-    for names, friction in rules.told.items():
-        if friction is not None:
-            own[ordered(infos, *(number[n] for n in names))] = friction
-    twisting = tuple(k for k, c in enumerate(colliders) if c.torsion > 0)
+    told = {ordered(infos, *(number[n] for n in names)): surface for names, surface in rules.told.items()}
+    own = {pair: s.friction for pair, s in told.items() if s.friction is not None}
+    own_torsion = {pair: s.torsion for pair, s in told.items() if s.torsion is not None}
+    scene = Scene(tuple(infos), pairs, tuple(own), off, tuple(left_out), own_torsion=tuple(own_torsion))
+    torsions = {"collision.torsion": [c.torsion for c in colliders], "collision.pair_torsion": [*own_torsion.values()]}
+    for path, values in torsions.items():
+        scene = widened(scene, topology, path, np.array(values, float))
     sizes = [(*c.shape.numbers, 0.0, 0.0, 0.0)[:3] for c in colliders]
     column = lambda what: floats_of([getattr(c, what) for c in colliders])  # noqa: E731
     return Collision(
@@ -68,9 +77,10 @@ def collision_of(
         placement=transforms(placed),
         **{what: column(what) for what in ("friction", "torsion", "restitution", "stiffness", "damping")},
         pair_friction=floats_of(list(own.values())) if own else None,
+        pair_torsion=floats_of(list(own_torsion.values())) if own_torsion else None,
         vertices=tuple(vertices),
         grids=tuple(grids),
-        scene=Scene(tuple(infos), pairs, tuple(own), off, tuple(left_out), twisting),
+        scene=scene,
     )
 
 

@@ -13,7 +13,7 @@ from ..tree.topology import Topology, unknown
 from .collision import Collision
 from .constraints import Constraint
 from .described import Body, Collider
-from .pairing import Rules, collision_of
+from .pairing import PairSurface, Rules, collision_of
 from .shapes import UNBOUNDED, Plane, Shape
 from .values import ModelWarning, checked_rotation
 
@@ -34,7 +34,7 @@ class SceneSpec:
         #: True if bodies of one tree collide with each other
         self.self_collisions = False
         self._excluded: set[frozenset[str]] = set()
-        self._told: dict[frozenset[str], float | None] = {}
+        self._told: dict[frozenset[str], PairSurface] = {}
 
     def _check_host(self, call: str, host: str, hint: str = "") -> None:
         """Raise `ValueError` if `host` is neither a body, a frame nor the world, and `TypeError` if it is no string."""
@@ -151,18 +151,18 @@ class SceneSpec:
         placement = Transform(np.eye(3), (0.0, 0.0, z))
         return self.add_shape("world", Plane(), name=name, placement=placement, friction=friction, **options)
 
-    def add_pair(self, shape_a: str, shape_b: str, *, friction: Any = None) -> "SceneSpec":
-        """Let two shapes collide regardless of their masks, even if they belong to one tree. `friction` is the
-        coefficient of this pair (default: from the two shapes, as in `add_shape`)."""
+    def add_pair(self, shape_a: str, shape_b: str, *, friction: Any = None, torsion: Any = None) -> "SceneSpec":
+        """Let two shapes collide regardless of their masks, even if they belong to one tree. `friction` and `torsion`
+        are those of this pair (default: from the two shapes, as in `add_shape`)."""
         call = "`ModelSpec.add_pair`"
         for name in (shape_a, shape_b):
             if name not in self.shapes:
                 raise ValueError(f"{call}: {unknown('shape', name, self.shapes)}")
         if shape_a == shape_b:
             raise ValueError(f"{call}: shape {shape_a!r} does not move against itself.")
-        if friction is not None:
-            friction = float(constants(call, "friction", friction, (), not_negative))
-        self._told[frozenset((shape_a, shape_b))] = friction
+        given = {"friction": friction, "torsion": torsion}
+        own = [None if x is None else float(constants(call, what, x, (), not_negative)) for what, x in given.items()]
+        self._told[frozenset((shape_a, shape_b))] = PairSurface(*own)
         return self
 
     def exclude(self, body_a: str, body_b: str) -> "SceneSpec":

@@ -13,6 +13,7 @@ from ..spatial.instances import check_instance
 from ..spatial.numbers import constants, not_negative
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, Topology, unknown
+from .acting import widened
 from .arrays import actuation_of, bodies_of, check_sizes, joints_of, transforms
 from .constraints import Constraint, check_names
 from .described import Body
@@ -249,11 +250,13 @@ class ModelSpec(SceneSpec):
         check_names(call, self.constraints)
         here = {name: (name, np.eye(3), np.zeros(3)) for name in ("world", *moving)}
         collision = self._collision(call, topology, rows, here | frames, self.constraints)
-        limited = tuple(b for b, x in enumerate(rows) if np.isfinite(np.asarray(x.joint.limits, float)).any())
-        rubbing = tuple(b for b, x in enumerate(rows) if np.any(np.asarray(x.joint.friction) > 0))
-        scene = dataclasses.replace(collision.scene, limited=limited, rubbing=rubbing)
-        collision = dataclasses.replace(collision, scene=scene)
-        return dataclasses.replace(model, collision=collision)
+        scene = collision.scene
+        # in NumPy: the arrays of a model that is built inside of `jit` are traced
+        lower, upper = ([b.joint.limits[k] for b in rows] for k in range(2))  # type: ignore
+        acting = {"joints.friction": [b.joint.friction for b in rows], "joints.lower": lower, "joints.upper": upper}
+        for path, parts in acting.items():
+            scene = widened(scene, topology, path, np.concatenate([np.zeros(0), *map(np.asarray, parts)]))
+        return dataclasses.replace(model, collision=dataclasses.replace(collision, scene=scene))
 
     def _merged(self) -> tuple[dict[str, Body], dict[str, tuple[str, np.ndarray, np.ndarray]]]:
         """Return the moving bodies, with those on `Fixed` joints merged into them, and the frames.

@@ -52,6 +52,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "torsion": (in_range, not_negative),
     "restitution": (in_range, not_negative, at_most_one),
     "pair_friction": (in_range, not_negative),
+    "pair_torsion": (in_range, not_negative),
     # infinity stands for rigid
     "collision.stiffness": (not_nan, not_negative),
     "collision.damping": (not_nan, not_negative),

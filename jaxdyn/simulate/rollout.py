@@ -1,6 +1,8 @@
 """`simulate`: many time steps in one `lax.scan`."""
 
+import operator
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import equinox as eqx
 import jax
@@ -43,6 +45,14 @@ class Trajectory(eqx.Module):
         return State(self.q[index], self.v[index])
 
 
+def _whole(x: Any) -> int | None:
+    """Return a whole number, of Python, NumPy or JAX, as an int; None for anything else."""
+    try:
+        return None if isinstance(x, bool) else operator.index(x)
+    except TypeError:  # traced numbers raise it too
+        return None
+
+
 def simulate(
     model: Model,
     state: State,
@@ -79,14 +89,17 @@ def simulate(
     dt = checked_time_step(name, dt, dtype)
     policy = tau if callable(tau) else None
     if policy is not None:
-        if not isinstance(steps, int) or steps < 1:
-            raise ValueError(f"`{name}`: `steps` is {steps!r}; with a policy, give the number of steps.")
+        number = _whole(steps)
+        if number is None or number < 1:
+            hint = "with a policy, give the number of steps, a whole number of at least 1"
+            raise ValueError(f"`{name}`: `steps` is {steps!r:.60}; {hint}.")
+        steps = number
         taus = None
     else:
         taus = floats(f"`{name}`", "tau", tau).astype(dtype)
         if taus.ndim != 2 or taus.shape[1] not in (model.nv, model.topology.nv):
             raise ValueError(f"`{name}`: `tau` has shape {taus.shape}, not (T, {model.nv}).")
-        if steps is not None and (not isinstance(steps, int) or steps != taus.shape[0]):
+        if steps is not None and _whole(steps) != taus.shape[0]:
             raise ValueError(f"`{name}`: `steps` is {described(steps)}, but `tau` has {taus.shape[0]} rows.")
         steps = taus.shape[0]
 
