@@ -53,6 +53,22 @@ def _whole(x: Any) -> int | None:
         return None
 
 
+def _forces(call: str, model: Model, tau, steps, dtype) -> tuple[Array | None, int]:
+    """Return the forces (T, nv), None for a policy, and the number of steps."""
+    if callable(tau):
+        number = _whole(steps)
+        if number is None or number < 1:
+            hint = "with a policy, give the number of steps, a whole number of at least 1"
+            raise ValueError(f"`{call}`: `steps` is {steps!r:.60}; {hint}.")
+        return None, number
+    taus = floats(f"`{call}`", "tau", tau).astype(dtype)
+    if taus.ndim != 2 or taus.shape[1] not in (model.nv, model.topology.nv):
+        raise ValueError(f"`{call}`: `tau` has shape {taus.shape}, not (T, {model.nv}).")
+    if steps is not None and _whole(steps) != taus.shape[0]:
+        raise ValueError(f"`{call}`: `steps` is {described(steps)}, but `tau` has {taus.shape[0]} rows.")
+    return taus, taus.shape[0]
+
+
 def simulate(
     model: Model,
     state: State,
@@ -88,20 +104,7 @@ def simulate(
     dtype = state.q.dtype
     dt = checked_time_step(name, dt, dtype)
     policy = tau if callable(tau) else None
-    if policy is not None:
-        number = _whole(steps)
-        if number is None or number < 1:
-            hint = "with a policy, give the number of steps, a whole number of at least 1"
-            raise ValueError(f"`{name}`: `steps` is {steps!r:.60}; {hint}.")
-        steps = number
-        taus = None
-    else:
-        taus = floats(f"`{name}`", "tau", tau).astype(dtype)
-        if taus.ndim != 2 or taus.shape[1] not in (model.nv, model.topology.nv):
-            raise ValueError(f"`{name}`: `tau` has shape {taus.shape}, not (T, {model.nv}).")
-        if steps is not None and _whole(steps) != taus.shape[0]:
-            raise ValueError(f"`{name}`: `steps` is {described(steps)}, but `tau` has {taus.shape[0]} rows.")
-        steps = taus.shape[0]
+    taus, steps = _forces(name, model, tau, steps, dtype)
 
     def body(carry, x):
         state, warm = carry
