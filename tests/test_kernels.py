@@ -355,6 +355,9 @@ def test_export_works_with_xla_and_is_refused_otherwise():
         jax.export.export(f(model.with_compiler("kernel")))(model.neutral())
     exported = jax.export.export(f(model.with_compiler("xla")))(model.neutral())
     np.testing.assert_allclose(exported.call(model.neutral()), f(model)(model.neutral()), atol=1e-12)
+    many = jax.ShapeDtypeStruct((*jax.export.symbolic_shape("b"), model.nq), jnp.float32)
+    with pytest.raises(ValueError, match="`jax.export`: the batch has a symbolic size, b; export one program"):
+        jax.export.export(jax.jit(jax.vmap(f(model.with_compiler("xla")))))(many)
 
 
 # ---- what goes wrong

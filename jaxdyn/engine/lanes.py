@@ -69,6 +69,9 @@ def _impl(*args, core, used):
 
 @lanes_p.def_abstract_eval
 def _abstract(*avals, core, used):
+    unknown = next((a.shape[-1] for a in avals if not isinstance(a.shape[-1], int)), None)
+    if unknown is not None:
+        raise ValueError(f"`jax.export`: the batch has a symbolic size, {unknown}; export one program for each size.")
     lanes = max((a.shape[-1] for a in avals), default=1)
     found = core.shapes(used, key_of(avals))
     return [made(avals, (*shape, lanes), dtype) for shape, dtype in found]
