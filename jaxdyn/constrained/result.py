@@ -61,7 +61,7 @@ class Stats(eqx.Module):
     residual_constraint: Float[Array, ""]
 
 
-#: names of the results by code
+#: names of the results by code, in the order of `Result`
 MEMBERS = (
     "successful",
     "max_steps_reached",
@@ -72,8 +72,8 @@ MEMBERS = (
     "diverged",
     "inaccurate",
     "singular_loop",
-    "open_loop",
     "contact_not_converged",
+    "open_loop",
 )
 #: acceptable errors by bytes of a number, relative to the accelerations without constraints, or to 1
 GOOD = {4: 1e-3, 8: 1e-6}
@@ -129,10 +129,7 @@ def _embedded(problem: Problem, code: Array) -> Array:
 
 def result_of(code) -> Result:
     """Return the `Result` at an index into `MEMBERS`."""
-    out = Result.successful
-    for k, name in enumerate(MEMBERS):
-        out = Result.where(code == k, getattr(Result, name), out)
-    return out
+    return jax.tree.map(lambda x: jnp.asarray(code, x.dtype), Result.successful)  # its one leaf is the number
 
 
 def left(problem: Problem, start: Start, found: Found) -> tuple[Array, Array]:
