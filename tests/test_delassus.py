@@ -341,6 +341,22 @@ def test_iterations_on_an_operator():
     assert abs(jd.osim.largest_eigenvalue(op) - np.linalg.eigvalsh(A)[-1]) < 1e-6 * np.linalg.eigvalsh(A)[-1]
 
 
+@pytest.mark.parametrize("compiler", ["kernel", "xla"])
+def test_products_have_a_transpose(compiler):
+    """What iterations such as GMRES need, and their derivatives; each column of a batch has its own."""
+    model = jd.load("four_bar").with_compiler(compiler)
+    op = jd.delassus(model, [0.3, 0.4, -0.2], damping=0.1)
+    A, b = np.asarray(op.dense()), np.array([[0.5, 0.1, 0.3], [1.0, -2.0, 0.7]])
+    back = lambda y: jax.linear_transpose(op.mv, y)(y)[0]  # noqa: E731
+    np.testing.assert_allclose(back(b[0]), A @ b[0], rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(jax.vmap(back))(b), b @ A, rtol=1e-12)
+    solved = lambda b: jax.scipy.sparse.linalg.gmres(op.mv, b, tol=1e-12)[0]  # noqa: E731
+    slope = jax.jit(jax.jacrev(solved))(b[0])
+    np.testing.assert_allclose(slope, np.linalg.inv(A), rtol=1e-9, atol=1e-9)
+    with pytest.raises(NotImplementedError, match="is not linear"):
+        jax.linear_transpose(lambda q: jd.mass_matrix(model, q), b[0])(np.eye(3))
+
+
 def test_nan_is_told():
     scene = scenes.scene("box")
     op = jd.delassus(scene.model, scene.q * np.nan, scene.contacts)

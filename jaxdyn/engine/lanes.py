@@ -224,14 +224,15 @@ def _called(core: Core, leaves: list) -> list:
     return _eager(core)(*leaves)
 
 
-def laned(fn: Callable, *static: Any) -> Callable:
+def laned(fn: Callable, *static: Any, symmetric: bool = False) -> Callable:
     """Return ``fn(*static, *pytrees)``, written for arrays with lanes last, as a function of single states.
 
     `fn` is a module-level function; `static` are hashable. Derivatives come from automatic differentiation of `fn`.
+    `symmetric`: see `Function`; it gives the function a transpose.
     """
 
     def single(*args):
-        core, leaves = _prepared(lambda tree, known, c: Function(fn, static, tree, known, c), args, static)
+        core, leaves = _prepared(lambda tree, known, c: Function(fn, static, tree, known, c, symmetric), args, static)
         outs = _called(core, leaves)
         return jax.tree.unflatten(core.structure(tuple((x.shape, x.dtype) for x in leaves)), outs)
 
