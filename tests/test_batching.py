@@ -104,6 +104,22 @@ def test_nested_batches():
             close(y[:, factor], z, 1e-11, scale)
 
 
+def test_empty_batches():
+    """As in JAX: the shapes of a batch, of no elements, whatever is mapped; with derivatives, in any nesting."""
+    model = CATALOGUE["pendulum"].build()
+    x = jnp.zeros((0, 1))
+    moved = lambda a: jd.step(model, jd.State([0.1], a), [0.2], 1e-3).q  # noqa: E731
+    for wrap in (lambda f: f, jax.jit):
+        assert wrap(jax.vmap(lambda q: jd.mass_matrix(model, q)))(x).shape == (0, 1, 1)
+        assert wrap(jax.vmap(lambda q: jd.difference(model, q, [0.0])))(x).shape == (0, 1)
+        assert wrap(jax.vmap(jax.jacfwd(moved)))(x).shape == (0, 1, 1)
+        assert wrap(jax.grad(lambda a: jax.vmap(moved)(a).sum()))(x).shape == (0, 1)
+        for shape in ((2, 0, 1), (0, 2, 1)):
+            assert wrap(jax.vmap(jax.vmap(moved)))(jnp.zeros(shape)).shape == shape
+        path = wrap(jax.vmap(lambda a: jd.simulate(model, jd.State(a, a), jnp.zeros((3, 1)), 1e-3)))(x)
+        assert path.q.shape == (0, 4, 1)
+
+
 def test_gradients_and_batches_in_either_order():
     model = CATALOGUE["geared_arm"].build()
     q, v, tau = (jnp.asarray(x) for x in states("geared_arm"))

@@ -109,6 +109,10 @@ def _batch(args, dims, *, core, used):
     # that XLA sees that this undoes the transposes around a kernel
     moved = [a if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(args, dims, strict=True)]
     lanes = max(a.shape[-1] for a in moved)
+    if size == 0:  # a bind could not tell: operands that all elements share have one lane, more than none
+        avals = tuple((a.shape[d is not None : -1], a.dtype) for a, d in zip(moved, dims, strict=True))
+        outs = [jnp.zeros((0, *shape, lanes), dtype) for shape, dtype in core.shapes(used, avals)]
+        return outs, [0] * len(outs)
     flat = []
     for a, d in zip(moved, dims, strict=True):
         if d is not None:
