@@ -257,6 +257,15 @@ def test_derivatives(method):
         assert abs(jax.jit(jax.grad(lambda t: push @ slope_of(f)(t)))(0.0) - wanted) < 1e-5 * abs(wanted)
 
 
+@pytest.mark.parametrize("damping", [None, 0.1])
+def test_gradients_by_the_vector_alone(damping):
+    """The operator is constant, and singular without damping: the joints move in a plane."""
+    op = jd.delassus(jd.load("four_bar"), [0.3, 0.4, -0.2], damping=damping)
+    A, b = np.asarray(op.dense()), np.array([0.5, 0.1, 0.3])
+    slope = jax.jit(jax.jacrev(op.solve))(b)
+    np.testing.assert_allclose(slope, np.linalg.pinv(A, 1e-9), rtol=1e-9, atol=1e-9)
+
+
 def two_links() -> jd.Model:
     spec, inertia = jd.ModelSpec("two_links"), jd.Inertia(1.0, (0.3, 0.02, 0.1), np.diag([0.02, 0.05, 0.03]))
     spec.add_body("a", "world", jd.joints.Revolute(axis=(0, 0, 1)), inertia=inertia)
