@@ -176,7 +176,7 @@ pe.dce_rules[lanes_p] = _dce
 PARAMETERS = "parameters_of_lanes"
 
 
-def _known(args: tuple, parameters: tuple[int, ...] = ()) -> tuple[bytes | None, ...]:
+def known_of(args: tuple, parameters: tuple[int, ...] = ()) -> tuple[bytes | None, ...]:
     """Return `Core.known` of the leaves of `args`. Leaves of objects that are marked as parameters, and of the args at
     these positions, are examined number by number."""
     out: list[bytes | None] = []
@@ -218,7 +218,7 @@ def call(core_of: Callable[[Any, tuple, str], Core], *args, static: tuple = (), 
 def _prepared(core_of, args: tuple, static: tuple, parameters: tuple[int, ...] = ()) -> tuple[Core, list]:
     """Return the core and its operands."""
     leaves, tree = jax.tree.flatten(args)
-    known = _known(args, parameters)
+    known = known_of(args, parameters)
     return core_of(tree, known, _compiler((*static, *args))), [jnp.asarray(x) for x in leaves]
 
 

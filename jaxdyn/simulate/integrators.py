@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..engine.once import once
 from ..kinematics.embed import gained
 from ..kinematics.manifold import moving
 from ..model.model import Model
@@ -96,6 +97,7 @@ class RungeKutta(Integrator):
     def step(self, model, acceleration, state, dt):
         return self.told(model, acceleration, state, dt)[0]
 
+    @once
     def told(self, model, acceleration, state, dt):
         stages, dtype = len(self.b), state.q.dtype
         weights = np.zeros((stages, stages))
@@ -141,6 +143,7 @@ class Gauss(Integrator):
 
     iterations: int = eqx.field(static=True, default=6)
 
+    @once
     def step(self, model, acceleration, state, dt):
         dtype, half = state.q.dtype, np.sqrt(3) / 6
         a = jnp.asarray([[0.25, 0.25 - half], [0.25 + half, 0.25]], dtype)
@@ -167,6 +170,7 @@ class ImplicitMidpoint(Integrator):
 
     iterations: int = eqx.field(static=True, default=6)
 
+    @once
     def step(self, model, acceleration, state, dt):
         added = dt / 2 * model.joints.damping + dt * dt / 4 * model.joints.stiffness
         move = moving(model)
