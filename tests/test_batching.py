@@ -217,6 +217,8 @@ EAGER = {
     "Gauss": _stepped(integrator=jd.integrators.Gauss(2)),
     "ImplicitMidpoint": _stepped(integrator=jd.integrators.ImplicitMidpoint(2)),
     "simulate": lambda m, s, tau: jd.simulate(m, s, tau[None], 1e-3).v,
+    "grad": lambda m, s, tau: jax.grad(lambda x: jd.simulate(m, s, x[None], 1e-3).v.sum())(tau),
+    "vmap": lambda m, s, tau: jax.vmap(lambda x: _stepped(project=True)(m, s, x))(jnp.stack([tau, tau])),
 }
 
 

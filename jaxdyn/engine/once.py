@@ -9,24 +9,30 @@ from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 import jax
+import jax.extend.core
 import numpy as np
 
 from . import patterns
 from .kept import programs
 from .lanes import known_of
 
+#: whether operations become part of a program. JAX calls it unsafe since results could depend on it, which they do not
+#: here; without it transformations outside of `jit` compile anew
+_in_program = getattr(jax.extend.core, "unsafe_am_i_under_a_jit_DO_NOT_USE", lambda: True)
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
 
 def once(fn: Callable[P, T]) -> Callable[P, T]:
-    """Return the function `fn` of pytrees, which is one program if no argument is traced. `fn` is a module-level
-    function or a method. Leaves that are not arrays are static."""
+    """Return the function `fn` of pytrees, which outside of `jit` is one program, also under `vmap` and `grad`.
+    Within a program it is `fn` itself. `fn` is a module-level function or a method. Leaves that are not arrays are
+    static."""
 
     @functools.wraps(fn)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:
         leaves, tree = jax.tree.flatten((args, kwargs))
-        if any(isinstance(x, jax.core.Tracer) for x in leaves):
+        if any(isinstance(x, jax.core.Tracer) for x in leaves) and _in_program():
             return fn(*args, **kwargs)
         arrays = [x if isinstance(x, jax.Array | np.ndarray) else None for x in leaves]
         static = tuple(x if a is None else None for x, a in zip(leaves, arrays, strict=True))
