@@ -104,6 +104,22 @@ def test_nested_batches():
             close(y[:, factor], z, 1e-11, scale)
 
 
+def test_empty_batches():
+    """As in JAX: the shapes of a batch, of no elements, whatever is mapped; with derivatives, in any nesting."""
+    model = CATALOGUE["pendulum"].build()
+    x = jnp.zeros((0, 1))
+    moved = lambda a: jd.step(model, jd.State([0.1], a), [0.2], 1e-3).q  # noqa: E731
+    for wrap in (lambda f: f, jax.jit):
+        assert wrap(jax.vmap(lambda q: jd.mass_matrix(model, q)))(x).shape == (0, 1, 1)
+        assert wrap(jax.vmap(lambda q: jd.difference(model, q, [0.0])))(x).shape == (0, 1)
+        assert wrap(jax.vmap(jax.jacfwd(moved)))(x).shape == (0, 1, 1)
+        assert wrap(jax.grad(lambda a: jax.vmap(moved)(a).sum()))(x).shape == (0, 1)
+        for shape in ((2, 0, 1), (0, 2, 1)):
+            assert wrap(jax.vmap(jax.vmap(moved)))(jnp.zeros(shape)).shape == shape
+        path = wrap(jax.vmap(lambda a: jd.simulate(model, jd.State(a, a), jnp.zeros((3, 1)), 1e-3)))(x)
+        assert path.q.shape == (0, 4, 1)
+
+
 def test_gradients_and_batches_in_either_order():
     model = CATALOGUE["geared_arm"].build()
     q, v, tau = (jnp.asarray(x) for x in states("geared_arm"))
@@ -184,17 +200,45 @@ def test_robots_that_differ_in_names_alone_keep_them():
     assert heavier(swapped).name == "second"
 
 
-def test_eager_calls_reuse_what_is_compiled():
-    """Outside of jit too: the second call of a robot compiles nothing."""
-    model = CATALOGUE["pendulum"].build()
+def _stepped(**options):
+    return lambda m, s, tau: jd.step(m, s, tau, 1e-3, **options).v
+
+
+BAR = jd.load("four_bar")
+#: calls of a four-bar, most of which loop
+EAGER = {
+    "forward_dynamics": lambda m, s, tau: jd.forward_dynamics(m, s, tau).acceleration,
+    "solve": lambda m, s, tau: jd.delassus(m, s.q).solve(tau),
+    "solve, columns": lambda m, s, tau: jd.delassus(m, s.q).solve(jnp.stack([tau, tau], 1)),
+    "conjugate_gradient": lambda m, s, tau: jd.osim.conjugate_gradient(jd.delassus(m, s.q), tau).x,
+    "largest_eigenvalue": lambda m, s, tau: jd.osim.largest_eigenvalue(jd.delassus(m, s.q)),
+    "project": _stepped(project=True),
+    "RK4": _stepped(integrator=jd.integrators.RK4()),
+    "Gauss": _stepped(integrator=jd.integrators.Gauss(2)),
+    "ImplicitMidpoint": _stepped(integrator=jd.integrators.ImplicitMidpoint(2)),
+    "simulate": lambda m, s, tau: jd.simulate(m, s, tau[None], 1e-3).v,
+    "grad": lambda m, s, tau: jax.grad(lambda x: jd.simulate(m, s, x[None], 1e-3).v.sum())(tau),
+    "vmap": lambda m, s, tau: jax.vmap(lambda x: _stepped(project=True)(m, s, x))(jnp.stack([tau, tau])),
+}
+
+
+@pytest.mark.parametrize("name", EAGER)
+def test_eager_calls_reuse_what_is_compiled(name):
+    """Outside of jit too: the second call of a robot compiles nothing, with other numbers as well."""
+    light, heavy = (BAR.replace({"bodies.mass": x * BAR.bodies.mass}) for x in (1.3, 1.7))
+    state = jd.State([0.3, 0.4, -0.2], [0.1, 0.0, 0.2])
     compiles = []
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, _, **__: compiles.append(event) if event.endswith("backend_compile_duration") else None
     )
-    call = lambda: jd.forward_dynamics(model, jd.State([0.1], [0.2]), [0.3])  # noqa: E731
-    call()
+    call, tau = EAGER[name], jnp.array([0.3, 0.1, 0.2])
+    found = call(light, state, tau)
     jax.jit(lambda x: 3.25 * x)(1.0)
     assert compiles
+    fast = jd.State(state.q, 2 * state.v)
     compiles.clear()
-    call()
+    call(light, state, tau)
+    call(heavy, fast, tau)
     assert not compiles
+    jitted = jax.jit(lambda s, tau: call(light, s, tau))(state, tau)
+    np.testing.assert_allclose(found, jitted, rtol=1e-9, atol=1e-12)

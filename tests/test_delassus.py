@@ -257,6 +257,15 @@ def test_derivatives(method):
         assert abs(jax.jit(jax.grad(lambda t: push @ slope_of(f)(t)))(0.0) - wanted) < 1e-5 * abs(wanted)
 
 
+@pytest.mark.parametrize("damping", [None, 0.1])
+def test_gradients_by_the_vector_alone(damping):
+    """The operator is constant, and singular without damping: the joints move in a plane."""
+    op = jd.delassus(jd.load("four_bar"), [0.3, 0.4, -0.2], damping=damping)
+    A, b = np.asarray(op.dense()), np.array([0.5, 0.1, 0.3])
+    slope = jax.jit(jax.jacrev(op.solve))(b)
+    np.testing.assert_allclose(slope, np.linalg.pinv(A, 1e-9), rtol=1e-9, atol=1e-9)
+
+
 def two_links() -> jd.Model:
     spec, inertia = jd.ModelSpec("two_links"), jd.Inertia(1.0, (0.3, 0.02, 0.1), np.diag([0.02, 0.05, 0.03]))
     spec.add_body("a", "world", jd.joints.Revolute(axis=(0, 0, 1)), inertia=inertia)
@@ -339,6 +348,22 @@ def test_iterations_on_an_operator():
     short = jd.osim.conjugate_gradient(op, b, tol=1e-9, max_steps=3)
     assert short.result == jd.Result.max_steps_reached
     assert abs(jd.osim.largest_eigenvalue(op) - np.linalg.eigvalsh(A)[-1]) < 1e-6 * np.linalg.eigvalsh(A)[-1]
+
+
+@pytest.mark.parametrize("compiler", ["kernel", "xla"])
+def test_products_have_a_transpose(compiler):
+    """What iterations such as GMRES need, and their derivatives; each column of a batch has its own."""
+    model = jd.load("four_bar").with_compiler(compiler)
+    op = jd.delassus(model, [0.3, 0.4, -0.2], damping=0.1)
+    A, b = np.asarray(op.dense()), np.array([[0.5, 0.1, 0.3], [1.0, -2.0, 0.7]])
+    back = lambda y: jax.linear_transpose(op.mv, y)(y)[0]  # noqa: E731
+    np.testing.assert_allclose(back(b[0]), A @ b[0], rtol=1e-12)
+    np.testing.assert_allclose(jax.jit(jax.vmap(back))(b), b @ A, rtol=1e-12)
+    solved = lambda b: jax.scipy.sparse.linalg.gmres(op.mv, b, tol=1e-12)[0]  # noqa: E731
+    slope = jax.jit(jax.jacrev(solved))(b[0])
+    np.testing.assert_allclose(slope, np.linalg.inv(A), rtol=1e-9, atol=1e-9)
+    with pytest.raises(NotImplementedError, match="is not linear"):
+        jax.linear_transpose(lambda q: jd.mass_matrix(model, q), b[0])(np.eye(3))
 
 
 def test_nan_is_told():

@@ -46,6 +46,22 @@ BAD = {
     ),
     "complex": (lambda: jd.mass_matrix(ROD, [1j]), TypeError, "`q` is complex"),
     "text": (lambda: jd.mass_matrix(ROD, ["0.5"]), TypeError, "`q` is not an array of numbers"),
+    "half precision": (
+        lambda: jd.mass_matrix(ROD, np.zeros(1, np.float16)),
+        TypeError,
+        "`mass_matrix`: `q` is float16, which has too few digits; cast it",
+    ),
+    "bfloat16": (lambda: jd.State(jnp.zeros(1, jnp.bfloat16), [0.0]), TypeError, "`State`: `q` is bfloat16"),
+    "a model in half precision": (
+        lambda: jd.mass_matrix(jax.tree.map(lambda x: x.astype("bfloat16"), ROD), [0.0]),
+        TypeError,
+        "`mass_matrix`: `model` is bfloat16, .*cast it",
+    ),
+    "half precision, traced": (
+        lambda: jax.jit(lambda tau: jd.forward_dynamics(ROD, jd.State([0.0], [0.0]), tau))(jnp.zeros(1, jnp.float16)),
+        TypeError,
+        "`forward_dynamics`: `tau` is float16",
+    ),
     "no rotational inertia": (
         lambda: jd.log_cholesky_from_inertia(jd.Inertia(1.0)),
         ValueError,

@@ -10,6 +10,7 @@ from jaxtyping import Array, Float, Int
 from ..constrained.result import Result, result_of
 from ..engine.lanes import call
 from ..engine.meshes import alike
+from ..engine.once import once
 from ..kinematics.embed import independent_forces
 from ..kinematics.manifold import integrate
 from ..model.checks import rows_of
@@ -83,6 +84,7 @@ def contact_step(
     return Touched(State(end, after), a, nu, result_of(code), contacts, Warm(jnp.concatenate([some, f]), which))
 
 
+@once
 def closed(
     model: Model, constraints: Sequence[Constraint], state: State, warm: Warm, dt, law: Law, steps: int
 ) -> State:

@@ -7,6 +7,7 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..constrained.result import MEMBERS, result_of
 from ..engine.meshes import alike
+from ..engine.once import once
 from ..spatial.instances import check_instance
 from ..spatial.numbers import floats
 from .inverse import Solved
@@ -44,15 +45,23 @@ def conjugate_gradient(
     call, m = "`conjugate_gradient`", operator.shape[0]
     check_instance(call, "operator", operator, Delassus)
     b = floats(call, "b", b, (m,)).astype(operator.dtype)
-    options = {}
     if preconditioner is not None:
         check_instance(call, "preconditioner", preconditioner, Delassus)
         if preconditioner.shape != operator.shape:
             raise ValueError(f"{call}: `preconditioner` has shape {preconditioner.shape}, not {operator.shape}.")
+    if start is not None:
+        start = floats(call, "start", start, (m,)).astype(operator.dtype)
+    return _descended(operator, b, preconditioner, start, tol, max_steps or 10 * m)
+
+
+@once
+def _descended(operator: Delassus, b, preconditioner: Delassus | None, start, tol: float, max_steps: int) -> Solved:
+    options = {}
+    if preconditioner is not None:
         options["preconditioner"] = _tagged(preconditioner.solve, operator)
     if start is not None:
-        options["y0"] = floats(call, "start", start, (m,)).astype(operator.dtype)
-    solver = lineax.CG(rtol=tol, atol=0.0, max_steps=max_steps or 10 * m)
+        options["y0"] = start
+    solver = lineax.CG(rtol=tol, atol=0.0, max_steps=max_steps)
     found = lineax.linear_solve(linear_operator(operator), b, solver, options=options, throw=False)
     ended = jnp.where(found.result == lineax.RESULTS.successful, 0, MEMBERS.index("max_steps_reached"))
     ended = jnp.where(jnp.isfinite(found.value).all(), ended, MEMBERS.index("not_finite"))
@@ -68,8 +77,12 @@ def largest_eigenvalue(operator: Delassus, *, steps: int = 20) -> Float[Array, "
     check_instance("`largest_eigenvalue`", "operator", operator, Delassus)
     if not isinstance(steps, int) or steps < 1:
         raise ValueError(f"`largest_eigenvalue`: `steps` is {steps!r}, not a positive integer.")
+    return _largest(operator, min(steps, operator.shape[0]))
+
+
+@once
+def _largest(operator: Delassus, steps: int) -> Array:
     m = operator.shape[0]
-    steps = min(steps, m)
     tiny = jnp.finfo(operator.dtype).tiny
     start = jax.random.normal(jax.random.PRNGKey(0), (m,), operator.dtype)
     frozen = jax.lax.stop_gradient(operator)

@@ -46,5 +46,6 @@ def derivative(times: Callable, change: Callable, inverse: Callable, w, r, x, db
         return w + f - times0(r), h + times0(y), g - times0(w)
 
     times0 = lambda y: jax.lax.stop_gradient(times(y))  # noqa: E731
-    sides = -change(r), -change(w), db - change(x)
+    none = db - db  # the transpose needs all sides to be linear in db if one is, even where dA is zero
+    sides = none - change(r), none - change(w), db - change(x)
     return -jax.lax.custom_linear_solve(matrix, sides, solve, symmetric=True)[2]

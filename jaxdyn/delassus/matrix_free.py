@@ -130,7 +130,7 @@ def _whitened(given: Given, made: Prepared, R: Damping) -> tuple[Array, ...]:
 
 @functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
 def _times(stop: Stop, given: Given, made: Prepared, x):
-    return laned(_product, stop)(given, made, x)
+    return laned(_product, stop, symmetric=True)(given, made, x)
 
 
 @_times.defjvp

@@ -1,6 +1,6 @@
 """`delassus` and `Delassus`: the operator J M⁻¹ Jᵀ + R, with products and damped inverses."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..constrained.result import Result, result_of
+from ..engine.once import once
 from ..model.checks import check_constraints, check_model, check_vector, common_dtype, rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -48,16 +49,16 @@ class Delassus(eqx.Module):
 
     def mv(self, x: ArrayLike) -> Float[Array, "m ..."]:
         """Return A x for a vector (m,), or a matrix (m, k) of columns; without damping, G x."""
-        return self._by_columns("mv", "x", x, self._times)
+        return _by_columns(self._times, self._vector("mv", "x", x))
 
     def solve(self, b: ArrayLike) -> Float[Array, "m ..."]:
         """Return x with A x = b for a vector (m,), or a matrix (m, k) of columns. If A is singular, x is the least-norm
         one with the least residual; `solution` reports whether b is outside the range of A."""
-        return self._by_columns("solve", "b", b, lambda b: self._solved(b).x)
+        return _solve(self, self._vector("solve", "b", b))
 
     def solution(self, b: ArrayLike) -> Solved:
         """Return the `Solved` for a vector b (m,): the x of `solve`, its result, and the number of damped solves."""
-        return self._solved(self._vector("solution", "b", b))
+        return _solution(self, self._vector("solution", "b", b))
 
     def dense(self) -> Float[Array, "m m"]:
         """Return A as a matrix."""
@@ -78,16 +79,12 @@ class Delassus(eqx.Module):
         y = self.method.times(self._given, self._made, x)
         return y if self._damping is None else y + self._damping.times(x)
 
-    def _solved(self, b) -> Solved:
-        x, code, steps = _inverse(self, b)
-        return Solved(x, result_of(code), steps)
-
     def _iterated(self, b):
         """Return x, the index of the result, and the number of solves of the iteration."""
         R = at_least(self._damping, self._given)
-        once = lambda r: self.method.solve(self._given, self._made, self._damped, R, r)  # noqa: E731
+        damped = lambda r: self.method.solve(self._given, self._made, self._damped, R, r)  # noqa: E731
         added = R.times if self._damping is None else lambda x: R.times(x) - self._damping.times(x)
-        return damped_inverse(self._times, once, added, b, exceeds(R, self._damping))
+        return damped_inverse(self._times, damped, added, b, exceeds(R, self._damping))
 
     def _vector(self, call, name, x):
         x = floats(f"`{call}`", name, x)
@@ -96,9 +93,20 @@ class Delassus(eqx.Module):
             raise ValueError(f"`Delassus.{call}`: `{name}` has shape {x.shape}, neither ({m},) nor ({m}, k).")
         return x.astype(self.dtype)
 
-    def _by_columns(self, call, name, x, fn):
-        x = self._vector(call, name, x)
-        return fn(x) if x.ndim == 1 else jax.vmap(fn, 1, 1)(x)
+
+def _by_columns(fn: Callable, x: Array) -> Array:
+    return fn(x) if x.ndim == 1 else jax.vmap(fn, 1, 1)(x)
+
+
+@once
+def _solve(operator: Delassus, b: Array) -> Array:
+    return _by_columns(lambda b: _inverse(operator, b)[0], b)
+
+
+@once
+def _solution(operator: Delassus, b: Array) -> Solved:
+    x, code, steps = _inverse(operator, b)
+    return Solved(x, result_of(code), steps)
 
 
 @jax.custom_jvp

@@ -100,13 +100,15 @@ class Core(abc.ABC):
 
 @dataclasses.dataclass(frozen=True)
 class Function(Core):
-    """A function of pytrees of arrays with lanes last. `fn` is a module-level function; `static` is hashable."""
+    """A function of pytrees of arrays with lanes last. `fn` is a module-level function; `static` is hashable. If
+    `symmetric`, its result is one array, a symmetric matrix times its last operand."""
 
     fn: Callable
     static: tuple
     tree: Any
     known: tuple[bytes | None, ...]
     compiler: str = "auto"
+    symmetric: bool = False
 
     @property
     def selective(self):
@@ -114,6 +116,11 @@ class Function(Core):
 
     def run(self, args, used):
         return jax.tree.leaves(self.result(args))
+
+    def transpose(self, args, undefined, cotangents, used):
+        if not self.symmetric or any(undefined[:-1]):
+            return super().transpose(args, undefined, cotangents, used)
+        return [None] * (len(args) - 1) + bind(self, *args[:-1], *cotangents)
 
     def result(self, args):
         """Return the pytree of the outputs."""

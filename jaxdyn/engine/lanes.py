@@ -115,6 +115,10 @@ def _batch(args, dims, *, core, used):
     # that XLA sees that this undoes the transposes around a kernel
     moved = [a if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(args, dims, strict=True)]
     lanes = max(a.shape[-1] for a in moved)
+    if size == 0:  # a bind could not tell: operands that all elements share have one lane, more than none
+        avals = tuple((a.shape[d is not None : -1], a.dtype) for a, d in zip(moved, dims, strict=True))
+        outs = [jnp.zeros((0, *shape, lanes), dtype) for shape, dtype in core.shapes(used, avals)]
+        return outs, [0] * len(outs)
     flat = []
     for a, d in zip(moved, dims, strict=True):
         if d is not None:
@@ -178,7 +182,7 @@ pe.dce_rules[lanes_p] = _dce
 PARAMETERS = "parameters_of_lanes"
 
 
-def _known(args: tuple, parameters: tuple[int, ...] = ()) -> tuple[bytes | None, ...]:
+def known_of(args: tuple, parameters: tuple[int, ...] = ()) -> tuple[bytes | None, ...]:
     """Return `Core.known` of the leaves of `args`. Leaves of objects that are marked as parameters, and of the args at
     these positions, are examined number by number."""
     out: list[bytes | None] = []
@@ -220,7 +224,7 @@ def call(core_of: Callable[[Any, tuple, str], Core], *args, static: tuple = (), 
 def _prepared(core_of, args: tuple, static: tuple, parameters: tuple[int, ...] = ()) -> tuple[Core, list]:
     """Return the core and its operands."""
     leaves, tree = jax.tree.flatten(args)
-    known = _known(args, parameters)
+    known = known_of(args, parameters)
     return core_of(tree, known, _compiler((*static, *args))), [jnp.asarray(x) for x in leaves]
 
 
@@ -231,14 +235,15 @@ def _called(core: Core, leaves: list) -> list:
         return _eager(core)(*leaves)
 
 
-def laned(fn: Callable, *static: Any) -> Callable:
+def laned(fn: Callable, *static: Any, symmetric: bool = False) -> Callable:
     """Return ``fn(*static, *pytrees)``, written for arrays with lanes last, as a function of single states.
 
     `fn` is a module-level function; `static` are hashable. Derivatives come from automatic differentiation of `fn`.
+    `symmetric`: see `Function`; it gives the function a transpose.
     """
 
     def single(*args):
-        core, leaves = _prepared(lambda tree, known, c: Function(fn, static, tree, known, c), args, static)
+        core, leaves = _prepared(lambda tree, known, c: Function(fn, static, tree, known, c, symmetric), args, static)
         outs = _called(core, leaves)
         return jax.tree.unflatten(core.structure(tuple((x.shape, x.dtype) for x in leaves)), outs)
 

@@ -5,7 +5,9 @@ them leaves out half of its operations or more. All other numbers stay operands,
 derivatives.
 """
 
+import contextlib
 import weakref
+from collections.abc import Sequence
 
 import jax
 import numpy as np
@@ -14,12 +16,15 @@ import numpy as np
 ZERO, ONE, MINUS, ANY = range(4)
 
 _found: dict[int, tuple[weakref.ref, bytes]] = {}
+#: of traced arrays, by their id
+_told: dict[int, bytes] = {}
 
 
 def of(leaf) -> bytes:
-    """Return a byte for each number: `ZERO`, `ONE`, `MINUS` or `ANY`. All numbers of a traced array are `ANY`."""
+    """Return a byte for each number: `ZERO`, `ONE`, `MINUS` or `ANY`. All numbers of a traced array are `ANY`, unless
+    they are `told`."""
     if isinstance(leaf, jax.core.Tracer):
-        return bytes([ANY]) * leaf.size
+        return _told.get(id(leaf)) or bytes([ANY]) * leaf.size
     if not isinstance(leaf, jax.Array):  # mutable, so not cached
         return _look(np.asarray(leaf))
     key = id(leaf)
@@ -27,6 +32,18 @@ def of(leaf) -> bytes:
     if known is None or known[0]() is not leaf:
         known = _found[key] = (weakref.ref(leaf, lambda _, key=key: _found.pop(key, None)), _look(np.asarray(leaf)))
     return known[1]
+
+
+@contextlib.contextmanager
+def told(leaves: Sequence, known: Sequence[bytes | None]):
+    """Tell what is known of traced arrays, until the context ends."""
+    mine = {id(x): k for x, k in zip(leaves, known, strict=True) if k is not None and isinstance(x, jax.core.Tracer)}
+    _told.update(mine)
+    try:
+        yield
+    finally:
+        for key in mine:
+            del _told[key]
 
 
 def _look(x: np.ndarray) -> bytes:

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..spatial.instances import check_instance
-from ..spatial.numbers import floats
+from ..spatial.numbers import floats, is_half
 from .constraints import Constraint
 from .model import Model
 from .state import State
@@ -29,7 +29,13 @@ def check_model(call: str, model: Any) -> Model:
 
 
 def _check_precision(call: str, model: Model) -> None:
-    """Raise `ValueError` for a model in double precision if `jax_enable_x64` has been switched off since."""
+    """Raise `TypeError` for a model in half precision, and `ValueError` for one in double precision if
+    `jax_enable_x64` has been switched off since."""
+    if is_half(model.gravity.dtype):
+        raise TypeError(
+            f"`{call}`: `model` is {model.gravity.dtype}, which has too few digits; cast it, "
+            '`jax.tree.map(lambda x: x.astype("float32"), model)`.'
+        )
     late = not isinstance(model.gravity, jax.core.Tracer) and model.gravity.dtype == np.float64
     if late and jnp.result_type(float) != np.float64:
         raise ValueError(

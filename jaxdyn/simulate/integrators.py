@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..engine.meshes import alike
+from ..engine.once import once
 from ..kinematics.embed import gained
 from ..kinematics.manifold import moving
 from ..model.model import Model
@@ -97,6 +98,7 @@ class RungeKutta(Integrator):
     def step(self, model, acceleration, state, dt):
         return self.told(model, acceleration, state, dt)[0]
 
+    @once
     def told(self, model, acceleration, state, dt):
         stages, dtype = len(self.b), state.q.dtype
         weights = np.zeros((stages, stages))
@@ -143,6 +145,7 @@ class Gauss(Integrator):
 
     iterations: int = eqx.field(static=True, default=6)
 
+    @once
     def step(self, model, acceleration, state, dt):
         dtype, half = state.q.dtype, np.sqrt(3) / 6
         a = jnp.asarray([[0.25, 0.25 - half], [0.25 + half, 0.25]], dtype)
@@ -170,6 +173,7 @@ class ImplicitMidpoint(Integrator):
 
     iterations: int = eqx.field(static=True, default=6)
 
+    @once
     def step(self, model, acceleration, state, dt):
         added = dt / 2 * model.joints.damping + dt * dt / 4 * model.joints.stiffness
         move = moving(model)

@@ -1,5 +1,6 @@
 """`simulate`: many time steps in one `lax.scan`."""
 
+import dataclasses
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,6 +17,7 @@ from ..contact.laws import Law
 from ..contact.limbs import cold
 from ..contact.solution import Contacts
 from ..engine.meshes import alike, sharded
+from ..engine.once import once
 from ..kinematics.embed import independent_forces
 from ..model.checks import rows_of
 from ..model.constraints import Constraint
@@ -106,29 +108,41 @@ def simulate(
     policy = tau if callable(tau) else None
     taus, steps = _forces(name, model, tau, steps, dtype)
 
+    rows = rows_of(model, constraints) if warm_start else 0
+    warm = jnp.zeros(rows, dtype) if contacts is None or not warm_start else cold(model, contacts, rows)
+    dynamics = Dynamics(model, taus, constraints, solver, external, warm, contacts, project)
+    given = dynamics, state, dt, integrator, steps, warm_start
+    return _rolled(policy, *given) if policy is not None else _rolled_once(None, *given)
+
+
+def _rolled(policy, dynamics: Dynamics, state: State, dt, integrator, steps: int, warm_start: bool) -> Trajectory:
+    """Return the `Trajectory` under the forces (T, nv) of `dynamics`, or the policy's."""
+    model, taus, dtype = dynamics.model, dynamics.tau, state.q.dtype
+
     def body(carry, x):
         state, warm = carry
         k, force = x
         if policy is not None:
-            force = floats(f"`{name}`", "tau(state, t)", policy(state, k * dt)).astype(dtype)
+            force = floats("`simulate`", "tau(state, t)", policy(state, k * dt)).astype(dtype)
             if force.shape not in ((model.nv,), (model.topology.nv,)):
-                raise ValueError(f"`{name}`: the policy returns shape {force.shape}, not ({model.nv},).")
-        guess = warm if warm_start else None
-        dynamics = Dynamics(model, force, constraints, solver, external, guess, contacts, project)
-        after, now = advance(model, dynamics, state, dt, integrator)
+                raise ValueError(f"`simulate`: the policy returns shape {force.shape}, not ({model.nv},).")
+        now = dataclasses.replace(dynamics, tau=force, warm=warm if warm_start else None)
+        after, told = advance(model, now, state, dt, integrator)
         kept = warm
         if warm_start:
-            kept = jax.lax.stop_gradient(now.multipliers if now.warm is None else now.warm)
+            kept = jax.lax.stop_gradient(told.multipliers if told.warm is None else told.warm)
         force = independent_forces(model, state.q, force)
-        return (after, kept), (after, force, now.multipliers, now.result, now.contacts)
+        return (after, kept), (after, force, told.multipliers, told.result, told.contacts)
 
-    rows = rows_of(model, constraints) if warm_start else 0
-    warm = jnp.zeros(rows, dtype) if contacts is None or not warm_start else cold(model, contacts, rows)
     times = jnp.arange(steps, dtype=dtype)
-    given = model, constraints, external, dt, taus
+    given = dynamics, dt
     if policy is not None and sharded():  # the types of a scan's carry have to be known
         given = *given, policy(state, jnp.zeros((), dtype))
-    state, warm = alike((state, warm), *given)
-    _, (states, forces, lam, result, touched) = jax.lax.scan(body, (state, warm), (times, taus))
+    start = alike((state, dynamics.warm), *given)
+    _, (states, forces, lam, result, touched) = jax.lax.scan(body, start, (times, taus))
     q, v = (jnp.concatenate([a[None], b]) for a, b in ((state.q, states.q), (state.v, states.v)))
     return Trajectory(q, v, forces, lam, result, touched)
+
+
+#: a policy may depend on more than its arguments
+_rolled_once = once(_rolled)

@@ -15,6 +15,7 @@ from ..contact.laws import Law
 from ..contact.solution import closed
 from ..engine.lanes import laned
 from ..engine.meshes import alike
+from ..engine.once import once
 from ..kinematics.assemble import residual
 from ..kinematics.embed import checked_forces
 from ..kinematics.manifold import integrate
@@ -37,6 +38,7 @@ def checked_time_step(call_name: str, dt: ArrayLike, dtype):
     return dt
 
 
+@once
 def projected(model: Model, state: State, constraints, solver: Solver) -> State:
     """Return the nearest state, in the metric of M, with closed loops and a velocity that keeps them closed."""
     if not constraints:

@@ -25,9 +25,10 @@ Rule = Callable[[np.ndarray], str | None]
 def as_floats(x: Any) -> Array:
     """Return `x` as a floating-point JAX array: floats keep their precision, other numbers get the default.
 
-    **Raises** `TypeError` for anything but an array of real numbers, and `ValueError` for numbers that are finite but
-    too large for the precision, or incomplete (masked, rows of unequal lengths).
+    **Raises** `TypeError` for anything but an array of real numbers, and for half precision; `ValueError` for numbers
+    that are finite but too large for the precision, or incomplete (masked, rows of unequal lengths).
     """
+    _refuse_half(x)
     if isinstance(x, jax.Array):
         default = jnp.result_type(float)
         if not _is_own(x.dtype):
@@ -44,8 +45,19 @@ def as_floats(x: Any) -> Array:
 
 
 def _is_own(dtype) -> bool:
-    """Return whether numbers of this type keep their precision: those of one byte do not."""
-    return jnp.issubdtype(dtype, jnp.floating) and 2 <= dtype.itemsize <= 8
+    """Return whether numbers of this type keep their precision: shorter and longer ones do not."""
+    return jnp.issubdtype(dtype, jnp.floating) and 4 <= dtype.itemsize <= 8
+
+
+def is_half(dtype) -> bool:
+    """Return whether these are floats of two bytes, which are too few for dynamics: float16 or bfloat16."""
+    return jnp.issubdtype(dtype, jnp.floating) and dtype.itemsize == 2
+
+
+def _refuse_half(x: Any) -> None:
+    dtype = getattr(x, "dtype", None)
+    if isinstance(dtype, np.dtype) and is_half(dtype):
+        raise TypeError(f'is {dtype}, which has too few digits; cast it, `x.astype("float32")`')
 
 
 def _entries(x: list | tuple) -> list:
