@@ -100,3 +100,21 @@ def test_targets_and_gains_enter_the_wanted_acceleration():
     close(solve(plane(stabilization=None)).acceleration, [0.7], 1e-11)
     close(solve(plane()).acceleration, [0.7 - 6400 * 0.5 - 160 * 2], 1e-11)
     close(jd.constraints.Baumgarte(25.0).damping, 10.0, 1e-15)
+
+
+def test_a_lock_holds_a_position():
+    """Its layout reads the size of an array, of which a program knows no numbers."""
+    spec = jd.ModelSpec("arm")
+    inertia = jd.Inertia(1.0, (0, 0, -0.5), 0.1 * np.eye(3))
+    spec.add_body("upper", "world", jd.joints.Revolute(axis=(0, 1, 0)), inertia=inertia)
+    spec.add_body("lower", "upper", jd.joints.Universal(), inertia=inertia)
+    model = spec.add_constraint(jd.constraints.Lock("lower", 2, position=(0.1, -0.2))).build()
+    state = jd.State(np.zeros(3), np.zeros(3))
+    wanted = [-(80.0**2) * -x for x in (0.1, -0.2)]  # the stiffness of `Baumgarte()` times what is missing
+    for solver in (jd.solvers.Auto(), jd.solvers.LCABA(), jd.solvers.ProxLTL(), jd.solvers.Dense()):
+        found = jd.forward_dynamics(model, state, np.zeros(3), solver=solver)
+        np.testing.assert_allclose(found.acceleration[1:], wanted, rtol=1e-9)
+    end = jd.simulate(model, state, np.zeros((400, 3)), 1e-3)
+    np.testing.assert_allclose(end.q[-1, 1:], (0.1, -0.2), atol=1e-6)
+    with pytest.raises(ValueError, match=r"`position` of joint 'lower' has shape \(3,\), not \(2,\)"):
+        spec.add_constraint(jd.constraints.Lock("lower", 2, position=(0.1, 0, 0))).build()

@@ -426,3 +426,28 @@ def test_real_robots(name, method):
     matrix, x = run(q)
     assert np.abs(matrix - A).max() < 1e-10 * np.abs(A).max()
     assert backward(A, x, b) < 1e-10
+
+
+@pytest.mark.parametrize("method", ("PV", "PVFast", "EFPA", "KJR", "LTL", "Dense"))
+def test_small_links_on_heavy_bases(method):
+    """A finger of 2 g on a body of 10 kg, welded and pinned: its rows are dependent, and its G is large."""
+    rng = np.random.default_rng(0)
+    turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+    turn *= np.sign(np.linalg.det(turn))
+    spec = jd.ModelSpec("finger")
+    spec.add_body("base", "world", jd.joints.Free(), inertia=jd.Inertia(10.0, (0.02, 0.01, 0.03), 0.2 * np.eye(3)))
+    small = jd.Inertia(2e-3, (0.003, -0.002, 0.001), 2e-7 * (turn @ np.diag([0.03, 0.04, 0.05]) @ turn.T))
+    place = jd.Transform(turn, (0.1, 0.2, 0.1))
+    spec.add_body("finger", "base", jd.joints.Revolute(axis=(1, 2, 3)), placement=place, inertia=small)
+    model = spec.build()
+    rows = (
+        jd.anchored(model, model.neutral(), jd.constraints.Weld("finger")),
+        jd.constraints.Point("finger", placement_a=jd.Transform(np.eye(3), (0.01, 0.01, 0.01))),
+        jd.constraints.Lock("finger"),
+    )
+    model, rows = jax.tree.map(lambda x: x.astype(np.float32), (model, rows))
+    operator = jd.delassus(model, model.neutral(), constraints=rows, method=getattr(jd.osim, method)())
+    b = operator.mv(rng.normal(size=10).astype(np.float32))
+    found = operator.solution(b)
+    assert found.result == jd.Result.successful
+    assert np.abs(operator.mv(found.x) - b).max() < 3e-6 * np.abs(b).max()

@@ -50,6 +50,10 @@ class Method(eqx.Module):
     def times(self, given: Given, made: Any, x: Array) -> Array:
         """Return G x (m,), differentiable in everything; `made` is the result of `prepare`."""
 
+    def rounding(self, made: Any) -> Array | float:
+        """Return the rounding error of the eigenvalues of G () that damping must exceed."""
+        return 0.0
+
     @abc.abstractmethod
     def damp(self, given: Given, made: Any, R: Damping) -> Any:
         """Return the arrays that all solves with the positive damping R share."""

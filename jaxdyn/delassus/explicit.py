@@ -9,6 +9,9 @@ from jaxtyping import Array
 
 from .base import Given, Method
 
+#: error of the eigenvalues of G, over its trace and the precision
+ROUNDING = 4
+
 
 class Explicit(Method):
     """Base class of methods that return G as a matrix, which JAX differentiates directly."""
@@ -23,11 +26,20 @@ class Explicit(Method):
     def times(self, given, made, x):
         return made @ x
 
+    def rounding(self, made):
+        return rounding_of(made)
+
     def damp(self, given, made, R):
         return jnp.linalg.cholesky(jax.lax.stop_gradient(made) + R.matrix())
 
     def solve(self, given, made, damped, R, b):
         return cho_solve((damped, True), b)
+
+
+def rounding_of(*blocks: Array) -> Array:
+    """Return the rounding error of the eigenvalues of positive semidefinite matrices. Rows that turn a small body have
+    a large G; damping that suits heavy bodies would be lost in it."""
+    return jnp.stack([ROUNDING * jnp.finfo(x.dtype).eps * jnp.abs(jnp.trace(x)) for x in blocks]).max()
 
 
 def entries(cells: Array, places) -> Array:

@@ -33,11 +33,12 @@ class Solved(eqx.Module):
     iterations: Int[Array, ""]
 
 
-def at_least(R: Damping | None, given: Given) -> Damping:
+def at_least(R: Damping | None, given: Given, rounding: Array | float) -> Damping:
     """Return R', R but at least δ in 1/kg: so small that few steps suffice, so large that D keeps half of the
-    digits."""
+    digits, and that G + R' is positive definite in spite of the `rounding` of G."""
     digits = 1e7 if given.q.dtype == jnp.float64 else 3e3
-    least = jax.lax.stop_gradient(1 / (digits * jnp.maximum(given.model.bodies.mass.mean(), 1e-3)))
+    least = 1 / (digits * jnp.maximum(given.model.bodies.mass.mean(), 1e-3))
+    least = jax.lax.stop_gradient(jnp.maximum(least, rounding))
     return Damping(jnp.full((given.rows,), least)) if R is None else R.at_least(least)
 
 

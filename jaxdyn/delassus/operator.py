@@ -81,7 +81,7 @@ class Delassus(eqx.Module):
 
     def _iterated(self, b):
         """Return x, the index of the result, and the number of solves of the iteration."""
-        R = at_least(self._damping, self._given)
+        R = at_least(self._damping, self._given, self.method.rounding(self._made))
         damped = lambda r: self.method.solve(self._given, self._made, self._damped, R, r)  # noqa: E731
         added = R.times if self._damping is None else lambda x: R.times(x) - self._damping.times(x)
         return damped_inverse(self._times, damped, added, b, exceeds(R, self._damping))
@@ -132,7 +132,7 @@ def _inverse_jvp(primals, tangents):
         return derivative(operator._times, change, inverse, w, b - operator._times(x), x, db)
 
     R = operator._damping
-    anywhere = any_of_batch(exceeds(at_least(R, operator._given), R))
+    anywhere = any_of_batch(exceeds(at_least(R, operator._given, operator.method.rounding(operator._made)), R))
     dx = singular(x, b, db) if R is None else jax.lax.cond(anywhere, singular, regular, x, b, db)
     return (x, code, steps), (dx, *(np.zeros(y.shape, jax.dtypes.float0) for y in (code, steps)))
 
@@ -176,4 +176,5 @@ def delassus(
 def _damped(method: Method, given: Given, made, damping, call: str) -> Delassus:
     rows = [c.layout(given.model.topology).rows for c in given.asked]
     damping = damping_of(call, damping, rows, given.q.dtype)
-    return Delassus(method, given, made, damping, method.damp(given, made, at_least(damping, given)))
+    least = at_least(damping, given, method.rounding(made))
+    return Delassus(method, given, made, damping, method.damp(given, made, least))

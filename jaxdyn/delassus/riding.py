@@ -31,7 +31,7 @@ from ..tree.plan import Joint, Order, beyond_a_base, elimination, kept_riders, r
 from ..tree.rows import Plan
 from ..tree.topology import Topology
 from .base import Given, Method
-from .explicit import Explicit, entries
+from .explicit import Explicit, entries, rounding_of
 from .refined import REDUNDANT
 
 
@@ -212,6 +212,9 @@ class PVFast(Method):
         for rows, L in zip(_sets(given), made.L, strict=True):
             y = y.at[np.asarray(rows)].add(L @ x[np.asarray(rows)])
         return y
+
+    def rounding(self, made):
+        return rounding_of(*made.L)
 
     def damp(self, given, made, R):
         made, sets = jax.lax.stop_gradient(made), _sets(given)

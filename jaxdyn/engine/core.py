@@ -9,7 +9,7 @@ to one program.
 import abc
 import dataclasses
 from collections.abc import Callable, Sequence
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -38,6 +38,13 @@ def bind(core: "Core", *args, used=None) -> list:
     return lanes_p.bind(*args, core=core, used=used)
 
 
+class Aval(NamedTuple):
+    """The shape without lanes, and the dtype, of an operand; what constraints ask of an array without its numbers."""
+
+    shape: tuple[int, ...]
+    dtype: Any
+
+
 class Core(abc.ABC):
     """A pure function of flat lists of arrays whose last axis is the lanes. Subclasses are frozen dataclasses.
 
@@ -62,8 +69,8 @@ class Core(abc.ABC):
     def run(self, args: tuple, used: tuple[bool, ...] | None) -> list:
         """Return the outputs."""
 
-    def traced(self, used, avals: tuple):
-        """Return the closed jaxpr for one lane. `avals` are the operands' shapes without lanes, and dtypes."""
+    def traced(self, used, avals: tuple[Aval, ...]):
+        """Return the closed jaxpr for one lane and operands of these types."""
         return traces(self, used if self.selective else None, avals)[0]
 
     def shapes(self, used, avals: tuple) -> tuple:
@@ -174,7 +181,7 @@ class _Derivative(Core):
         def tangents(*xs):
             found = self.core.tangents(args[:n], self.filled(xs, [None] * n), outs, used)
             if any(t is None for t in found):  # `outs` may be other arrays, see `instead`
-                shapes = self.core.shapes(used, tuple((a.shape[:-1], a.dtype) for a in args[:n]))
+                shapes = self.core.shapes(used, tuple(Aval(a.shape[:-1], a.dtype) for a in args[:n]))
                 none = [jnp.zeros((*shape, outs[0].shape[-1]), dtype) for shape, dtype in shapes]
                 found = [z if t is None else t for z, t in zip(none, found, strict=True)]
             return found

@@ -18,7 +18,7 @@ from jax.interpreters import ad, batching, mlir
 from jax.interpreters import partial_eval as pe
 
 from . import kernels, patterns
-from .core import Core, Function, lanes_p, run
+from .core import Aval, Core, Function, lanes_p, run
 from .kept import programs
 from .meshes import made, meshless, plain
 
@@ -51,8 +51,8 @@ def _tiled(core: Core, used, args):
 
 
 def key_of(avals) -> tuple:
-    """Return the operands' shapes without lanes, and dtypes."""
-    return tuple((a.shape[:-1], a.dtype) for a in avals)
+    """Return the types of operands."""
+    return tuple(Aval(a.shape[:-1], a.dtype) for a in avals)
 
 
 @programs
@@ -116,7 +116,7 @@ def _batch(args, dims, *, core, used):
     moved = [a if d is None else jnp.moveaxis(a, d, 0) for a, d in zip(args, dims, strict=True)]
     lanes = max(a.shape[-1] for a in moved)
     if size == 0:  # a bind could not tell: operands that all elements share have one lane, more than none
-        avals = tuple((a.shape[d is not None : -1], a.dtype) for a, d in zip(moved, dims, strict=True))
+        avals = tuple(Aval(a.shape[d is not None : -1], a.dtype) for a, d in zip(moved, dims, strict=True))
         outs = [jnp.zeros((0, *shape, lanes), dtype) for shape, dtype in core.shapes(used, avals)]
         return outs, [0] * len(outs)
     flat = []
