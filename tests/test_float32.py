@@ -118,3 +118,28 @@ def test_rows_of_gears_leave_those_of_feet_their_digits(solver):
     off = np.abs(np.asarray(a)[:, robot.independent] - exact).max(1)
     assert (off < 1e-6 * np.abs(exact).max(1)).all()
     assert steps.max() <= 3
+
+
+@pytest.mark.parametrize("solver", (jd.solvers.ProxBBO(), jd.solvers.ProxLTL(), jd.solvers.LCABA()), ids=repr)
+def test_multipliers_of_dependent_rows_have_the_least_norm(solver):
+    """An arm on a floating base, welded to it in a general direction: six rows of rank one."""
+    rng = np.random.default_rng(0)
+
+    def turn():
+        R = np.linalg.qr(rng.normal(size=(3, 3)))[0]
+        return R * np.sign(np.linalg.det(R))
+
+    spec = jd.ModelSpec("arm")
+    spec.add_body("base", "world", jd.joints.Free(), inertia=jd.Inertia(5.0, (0, 0, 0.1), np.eye(3)))
+    inertia = jd.Inertia(2.0, (0.1, 0.2, -0.1), np.diag([0.3, 0.4, 0.5]))
+    place = jd.Transform(turn(), (0.3, -0.2, 0.4))
+    spec.add_body("arm", "base", jd.joints.Revolute(axis=(1, 2, 3)), placement=place, inertia=inertia)
+    spec.add_constraint(jd.constraints.Weld("arm", "base", placement_a=jd.Transform(turn(), (0.1, 0.2, 0.3))))
+    model = spec.build()
+    rows = tuple(jd.anchored(model, model.neutral(), c) for c in model.constraints)
+    state, tau = jd.State(model.neutral(), np.zeros(model.nv)), rng.normal(size=model.nv)
+    wanted = jd.forward_dynamics(model, state, tau, constraints=rows, solver=jd.solvers.Dense()).multipliers
+    model, state, tau, rows = jax.tree.map(lambda x: np.asarray(x, np.float32), (model, state, tau, rows))
+    found = jd.forward_dynamics(model, state, tau, constraints=rows, solver=solver).multipliers
+    wanted = np.asarray(wanted, np.float32)
+    assert np.abs(found - wanted).max() < 1e-4 * np.abs(wanted).max()
