@@ -27,8 +27,8 @@ def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) 
 
     def left_at(lam):
         """Return y and μ J y."""
-        y, _, _, image = system.solve(-tau, tuple(-x for x in rows.forces(-lam, force)), None)
-        return widen(y, lanes), widen(system.weights * image, lanes)
+        y, moved, *_ = system.solve(-tau, tuple(-x for x in rows.forces(-lam, force)), None)
+        return widen(y, lanes), widen(system.weights * rows.times(moved), lanes)
 
     def improve(s):
         at, change, direction, image, last, active = s
