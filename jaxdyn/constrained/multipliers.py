@@ -7,8 +7,11 @@ from jaxtyping import Array
 from ..engine.core import widen
 from ..systems.base import System
 from ..systems.problem import Start, left_over
-from ..systems.weights import redundant
+from ..systems.weights import redundant, riding_weights
 from .iteration import Stop, advance, conjugate, largest_of, loop, moves
+
+#: weights up to this multiple of the automatic ones lose no digits in μ J y
+USUAL = 2.0
 
 
 def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) -> tuple[Array, Array]:
@@ -22,13 +25,16 @@ def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) 
     problem = system.problem
     rows, lanes, dtype = problem.rows, rates.shape[-1], rates.dtype
     mu = system.weights.max(0)
+    # multipliers that ride carry rounding along dependent rows, and μ J y that of y times μ, if a large one is given
+    usual = mu <= USUAL * riding_weights(problem).max(0)
     counts = lambda direction, image: moves(redundant(problem) * mu, direction[0], image)  # noqa: E731
     tau, force = left_over(problem, start._replace(tau=widen(start.tau, lanes)), rates, bodies, None)
 
     def left_at(lam):
         """Return y and μ J y."""
-        y, moved, *_ = system.solve(-tau, tuple(-x for x in rows.forces(-lam, force)), None)
-        return widen(y, lanes), widen(system.weights * rows.times(moved), lanes)
+        y, moved, taken, _ = system.solve(-tau, tuple(-x for x in rows.forces(-lam, force)), None)
+        change = jnp.where(usual, system.weights * rows.times(moved), -widen(taken, lanes))
+        return widen(y, lanes), widen(change, lanes)
 
     def improve(s):
         at, change, direction, image, last, active = s
