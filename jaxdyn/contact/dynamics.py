@@ -17,7 +17,7 @@ from jaxtyping import Array
 
 from ..constrained.base import Found
 from ..constrained.implicit import tangent_of
-from ..constrained.iteration import Stop, loop
+from ..constrained.iteration import Stop, largest_of, loop
 from ..constrained.lcaba import LCABA, damped
 from ..constrained.linearised import Operands
 from ..constrained.multipliers import multipliers
@@ -44,7 +44,7 @@ ROUNDING = 4
 
 def _largest(motion) -> Array:
     """Return the largest component (lanes,) of the motions of bodies."""
-    return joined([jnp.abs(x).reshape(-1, x.shape[-1]) for x in motion]).max(0)
+    return jnp.maximum(*(largest_of(x.reshape(-1, x.shape[-1])) for x in motion))
 
 
 class _Lawful(System):

@@ -35,10 +35,9 @@ class JointRows(Lock):
 
 
 class Held(NamedTuple):
-    """The joints that a law stops or rubs. **Fields:** `rows`, one object a joint; `bound`, `lower` and `upper` (rows,
-    lanes): dry friction in N or N m, zero without, and limits, infinite without."""
+    """What stops or rubs joints. **Fields** (rows, lanes): `bound`, dry friction in N or N m, zero without; `lower` and
+    `upper`, limits, infinite without."""
 
-    rows: tuple[JointRows, ...]
     bound: Array
     lower: Array
     upper: Array
@@ -57,8 +56,13 @@ def _far(position: Array, limit: Array, room: Array) -> Array:
     return jnp.where(jnp.isfinite(limit), room, jnp.full_like(position, FAR))
 
 
-def joints_of(model: Model, law: Law) -> Held:
-    """Return the rows of joints of a model whose arrays are lanes-last."""
+def joint_rows(model: Model, law: Law) -> tuple[JointRows, ...]:
+    """Return the rows of the joints that a law stops or rubs, in a model whose arrays are lanes-last."""
+    return tuple(JointRows(model, b) for b in jointed(model, law))
+
+
+def held_of(model: Model, law: Law) -> Held:
+    """Return what stops or rubs these joints; arrays of the model may have lanes or not."""
     bodies, scene, joints = jointed(model, law), model.collision.scene, model.joints
     rubbing, limited = scene.rubbing if law.dry_friction else (), scene.limited if law.limits else ()
 
@@ -67,14 +71,13 @@ def joints_of(model: Model, law: Law) -> Held:
         return jnp.concatenate([values[:0], *(x if has else jnp.full_like(x, without) for has, x in parts)])
 
     friction, far = of(joints.friction, rubbing, 0.0), jnp.inf
-    limits = of(joints.lower, limited, -far), of(joints.upper, limited, far)
-    return Held(tuple(JointRows(model, b) for b in bodies), friction, *limits)
+    return Held(friction, of(joints.lower, limited, -far), of(joints.upper, limited, far))
 
 
 def apart(model: Model, law: Law, f: Array) -> tuple[Array, Array]:
     """Return the dry friction of joints that rub and the forces of limits of joints that have them, away from the
     limits, from the forces f (rows, ...) of joints."""
-    scene, stopped = model.collision.scene, joints_of(model, law).stopped(f)
+    scene, stopped = model.collision.scene, held_of(model, law).stopped(f)
     every = [b for b in jointed(model, law) for _ in range(model.topology.kinds[b].nv)]
     at = lambda bodies, use: np.asarray([k for k, b in enumerate(every) if use and b in bodies], int)  # noqa: E731
     rubbing, limited = at(scene.rubbing, law.dry_friction), at(scene.limited, law.limits)

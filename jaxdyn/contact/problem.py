@@ -29,7 +29,7 @@ from .closing import closing
 from .cones import Cones, Counts, natural
 from .effect import Unformed
 from .goals import goals, limited
-from .joints import Held, joints_of
+from .joints import Held, held_of, joint_rows
 from .laws import Around, Closing, Impact, Law
 from .limbs import groups_of
 from .slots import Slots, slots_at
@@ -77,14 +77,14 @@ def begun(
     joints act at the end of the step. With an `Impact`, dt is 1 and `tau` an impulse; with a `Closing`, q and v are
     those after a step, and `tau` its forces along the contact rows."""
     groups, strikes = groups_of(model, law), isinstance(law, Impact)
-    joints = joints_of(model, law)
+    rows, joints = joint_rows(model, law), held_of(model, law)
     if recursive:
-        model = with_gyrostats(model, (*constraints, *groups, *joints.rows), external)
+        model = with_gyrostats(model, (*constraints, *groups, *rows), external)
     if not isinstance(law, Around):
         model = eqx.tree_at(lambda m: m.joints.armature, model, stiffened(model.joints, dt))
     motion = kinematics(model, q, v, None, biased=True)
     slots = slots_at(model, groups, motion, which)
-    problem = with_rows(motion, (*constraints, *slots.touching, *slots.twists, *joints.rows))
+    problem = with_rows(motion, (*constraints, *slots.touching, *slots.twists, *rows))
     rates = problem.rows.times(problem.motion.velocity)
     first = problem.plan.starts[len(constraints)]
     counts = Counts(len(slots.surface.friction), slots.twisted, len(joints.bound))

@@ -18,7 +18,7 @@ from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from .dynamics import ContactStep
-from .joints import apart, joints_of
+from .joints import apart, held_of
 from .laws import Closing, Law
 from .limbs import Warm, groups_of, places_of, rows_of_joints
 from .places import names_of
@@ -91,7 +91,7 @@ def closed(
     """Return the state after a step with the forces `warm` at its slots, corrected as in `jaxdyn.contact.closing`: q by
     `steps` corrections, then v."""
     m, n = rows_of(model, constraints), rows_of_joints(model, law)
-    pushed = warm.forces[m:].at[-n:].set(joints_of(model, law).stopped(warm.forces[-n:])) if n else warm.forces[m:]
+    pushed = warm.forces[m:].at[-n:].set(held_of(model, law).stopped(warm.forces[-n:])) if n else warm.forces[m:]
 
     def change(q, f, positions: bool):
         args = model, tuple(constraints), q, state.v, f, None, dt, Warm(jnp.pad(f, (m, 0)), warm.which)

@@ -171,7 +171,7 @@ def in_tiles(x: Array) -> Array:
 def _scaled(cones: Cones, filled: Filled, d: Array) -> Cones:
     """Return the cones of forces over d, with the padding; those of contacts do not change."""
     counts, (first, second) = filled.counts, filled.counts.ends
-    more = lambda x, n, of=0: jnp.concatenate([x, jnp.full((n - len(x), x.shape[-1]), of, x.dtype)])  # noqa: E731
+    more = lambda x, n: jnp.concatenate([x, jnp.zeros((n - len(x), x.shape[-1]), x.dtype)])  # noqa: E731
     radius, twists = more(cones.radius, len(counts.twists)), jnp.asarray(counts.twists, int)
     radius = radius * d[:first:3][twists] / d[first:second] if len(twists) else radius
     bound, low, high = (more(x, counts.joints) for x in jax.tree.leaves(cones.limited))

@@ -90,7 +90,7 @@ def damped_inverse(times: Callable, damped: Callable, added: Callable, b: Array,
 
     first = damped(b)
     start = _State(first, b, first, inf, zero, zero + 1, zero + 1, none, proximal)
-    end = jax.lax.while_loop(lambda s: s.active & (s.steps < STEPS), step, alike(start, start))
+    end = jax.lax.while_loop(lambda s: s.active & (s.steps < STEPS), step, alike(start))
     x = end.x - jnp.where(end.outside, end.round, 0).astype(b.dtype) * end.step
     code = jnp.where(end.outside, MEMBERS.index("inconsistent_constraints"), 0)
     code = jnp.where(end.active & proximal, MEMBERS.index("max_steps_reached"), code)

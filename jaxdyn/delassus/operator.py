@@ -79,9 +79,13 @@ class Delassus(eqx.Module):
         y = self.method.times(self._given, self._made, x)
         return y if self._damping is None else y + self._damping.times(x)
 
+    def _least(self) -> Damping:
+        """Return the damping of the inverses that the iteration applies."""
+        return at_least(self._damping, self._given, self.method.rounding(self._made))
+
     def _iterated(self, b):
         """Return x, the index of the result, and the number of solves of the iteration."""
-        R = at_least(self._damping, self._given, self.method.rounding(self._made))
+        R = self._least()
         damped = lambda r: self.method.solve(self._given, self._made, self._damped, R, r)  # noqa: E731
         added = R.times if self._damping is None else lambda x: R.times(x) - self._damping.times(x)
         return damped_inverse(self._times, damped, added, b, exceeds(R, self._damping))
@@ -132,7 +136,7 @@ def _inverse_jvp(primals, tangents):
         return derivative(operator._times, change, inverse, w, b - operator._times(x), x, db)
 
     R = operator._damping
-    anywhere = any_of_batch(exceeds(at_least(R, operator._given, operator.method.rounding(operator._made)), R))
+    anywhere = any_of_batch(exceeds(operator._least(), R))
     dx = singular(x, b, db) if R is None else jax.lax.cond(anywhere, singular, regular, x, b, db)
     return (x, code, steps), (dx, *(np.zeros(y.shape, jax.dtypes.float0) for y in (code, steps)))
 

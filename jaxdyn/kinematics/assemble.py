@@ -94,7 +94,7 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
         found, gap, k = s
         start = settling(model)(_moved(model, q, moves[k]))
         begun = start, error(start), jnp.asarray(1e-3, q.dtype), jnp.asarray(0)
-        other, left, *_ = jax.lax.while_loop(go_on, step, alike(begun, begun))
+        other, left, *_ = jax.lax.while_loop(go_on, step, alike(begun))
         # another start must at least halve the error
         better = (k == 0) | (size(left) < 0.5 * gap)
         return jnp.where(better, other, found), jnp.where(better, size(left), gap), k + 1

@@ -113,7 +113,7 @@ class RungeKutta(Integrator):
 
         now = acceleration.solution(state)  # outside the scan, so that its multipliers can be returned
         first = rate(model, state), now.acceleration
-        first = alike(first, first)
+        first = alike(first)
         slopes = tuple(alike(jnp.zeros((stages, x.size), dtype), x).at[0].set(x) for x in first)
         rows = (jnp.asarray(weights[1:], dtype), jnp.arange(1, stages))
         slopes, _ = jax.lax.scan(next_slope, slopes, rows)
