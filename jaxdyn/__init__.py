@@ -10,6 +10,7 @@ from . import constraints, contact, integrators, joints, osim, shapes, solvers
 from .constrained.forward_dynamics import Result, Solution, Stats, forward_dynamics
 from .contact.impulse import impulse
 from .contact.solution import Jump
+from .contact.warm_start import WarmStart, cold_start
 from .delassus.operator import Delassus, delassus
 from .dynamics.constraint_terms import constraint_bias, constraint_jacobian, constraint_residual, constraint_slices
 from .dynamics.energy import center_of_mass, centroidal_momentum, kinetic_energy, potential_energy
@@ -51,11 +52,13 @@ __all__ = [
     "Stats",
     "Trajectory",
     "Transform",
+    "WarmStart",
     "anchored",
     "assemble",
     "bias_forces",
     "center_of_mass",
     "centroidal_momentum",
+    "cold_start",
     "constraint_bias",
     "constraint_jacobian",
     "constraint_residual",

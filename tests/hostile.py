@@ -105,7 +105,7 @@ CALLS: dict[str, tuple[Callable, dict[str, Argument]]] = {
     "center_of_mass": (jd.center_of_mass, AT_Q),
     "forward_kinematics": (jd.forward_kinematics, AT_Q),
     "frame_pose": (jd.frame_pose, AT_Q | {"frame": _thing("tool")}),
-    "frame_velocity": (jd.frame_velocity, AT_STATE | {"frame": _thing("tool")}),
+    "frame_velocity": (jd.frame_velocity, AT_STATE | {"frame": _thing("tool"), "reference": _thing("local")}),
     "jacobian": (jd.jacobian, AT_Q | {"frame": _thing("tool"), "reference": _thing("local")}),
     "constraint_jacobian": (jd.constraint_jacobian, AT_Q | ROWS),
     "constraint_bias": (jd.constraint_bias, AT_STATE | ROWS),

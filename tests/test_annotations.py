@@ -31,6 +31,7 @@ CALLS = {
     "bias_forces": lambda: jd.bias_forces(MODEL, STATE),
     "center_of_mass": lambda: jd.center_of_mass(MODEL, Q),
     "centroidal_momentum": lambda: jd.centroidal_momentum(MODEL, STATE),
+    "cold_start": lambda: jd.cold_start(MODEL),
     "constraint_bias": lambda: jd.constraint_bias(MODEL, STATE),
     "constraint_jacobian": lambda: jd.constraint_jacobian(MODEL, Q),
     "constraint_residual": lambda: jd.constraint_residual(MODEL, Q),

@@ -44,7 +44,7 @@ def test_wrong_calls(call):
     ):
         with pytest.raises(ValueError, match=rf"{name}.*{type(integrator).__name__}.*SemiImplicitEuler"):
             made(contacts=PGS(), integrator=integrator)
-    for solver in (jd.solvers.PV(), jd.solvers.Dense(), jd.solvers.ProxLTL()):
+    for solver in (jd.solvers.PV(), jd.solvers.Dense(), jd.solvers.ProxLTL(), jd.solvers.LCABA(max_steps=1)):
         with pytest.raises(ValueError, match=rf"{name}.*contacts.*solver"):
             made(contacts=PGS(), solver=solver)
     spec = jd.ModelSpec("bare")

@@ -70,11 +70,14 @@ def test_frames(robot, frame):
             jd.frame_acceleration(model, state, a, frame),
             jd.jacobian(model, q, frame),
             jd.jacobian(model, q, frame, reference="world_aligned"),
+            jd.frame_velocity(model, state, frame, reference="world_aligned"),
+            jd.frame_acceleration(model, state, a, frame, reference="world_aligned"),
         )
 
     q, v, a = states(robot)
     robot = oracle.read(model)
-    pose, velocity, acceleration, local, aligned = compiled.mapped(motions)(model, *map(jnp.asarray, (q, v, a)))
+    found = compiled.mapped(motions)(model, *map(jnp.asarray, (q, v, a)))
+    pose, velocity, acceleration, local, aligned, velocity_aligned, acceleration_aligned = found
     for k in range(len(q)):
         f = oracle.attached(robot, oracle.body_frames(robot, q[k]), frame)
         close(pose.rotation[k], f.R, TOLERANCE)
@@ -83,6 +86,7 @@ def test_frames(robot, frame):
         close(aligned[k], J, TOLERANCE)
         close(local[k], oracle.frame_jacobian(robot, q[k], frame), TOLERANCE)
         close(velocity[k], oracle.frame_jacobian(robot, q[k], frame) @ v[k], TOLERANCE)
+        close(velocity_aligned[k], J @ v[k], TOLERANCE)
 
         # classical acceleration: the rate of the world-aligned velocity, seen in the frame
         def rate(x, k=k):
@@ -90,6 +94,7 @@ def test_frames(robot, frame):
 
         classical = J @ a[k] + oracle_bodies.along(robot, q[k], v[k], rate)
         close(acceleration[k], np.concatenate([f.R.T @ classical[:3], f.R.T @ classical[3:]]), TOLERANCE)
+        close(acceleration_aligned[k], classical, TOLERANCE)
 
 
 def test_the_world_as_a_frame():

@@ -8,11 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..contact import ADMM, PGS, Auto, Newton
-from ..contact.places import bearing, names_of, touches_of
+from ..contact import ADMM, PGS, Auto, Newton, detect
+from ..contact.places import bearing, names_of
 from ..contact.solution import Contacts
-from ..engine.lanes import laned
-from ..kinematics.embedding import kinematics
 from ..model.joints import FreeKind
 from ..model.model import Model
 from ..tree.topology import WORLD
@@ -68,7 +66,7 @@ def lifted(model: Model, q: Array) -> tuple[Array, float]:
     topology = model.topology
     shapes = model.collision.shapes
     low = [WORLD in (shapes[i].body, shapes[j].body) for (i, j), count in bearing(model).items() for _ in range(count)]
-    deep = float(jnp.where(jnp.array(low), laned(_gaps)(model, q), 0).min()) if any(low) else 0.0
+    deep = float(jnp.where(jnp.array(low), detect(model, q).gaps, 0).min()) if any(low) else 0.0
     roots = np.flatnonzero(np.equal(topology.parents, WORLD))
     bases = [int(b) for b in roots if isinstance(topology.kinds[b], FreeKind)]
     if deep >= 0 or not bases:
@@ -78,10 +76,6 @@ def lifted(model: Model, q: Array) -> tuple[Array, float]:
         at = topology.q_slice(b).start
         q = q.at[at : at + 3].add(up)
     return q, -deep
-
-
-def _gaps(model: Model, q: Array) -> Array:
-    return touches_of(model, kinematics(model, q)).gap
 
 
 def told(model: Model, force: np.ndarray, deepest: float, off: float, lost: int, steps: int) -> list[str]:

@@ -2,9 +2,10 @@
 
 from .admm import ADMM
 from .auto import Auto
+from .detection import Detection, detect
 from .explain import Explanation, explain
 from .laws import PGS, Law
 from .newton import Newton
 from .solution import Contacts
 
-__all__ = ["ADMM", "PGS", "Auto", "Contacts", "Explanation", "Law", "Newton", "explain"]
+__all__ = ["ADMM", "PGS", "Auto", "Contacts", "Detection", "Explanation", "Law", "Newton", "detect", "explain"]

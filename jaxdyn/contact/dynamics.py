@@ -30,9 +30,10 @@ from ..systems.problem import Problem
 from .cones import Cones, calling, natural, scales
 from .effect import diagonal, product
 from .laws import Closing, Law
-from .limbs import groups_of, now, rows_of
+from .limbs import groups_of, rows_of
 from .linear import ContactSolve
 from .problem import Kept, begun, end_of, gaps, residuals, touching
+from .warm_start import forces_at
 
 #: number of passes if loops are penalties, in single and double precision: eliminated loops are exact after one
 PASSES = {4: 3, 8: 6}
@@ -100,7 +101,7 @@ class ContactStep(Core):
     It maps (model, constraints, q, v, tau, external, dt, warm) to a (nv,), ν of the constraints, contact forces f, the
     weights of the natural map, gaps, the result code, the residual of the law (m/s), q and v after the step, another ν
     that is not the least-norm one (which takes a factor of its own), and the places of the chosen slots. `tree` is the
-    structure of all operands; `warm` is a `Warm`."""
+    structure of all operands; `warm` is a `WarmStart`."""
 
     law: Law
     tree: Any
@@ -126,7 +127,7 @@ class ContactStep(Core):
         which = warm.which if isinstance(self.law, Closing) else None
         step = begun(self.law, model, constraints, q, v, tau, external, dt, which, recursive=True)
         kept, first, counts = touching(step, self.law), step.first, step.cones.counts
-        warm = None if warm is None else now(groups_of(model, self.law), first, warm, step.slots.which)
+        warm = None if warm is None else forces_at(groups_of(model, self.law), first, warm, step.slots.which)
         stop = Stop(0.0, PASSES[q.dtype.itemsize] if kept.penalised else 1, plain=True)
         none = jnp.zeros((counts.rows, 1), q.dtype)
         guess = None if kept.penalised else none if warm is None else warm[first:]

@@ -39,9 +39,9 @@ from ..model.model import Model
 from ..model.state import State
 from ..spatial.numbers import check, finite, floats, positive
 from ..systems.problem import body_accelerations, residual
+from .checks import check_law
 from .cones import Cones, Counts, Limited, lengths, natural, scales
 from .effect import product
-from .impulse import check_law
 from .inverse import inverse
 from .laws import Law
 from .linear import At

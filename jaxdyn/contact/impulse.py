@@ -8,40 +8,15 @@ from jaxtyping import ArrayLike
 from ..constrained.auto import Auto
 from ..constrained.base import Solver, check_solver
 from ..constrained.impulse import least, rates
-from ..constrained.lcaba import LCABA
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
 from ..model.checks import rows_of as rows_of_constraints
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
-from ..spatial.instances import check_instance
 from ..spatial.numbers import floats
-from .laws import FORMED, Impact, Law
-from .limbs import groups_of, rows_of
+from .checks import check_contacts
+from .laws import Impact, Law
 from .solution import Jump, contact_step
-
-
-def check_law(call: str, model: Model, law, formed: bool = False) -> None:
-    """Raise unless `law` is a law of contact and the model has contact rows, but not too many if G must be `formed`."""
-    check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
-    rows = rows_of(model, law)
-    if rows > FORMED and (formed or not law.without_matrix(rows)):
-        law_name, slots = type(law).__name__, sum(group.slots for group in groups_of(model, law))
-        by, other = f" by `{law_name}`", "Take `jd.contact.ADMM()`, which takes any number; or choose"
-        if formed:
-            by, other = "", "Choose"
-        raise ValueError(
-            f"`{call}`: `contacts` would have {rows} rows, and at most {FORMED} are solved together{by}: three "
-            f"for each of {slots} slots where shapes may touch, one for every joint with limits or dry friction. "
-            f"{other} the pairs that matter, such as the feet: "
-            f"`model.with_pairs([('foot', 'ground')])`; or fewer slots a limb: `jd.contact.{law_name}(slots=2)`; or "
-            f"leave joints out: `jd.contact.{law_name}(limits=False, dry_friction=False)`."
-        )
-    if not rows:
-        raise ValueError(
-            f"`{call}`: `contacts` is given, but no shapes of {model.name!r} can collide, and no joint has limits or "
-            "dry friction. Give it shapes: `jd.load(..., ground=True)`, or `ModelSpec.add_shape` and `add_ground`."
-        )
 
 
 def impulse(
@@ -99,11 +74,9 @@ def impulse(
 
 def _struck(name, model, state, p, constraints, restitution, solver, law, near) -> Jump:
     """Return the jump with contact."""
-    check_law(name, model, law)
-    if not isinstance(solver, Auto | LCABA) or not isinstance(restitution, int | float) or restitution != 0:
-        raise ValueError(
-            f"`{name}`: with `contacts`, leave `solver` and `restitution` out: surfaces have their own restitution."
-        )
+    check_contacts(name, model, law, solver)
+    if not isinstance(restitution, int | float) or restitution != 0:
+        raise ValueError(f"`{name}`: with `contacts`, leave `restitution` out: surfaces have their own.")
     if not isinstance(near, int | float) or not 0 <= near < float("inf"):
         raise ValueError(f"`{name}`: `near` is {near!r}, not a distance in m.")
     model, constraints, q, v, p = common_dtype(model, constraints, state.q, state.v, p)

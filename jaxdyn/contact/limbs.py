@@ -8,7 +8,7 @@ ride (are propagated) up the bodies of these limbs only, wherever it is.
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -127,37 +127,6 @@ def at_places(hits: Array, x: Array) -> Array:
     """Return the values of x (places, ..., lanes) at the slots, (slots, ..., lanes)."""
     hits = hits.reshape(*hits.shape[:2], *[1] * (x.ndim - 2), hits.shape[-1])
     return jnp.where(hits, x, 0).sum(1)
-
-
-class Warm(NamedTuple):
-    """The warm start of a step. **Fields:** `forces` (rows, ...) of constraints and contact; `which` (chosen, ...), the
-    places of the chosen slots to which these forces belong; −1 is none."""
-
-    forces: Array
-    which: Array
-
-
-def now(groups: tuple[Group, ...], first: int, warm: Warm, which: Array) -> Array:
-    """Return the forces (rows, lanes) of the previous step at the present places of the slots, zero where a place had
-    no slot. Contact rows begin at `first`."""
-    f, row = warm.forces, first
-    twist = first + 3 * sum(group.slots for group in groups)
-    for group, own in spans(groups):
-        n, parts = group.slots, ((row, 3), (twist, 1)) if group.twists else ((row, 3),)
-        if group.chosen:
-            same = which[own, None] == warm.which[None, own]
-            for start, each in parts:
-                rows = slice(start, start + each * n)
-                f = f.at[rows].set(at_places(same, f[rows].reshape(n, each, -1)).reshape(each * n, -1))
-        row, twist = row + 3 * n, twist + (n if group.twists else 0)
-    return f
-
-
-def cold(model: Model, law: Law, rows: int) -> Warm:
-    """Return a warm start of zero forces, with `rows` rows of constraints."""
-    chosen = sum(own.stop - own.start for _, own in spans(groups_of(model, law)))
-    dtype = model.gravity.dtype
-    return Warm(jnp.zeros(rows + rows_of(model, law), dtype), jnp.full(chosen, -1, dtype))
 
 
 def places_of(groups: tuple[Group, ...], which: Array) -> Array:

@@ -20,8 +20,9 @@ from ..model.state import State
 from .dynamics import ContactStep
 from .joints import apart, held_of
 from .laws import Closing, Law
-from .limbs import Warm, groups_of, places_of, rows_of_joints
+from .limbs import groups_of, places_of, rows_of_joints
 from .places import names_of
+from .warm_start import WarmStart
 
 
 class Contacts(eqx.Module):
@@ -50,7 +51,7 @@ class Jump(eqx.Module):
     contacts: Contacts | None = None
 
 
-class Touched(eqx.Module):
+class ContactStepped(eqx.Module):
     """The result of a step with contact. **Fields:** `state`, after the step; `acceleration` (nv,), over it;
     `multipliers` (m,) of the constraints; `result`; `contacts`; `warm`, the warm start of the next step."""
 
@@ -59,7 +60,7 @@ class Touched(eqx.Module):
     multipliers: Float[Array, " m"]
     result: Result
     contacts: Contacts
-    warm: Warm
+    warm: WarmStart
 
 
 def contacts_of(model: Model, law: Law, f: Array, dt, gaps: Array, left: Array, which: Array) -> Contacts:
@@ -73,20 +74,22 @@ def contacts_of(model: Model, law: Law, f: Array, dt, gaps: Array, left: Array, 
 
 
 def contact_step(
-    model: Model, constraints: Sequence[Constraint], q, v, tau, external, dt, law: Law, warm: Warm | None = None
-) -> Touched:
+    model: Model, constraints: Sequence[Constraint], q, v, tau, external, dt, law: Law, warm: WarmStart | None = None
+) -> ContactStepped:
     """Return the result of a step of dt seconds, differentiable in everything. `warm` is its warm start."""
     args = model, tuple(constraints), q, v, independent_forces(model, q, tau), external, dt, warm
     found = call(lambda tree, known, c: ContactStep(law, tree, known, c), *args, parameters=(6,))  # dt
     a, nu, f, _, gaps, code, left, end, after, some, which = found
     which = jax.lax.stop_gradient(which)
     contacts = contacts_of(model, law, f, dt, gaps, left, which)
-    return Touched(State(end, after), a, nu, result_of(code), contacts, Warm(jnp.concatenate([some, f]), which))
+    return ContactStepped(
+        State(end, after), a, nu, result_of(code), contacts, WarmStart(jnp.concatenate([some, f]), which)
+    )
 
 
 @once
 def closed(
-    model: Model, constraints: Sequence[Constraint], state: State, warm: Warm, dt, law: Law, steps: int
+    model: Model, constraints: Sequence[Constraint], state: State, warm: WarmStart, dt, law: Law, steps: int
 ) -> State:
     """Return the state after a step with the forces `warm` at its slots, corrected as in `jaxdyn.contact.closing`: q by
     `steps` corrections, then v."""
@@ -94,7 +97,7 @@ def closed(
     pushed = warm.forces[m:].at[-n:].set(held_of(model, law).stopped(warm.forces[-n:])) if n else warm.forces[m:]
 
     def change(q, f, positions: bool):
-        args = model, tuple(constraints), q, state.v, f, None, dt, Warm(jnp.pad(f, (m, 0)), warm.which)
+        args = model, tuple(constraints), q, state.v, f, None, dt, WarmStart(jnp.pad(f, (m, 0)), warm.which)
         made = Closing.of(law, positions=positions, smoothing=0.0)
         a, _, F, *_ = call(lambda tree, known, c: ContactStep(made, tree, known, c), *args, parameters=(6,))  # dt
         return a, F

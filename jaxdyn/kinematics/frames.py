@@ -1,6 +1,6 @@
 """Poses, velocities, accelerations and Jacobians of bodies and frames."""
 
-from typing import Literal
+from typing import Literal, get_args
 
 import equinox as eqx
 import jax.numpy as jnp
@@ -12,12 +12,15 @@ from ..model.model import Model
 from ..model.pairs import FrameConstraint
 from ..model.state import State
 from ..spatial.instances import check_instance
-from ..spatial.small import composed, cross, transpose
+from ..spatial.small import composed, cross, mv, transpose
 from ..spatial.transform import Transform, pose
 from ..tree.columns import from_parent, rows_to_parent
 from ..tree.topology import WORLD
 from .embedding import kinematics, wrench_jacobian
 from .forward import tree_kinematics
+
+#: axes of a frame's motion
+Reference = Literal["local", "world_aligned"]
 
 
 def _poses(model: Model, q):
@@ -41,18 +44,27 @@ def _in_frame(placement, motions, body: int):
     return motion if placement is None else from_parent(placement, motion)
 
 
-def _velocity(body: int, frame: int | None, model: Model, q, v):
+def _turned(motion, local: bool, body: int, placement, parts):
+    """Return vectors in the axes of a frame, joined: in these axes, or in the world's."""
+    if not local:
+        rotation = motion.world[0][body]
+        parts = [mv(rotation, x if placement is None else mv(placement[0], x)) for x in parts]
+    return jnp.concatenate(parts)
+
+
+def _velocity(body: int, frame: int | None, local: bool, model: Model, q, v):
     """Return the twist (6, lanes) of a frame, linear part first."""
-    w, l = _in_frame(_placement(model, frame), kinematics(model, q, v).velocity, body)
-    return jnp.concatenate([l, w])
+    motion, placement = kinematics(model, q, v), _placement(model, frame)
+    w, l = _in_frame(placement, motion.velocity, body)
+    return _turned(motion, local, body, placement, [l, w])
 
 
-def _acceleration(body: int, frame: int | None, model: Model, q, v, a):
+def _acceleration(body: int, frame: int | None, local: bool, model: Model, q, v, a):
     """Return the classical acceleration (6, lanes) of a frame, linear part first."""
     motion, placement = kinematics(model, q, v, a), _placement(model, frame)
     w, l = _in_frame(placement, motion.velocity, body)
     aw, al = _in_frame(placement, motion.acceleration, body)
-    return jnp.concatenate([al + cross(w, l), aw])
+    return _turned(motion, local, body, placement, [al + cross(w, l), aw])
 
 
 def _jacobian(body: int, frame: int | None, local: bool, model: Model, q):
@@ -86,45 +98,52 @@ def frame_pose(model: Model, q: ArrayLike, frame: str) -> Transform:
     return pose(*laned(_pose, body, index)(model, q))
 
 
-def frame_velocity(model: Model, state: State, frame: str) -> Float[Array, "6"]:
-    """Return the twist (6,) of a body or frame in its own axes at its origin: linear (m/s), angular (rad/s)."""
-    return _motion_of("frame_velocity", _velocity, model, state, frame)
+def frame_velocity(model: Model, state: State, frame: str, *, reference: Reference = "local") -> Float[Array, "6"]:
+    """Return the twist (6,) of a body or frame at its origin: linear (m/s), angular (rad/s). `reference` as in
+    `jacobian`."""
+    return _motion_of("frame_velocity", _velocity, reference, model, state, frame)
 
 
-def frame_acceleration(model: Model, state: State, acceleration: ArrayLike, frame: str) -> Float[Array, "6"]:
-    """Return the classical acceleration (6,) of a body or frame in its own axes for a joint acceleration (nv,): that of
-    its origin (m/s²), then the angular one (rad/s²)."""
+def frame_acceleration(
+    model: Model, state: State, acceleration: ArrayLike, frame: str, *, reference: Reference = "local"
+) -> Float[Array, "6"]:
+    """Return the classical acceleration (6,) of a body or frame for a joint acceleration (nv,): that of its origin
+    (m/s²), then the angular one (rad/s²). `reference` as in `jacobian`."""
     call = "frame_acceleration"
     check_model(call, model)
     acceleration = check_vector(call, "acceleration", acceleration, (model.nv,))
-    return _motion_of(call, _acceleration, model, state, frame, acceleration)
+    return _motion_of(call, _acceleration, reference, model, state, frame, acceleration)
 
 
-def _motion_of(call: str, fn, model: Model, state: State, frame: str, *acceleration) -> Array:
+def _motion_of(call: str, fn, reference: str, model: Model, state: State, frame: str, *acceleration) -> Array:
     check_model(call, model)
     state = check_state(call, model, state)
+    local = _is_local(call, reference)
     body, index = check_frame(call, model, frame)
     model, *motion = common_dtype(model, state.q, state.v, *acceleration)
-    return jnp.zeros(6, motion[0].dtype) if body == WORLD else laned(fn, body, index)(model, *motion)
+    return jnp.zeros(6, motion[0].dtype) if body == WORLD else laned(fn, body, index, local)(model, *motion)
 
 
-def jacobian(
-    model: Model, q: ArrayLike, frame: str, *, reference: Literal["local", "world_aligned"] = "local"
-) -> Float[Array, "6 nv"]:
+def _is_local(call: str, reference: str) -> bool:
+    check_instance(f"`{call}`", "reference", reference, str, " Use 'local' or 'world_aligned'.")
+    if reference not in get_args(Reference):
+        raise ValueError(f"`{call}`: `reference` is {reference!r}; choose 'local' or 'world_aligned'.")
+    return reference == "local"
+
+
+def jacobian(model: Model, q: ArrayLike, frame: str, *, reference: Reference = "local") -> Float[Array, "6 nv"]:
     """Return the Jacobian (6, nv) of a body or frame at q (nq,): its twist is ``jacobian @ v``, linear rows first.
 
     `reference`: "local" for the frame's own axes, "world_aligned" for the world's axes at the frame's origin.
     """
     check_model("jacobian", model)
     q = check_vector("jacobian", "q", q, (model.nq,))
-    check_instance("`jacobian`", "reference", reference, str, " Use 'local' or 'world_aligned'.")
-    if reference not in ("local", "world_aligned"):
-        raise ValueError(f"`jacobian`: `reference` is {reference!r}; choose 'local' or 'world_aligned'.")
+    local = _is_local("jacobian", reference)
     body, index = check_frame("jacobian", model, frame)
     model, q = common_dtype(model, q)
     if body == WORLD:
         return jnp.zeros((6, model.nv), q.dtype)
-    return laned(_jacobian, body, index, reference == "local")(model, q)
+    return laned(_jacobian, body, index, local)(model, q)
 
 
 def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameConstraint:

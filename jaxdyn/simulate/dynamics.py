@@ -13,8 +13,8 @@ from ..constrained.leap import leap
 from ..constrained.result import Result
 from ..constrained.stepping import Stepped
 from ..contact.laws import Law
-from ..contact.limbs import Warm
-from ..contact.solution import Contacts, Touched, contact_step
+from ..contact.solution import Contacts, ContactStepped, contact_step
+from ..contact.warm_start import WarmStart
 from ..kinematics.embed import independent_forces
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -22,19 +22,19 @@ from ..model.state import State
 from ..tree.topology import refuse_clusters
 
 
-class Told(eqx.Module):
+class StepInfo(eqx.Module):
     """What a step returns besides the state. **Fields:** `multipliers` (m,); `result`, a `Result`; `contacts`, None
     without a law of contact; `warm`, the warm start of the next step."""
 
     multipliers: Float[Array, " m"]
     result: Result
     contacts: Contacts | None = None
-    warm: Array | Warm | None = None
+    warm: WarmStart | None = None
 
 
 class Dynamics(eqx.Module):
     """A function from states to accelerations (nv,), under the generalised forces `tau` (nv,) and wrenches `external`
-    (nb, 6). Solves start from the multipliers `warm` (m,), if given. Contact follows the `law`. If `projected`, each
+    (nb, 6). Solves start from `warm`, if given. Contact follows the `law`. If `projected`, each
     step ends with a projection onto the loops."""
 
     model: Model
@@ -42,7 +42,7 @@ class Dynamics(eqx.Module):
     constraints: Sequence[Constraint]
     solver: Solver
     external: Float[Array, "nb 6"] | None = None
-    warm: Float[Array, " m"] | Warm | None = None
+    warm: WarmStart | None = None
     law: Law | None = eqx.field(static=True, default=None)
     projected: bool = eqx.field(static=True, default=False)
 
@@ -57,10 +57,10 @@ class Dynamics(eqx.Module):
             model = model.replace({"joints.armature": model.joints.armature + inertia})
         if force is not None:
             tau = independent_forces(model, state.q, tau) + force
-        options = {"constraints": self.constraints, "solver": self.solver, "warm_start": self.warm}
+        options = {"constraints": self.constraints, "solver": self.solver, "warm_start": self._multipliers}
         return forward_dynamics(model, state, tau, external=self.external, **options)
 
-    def touch(self, state: State, dt) -> Touched:
+    def touch(self, state: State, dt) -> ContactStepped:
         """Return the result of one step with contact. If the state is projected afterwards, the step itself does not
         remove overlaps."""
         given = state.q, state.v, self.tau, self.external, dt
@@ -76,7 +76,11 @@ class Dynamics(eqx.Module):
         refuse_clusters("Leapfrog", "`step`", self.model.topology, "jd.integrators.ImplicitMidpoint()")
         return leap(self.solver, *self._given(state, dt), projected=self.projected)
 
+    @property
+    def _multipliers(self) -> Array | None:
+        return None if self.warm is None else self.warm.forces
+
     def _given(self, state: State, dt) -> tuple:
         """Return the arguments of a step after its solver."""
         tau = independent_forces(self.model, state.q, self.tau)
-        return self.model, self.constraints, state.q, state.v, tau, self.external, dt, self.warm
+        return self.model, self.constraints, state.q, state.v, tau, self.external, dt, self._multipliers

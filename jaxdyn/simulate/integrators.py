@@ -14,12 +14,12 @@ from ..kinematics.embed import gained
 from ..kinematics.manifold import moving
 from ..model.model import Model
 from ..model.state import State
-from .dynamics import Dynamics, Told
+from .dynamics import Dynamics, StepInfo
 from .stages import end, rate, stage
 
 
 class Integrator(eqx.Module):
-    """Base class of integrators: `step(model, acceleration, state, dt)` returns the state after dt seconds.
+    """Base class of integrators: `step` returns the state after dt seconds, and how the step went.
 
     Springs and dampers of joints may be faster than dt: a damper on a thin rod acts within microseconds. An implicit
     integrator takes their forces at the end of the step. With stiffness K and damping D this adds an inertia to the
@@ -30,18 +30,14 @@ class Integrator(eqx.Module):
     touches: ClassVar[bool] = False
 
     @abc.abstractmethod
-    def step(self, model: Model, acceleration: Dynamics, state: State, dt) -> State:
-        """Return the state after dt seconds; `acceleration` maps a state, an added inertia (nv,) and an added force
-        (nv,) to accelerations (nv,) under the held controls."""
-
-    def told(self, model: Model, acceleration: Dynamics, state: State, dt) -> tuple[State, Told]:
-        """Return the state after dt seconds, and the multipliers and result of the step: by default those of one more
-        solve at the start of the step."""
-        return self.step(model, acceleration, state, dt), _told(acceleration.solution(state))
+    def step(self, model: Model, dynamics: Dynamics, state: State, dt) -> tuple[State, StepInfo]:
+        """Return the state after dt seconds, and the multipliers and result of the step. ``dynamics(state, inertia,
+        force)`` are the accelerations (nv,) under the held controls, with an inertia (nv,) and a force (nv,) added to
+        the joints."""
 
 
-def _told(found) -> Told:
-    return Told(found.multipliers, found.result)
+def _info(found) -> StepInfo:
+    return StepInfo(found.multipliers, found.result)
 
 
 class Leapfrog(Integrator):
@@ -55,13 +51,9 @@ class Leapfrog(Integrator):
     of joints are implicit: none is too stiff for dt.
     """
 
-    def step(self, model, acceleration, state, dt):
-        found = acceleration.leap(state, dt)
-        return State(found.q, found.v)
-
-    def told(self, model, acceleration, state, dt):
-        found = acceleration.leap(state, dt)
-        return State(found.q, found.v), _told(found)
+    def step(self, model, dynamics, state, dt):
+        found = dynamics.leap(state, dt)
+        return State(found.q, found.v), _info(found)
 
 
 class SemiImplicitEuler(Integrator):
@@ -74,15 +66,12 @@ class SemiImplicitEuler(Integrator):
 
     touches: ClassVar[bool] = True
 
-    def step(self, model, acceleration, state, dt):
-        return self.told(model, acceleration, state, dt)[0]
-
-    def told(self, model, acceleration, state, dt):
-        if acceleration.law is not None:
-            found = acceleration.touch(state, dt)
-            return found.state, Told(found.multipliers, found.result, found.contacts, found.warm)
-        found = acceleration.euler(state, dt)
-        return State(found.q, found.v), _told(found)
+    def step(self, model, dynamics, state, dt):
+        if dynamics.law is not None:
+            found = dynamics.touch(state, dt)
+            return found.state, StepInfo(found.multipliers, found.result, found.contacts, found.warm)
+        found = dynamics.euler(state, dt)
+        return State(found.q, found.v), _info(found)
 
 
 class RungeKutta(Integrator):
@@ -95,11 +84,8 @@ class RungeKutta(Integrator):
     a: tuple[tuple[float, ...], ...] = eqx.field(static=True)
     b: tuple[float, ...] = eqx.field(static=True)
 
-    def step(self, model, acceleration, state, dt):
-        return self.told(model, acceleration, state, dt)[0]
-
     @once
-    def told(self, model, acceleration, state, dt):
+    def step(self, model, dynamics, state, dt):
         stages, dtype = len(self.b), state.q.dtype
         weights = np.zeros((stages, stages))
         for i, row in enumerate(self.a):
@@ -108,16 +94,16 @@ class RungeKutta(Integrator):
         def next_slope(slopes, x):
             row, i = x
             at, dq = stage(model, state, dt, row, slopes)
-            found = dq, acceleration(at)
+            found = dq, dynamics(at)
             return tuple(k.at[i].set(new) for k, new in zip(slopes, found, strict=True)), None
 
-        now = acceleration.solution(state)  # outside the scan, so that its multipliers can be returned
+        now = dynamics.solution(state)  # outside the scan, so that its multipliers can be returned
         first = rate(model, state), now.acceleration
         first = alike(first)
         slopes = tuple(alike(jnp.zeros((stages, x.size), dtype), x).at[0].set(x) for x in first)
         rows = (jnp.asarray(weights[1:], dtype), jnp.arange(1, stages))
         slopes, _ = jax.lax.scan(next_slope, slopes, rows)
-        return end(model, state, dt, jnp.asarray(self.b, dtype), slopes), _told(now)
+        return end(model, state, dt, jnp.asarray(self.b, dtype), slopes), _info(now)
 
 
 #: the tableau of `RK4`
@@ -127,11 +113,8 @@ CLASSICAL = ((), (0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 /
 class RK4(Integrator):
     """The classical Runge-Kutta method of fourth order, four solves a step; use `RungeKutta` for other tableaux."""
 
-    def step(self, model, acceleration, state, dt):
-        return self.told(model, acceleration, state, dt)[0]
-
-    def told(self, model, acceleration, state, dt):
-        return RungeKutta(*CLASSICAL).told(model, acceleration, state, dt)
+    def step(self, model, dynamics, state, dt):
+        return RungeKutta(*CLASSICAL).step(model, dynamics, state, dt)
 
 
 class Gauss(Integrator):
@@ -145,20 +128,24 @@ class Gauss(Integrator):
 
     iterations: int = eqx.field(static=True, default=6)
 
+    def step(self, model, dynamics, state, dt):
+        # neither solves at the start of the step, to which multipliers and result belong
+        return self._after(model, dynamics, state, dt), _info(dynamics.solution(state))
+
     @once
-    def step(self, model, acceleration, state, dt):
+    def _after(self, model, dynamics, state, dt):
         dtype, half = state.q.dtype, np.sqrt(3) / 6
         a = jnp.asarray([[0.25, 0.25 - half], [0.25 + half, 0.25]], dtype)
 
         def slope(weights, slopes):
             at, dq = stage(model, state, dt, weights, slopes)
-            return dq, acceleration(at)
+            return dq, dynamics(at)
 
         def closer(slopes, _):
             return jax.vmap(slope, (0, None))(a, slopes), None
 
         none = jnp.zeros((2, model.nq), dtype), jnp.zeros((2, model.nv), dtype)
-        slopes = alike(none, model, acceleration, state, dt)
+        slopes = alike(none, model, dynamics, state, dt)
         slopes, _ = jax.lax.scan(closer, slopes, length=self.iterations)
         return end(model, state, dt, jnp.full(2, 0.5, dtype), slopes)
 
@@ -173,16 +160,20 @@ class ImplicitMidpoint(Integrator):
 
     iterations: int = eqx.field(static=True, default=6)
 
+    def step(self, model, dynamics, state, dt):
+        # neither solves at the start of the step, to which multipliers and result belong
+        return self._after(model, dynamics, state, dt), _info(dynamics.solution(state))
+
     @once
-    def step(self, model, acceleration, state, dt):
+    def _after(self, model, dynamics, state, dt):
         added = dt / 2 * model.joints.damping + dt * dt / 4 * model.joints.stiffness
         move = moving(model)
 
         def closer(a, _):
             mean = state.v + dt / 2 * a
             middle = State(move(state.q, mean, dt / 2), mean)
-            return acceleration(middle, added, gained(model, middle.q, added, a)), None
+            return dynamics(middle, added, gained(model, middle.q, added, a)), None
 
-        start = alike(jnp.zeros_like(state.v), model, acceleration, state, dt)
+        start = alike(jnp.zeros_like(state.v), model, dynamics, state, dt)
         a, _ = jax.lax.scan(closer, start, length=self.iterations)
         return State(move(state.q, state.v + dt / 2 * a, dt), state.v + dt * a)

@@ -14,12 +14,11 @@ from ..constrained.auto import Auto
 from ..constrained.base import Solver
 from ..constrained.result import Result
 from ..contact.laws import Law
-from ..contact.limbs import cold
 from ..contact.solution import Contacts
+from ..contact.warm_start import WarmStart, cold_start
 from ..engine.meshes import alike, sharded
 from ..engine.once import once
 from ..kinematics.embed import independent_forces
-from ..model.checks import rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
@@ -27,13 +26,14 @@ from ..spatial.instances import check_flag, described
 from ..spatial.numbers import floats
 from .dynamics import Dynamics
 from .integrators import Integrator, SemiImplicitEuler
-from .step import _prepared, advance, check_contacts, checked_time_step
+from .step import _prepared, advance, check_touches, checked_time_step
 
 
 class Trajectory(eqx.Module):
     """The states of T steps. **Fields:** `q` (T + 1, nq) and `v` (T + 1, nv), the initial state first; `tau` (T, nv),
     `multipliers` (T, m) and `result` (T,) of the steps; `contacts` of the steps (`impulses` (T, slots, 3),
-    `gaps` (T, slots), ...), None without a law of contact."""
+    `gaps` (T, slots), ...), None without a law of contact; `warm_start`, that of the next call, None if the solves
+    started cold."""
 
     q: Float[Array, "T+1 nq"]
     v: Float[Array, "T+1 nv"]
@@ -41,6 +41,7 @@ class Trajectory(eqx.Module):
     multipliers: Float[Array, "T m"]
     result: Result
     contacts: Contacts | None = None
+    warm_start: WarmStart | None = None
 
     def __getitem__(self, index) -> State:
         """Return the state, or states, at a time index."""
@@ -83,14 +84,15 @@ def simulate(
     solver: Solver = Auto(),  # noqa: B008 - static
     project: bool = False,
     external: ArrayLike | None = None,
-    warm_start: bool | None = None,
+    warm_start: bool | WarmStart | None = None,
     contacts: Law | None = None,
 ) -> Trajectory:
     """Return the `Trajectory` of many steps under generalised forces `tau` (T, nv) or a policy (state, time) -> (nv,).
     With embedded loops the forces may also be those at all joints of the tree.
 
     **Arguments:** `steps`, their number, required with a policy; `warm_start`: start each solve from the multipliers of
-    the previous step (by default True with contact; without contact it pays off if you read the multipliers anyway);
+    the previous step (by default True with contact; without contact it pays off if you read the multipliers anyway), or
+    also the first from a `WarmStart`, such as that of the trajectory before;
     `contacts`, the law of contact, as in `step`; `dt` (), `external` (nb, 6) and the others as in `step`.
 
     **Raises** `ValueError` for wrong shapes and for a policy without `steps`.
@@ -99,23 +101,40 @@ def simulate(
     model, state, _, constraints, external = _prepared(
         name, model, state, None, constraints, external, integrator, solver
     )
-    check_contacts(name, model, contacts, integrator, solver)
-    warm_start = contacts is not None if warm_start is None else warm_start
+    check_touches(name, model, contacts, integrator, solver)
     check_flag(f"`{name}`", "project", project)
-    check_flag(f"`{name}`", "warm_start", warm_start)
     dtype = state.q.dtype
     dt = checked_time_step(name, dt, dtype)
     policy = tau if callable(tau) else None
     taus, steps = _forces(name, model, tau, steps, dtype)
 
-    rows = rows_of(model, constraints) if warm_start else 0
-    warm = jnp.zeros(rows, dtype) if contacts is None or not warm_start else cold(model, contacts, rows)
+    warm = _first(name, model, constraints, contacts, warm_start, dtype)
     dynamics = Dynamics(model, taus, constraints, solver, external, warm, contacts, project)
-    given = dynamics, state, dt, integrator, steps, warm_start
+    given = dynamics, state, dt, integrator, steps
     return _rolled(policy, *given) if policy is not None else _rolled_once(None, *given)
 
 
-def _rolled(policy, dynamics: Dynamics, state: State, dt, integrator, steps: int, warm_start: bool) -> Trajectory:
+def _first(call: str, model: Model, constraints, law, warm_start, dtype) -> WarmStart | None:
+    """Return the warm start of the first step, None if all steps start cold."""
+    if warm_start is None:
+        warm_start = law is not None
+    if not isinstance(warm_start, WarmStart):
+        check_flag(f"`{call}`", "warm_start", warm_start)
+        if not warm_start:
+            return None
+    cold = cold_start(model, constraints=constraints, contacts=law)
+    if not isinstance(warm_start, WarmStart):
+        return cold
+    shapes = [(jnp.shape(x.forces), jnp.shape(x.which)) for x in (warm_start, cold)]
+    if shapes[0] != shapes[1]:
+        raise ValueError(
+            f"`{call}`: `warm_start` has forces and which of shapes {shapes[0]}, not {shapes[1]}. Take that of a "
+            "trajectory of the same model, constraints and contacts, or `jd.cold_start`."
+        )
+    return jax.lax.stop_gradient(jax.tree.map(lambda x: x.astype(dtype), warm_start))
+
+
+def _rolled(policy, dynamics: Dynamics, state: State, dt, integrator, steps: int) -> Trajectory:
     """Return the `Trajectory` under the forces (T, nv) of `dynamics`, or the policy's."""
     model, taus, dtype = dynamics.model, dynamics.tau, state.q.dtype
 
@@ -126,22 +145,22 @@ def _rolled(policy, dynamics: Dynamics, state: State, dt, integrator, steps: int
             force = floats("`simulate`", "tau(state, t)", policy(state, k * dt)).astype(dtype)
             if force.shape not in ((model.nv,), (model.topology.nv,)):
                 raise ValueError(f"`simulate`: the policy returns shape {force.shape}, not ({model.nv},).")
-        now = dataclasses.replace(dynamics, tau=force, warm=warm if warm_start else None)
-        after, told = advance(model, now, state, dt, integrator)
-        kept = warm
-        if warm_start:
-            kept = jax.lax.stop_gradient(told.multipliers if told.warm is None else told.warm)
+        now = dataclasses.replace(dynamics, tau=force, warm=warm)
+        after, info = advance(model, now, state, dt, integrator)
+        if warm is not None:
+            warm = info.warm if info.warm is not None else dataclasses.replace(warm, forces=info.multipliers)
+            warm = jax.lax.stop_gradient(warm)
         force = independent_forces(model, state.q, force)
-        return (after, kept), (after, force, told.multipliers, told.result, told.contacts)
+        return (after, warm), (after, force, info.multipliers, info.result, info.contacts)
 
     times = jnp.arange(steps, dtype=dtype)
     given = dynamics, dt
     if policy is not None and sharded():  # the types of a scan's carry have to be known
         given = *given, policy(state, jnp.zeros((), dtype))
     start = alike((state, dynamics.warm), *given)
-    _, (states, forces, lam, result, touched) = jax.lax.scan(body, start, (times, taus))
+    (_, warm), (states, forces, lam, result, touched) = jax.lax.scan(body, start, (times, taus))
     q, v = (jnp.concatenate([a[None], b]) for a, b in ((state.q, states.q), (state.v, states.v)))
-    return Trajectory(q, v, forces, lam, result, touched)
+    return Trajectory(q, v, forces, lam, result, touched, warm)
 
 
 #: a policy may depend on more than its arguments

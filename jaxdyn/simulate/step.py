@@ -9,8 +9,7 @@ from jaxtyping import ArrayLike
 from ..constrained.auto import Auto
 from ..constrained.base import Solver, check_solver
 from ..constrained.impulse import least, rates
-from ..constrained.lcaba import LCABA
-from ..contact.impulse import check_law
+from ..contact.checks import check_contacts, check_law
 from ..contact.laws import Law
 from ..contact.solution import closed
 from ..engine.lanes import laned
@@ -25,7 +24,7 @@ from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import check_flag, check_instance
 from ..spatial.numbers import check, finite, floats, positive
-from .dynamics import Dynamics, Told
+from .dynamics import Dynamics, StepInfo
 from .integrators import Integrator, SemiImplicitEuler
 
 #: number of Newton corrections of the position in one projection
@@ -53,9 +52,9 @@ def projected(model: Model, state: State, constraints, solver: Solver) -> State:
     return State(q, state.v + nearest(q, -rates(model, constraints, q, state.v)))
 
 
-def advance(model, dynamics: Dynamics, state, dt, integrator) -> tuple[State, Told]:
+def advance(model, dynamics: Dynamics, state, dt, integrator) -> tuple[State, StepInfo]:
     """Return the next state, and the multipliers, result and contacts of the step."""
-    after, now = integrator.told(model, dynamics, state, dt)
+    after, now = integrator.step(model, dynamics, state, dt)
     if dynamics.projected:
         constraints = dynamics.constraints
         if dynamics.law is None:
@@ -88,23 +87,22 @@ def step(
         "step", model, state, tau, constraints, external, integrator, solver
     )
     check_flag("`step`", "project", project)
-    check_contacts("step", model, contacts, integrator, solver)
+    check_touches("step", model, contacts, integrator, solver)
     dt = checked_time_step("step", dt, state.q.dtype)
     dynamics = Dynamics(model, tau, constraints, solver, external, None, contacts, project)
     return advance(model, dynamics, state, dt, integrator)[0]
 
 
-def check_contacts(call: str, model: Model, law, integrator: Integrator, solver: Solver) -> None:
-    """Raise an error unless the law of contact fits the other arguments."""
+def check_touches(call: str, model: Model, law: Law | None, integrator: Integrator, solver: Solver) -> None:
+    """Raise an error unless the law of contact, if there is one, fits the other arguments."""
     if law is None:
         return
-    check_law(call, model, law)
     if not integrator.touches:
+        check_law(call, model, law)
         raise ValueError(
             f"`{call}`: `{type(integrator).__name__}` takes no `contacts`. Use `jd.integrators.SemiImplicitEuler()`."
         )
-    if not isinstance(solver, Auto | LCABA):
-        raise ValueError(f"`{call}`: with `contacts`, loops are solved as by `LCABA`: leave `solver` out.")
+    check_contacts(call, model, law, solver)
 
 
 def _prepared(name, model, state, tau, constraints, external, integrator, solver):

@@ -1,0 +1,44 @@
+"""Checks of the arguments of calls with contact."""
+
+from typing import Any
+
+from ..constrained.auto import Auto
+from ..constrained.base import Solver
+from ..constrained.lcaba import LCABA
+from ..model.model import Model
+from ..spatial.instances import check_instance
+from .laws import FORMED, Law
+from .limbs import groups_of, rows_of
+
+
+def check_contacts(call: str, model: Model, law: Any, solver: Solver) -> None:
+    """Raise an error unless the law of contact fits the model and the solver."""
+    check_law(call, model, law)
+    if solver not in (Auto(), LCABA()):
+        raise ValueError(
+            f"`{call}`: with `contacts`, loops are solved as by `jd.solvers.LCABA()`, and {solver} has no effect: "
+            "leave `solver` out."
+        )
+
+
+def check_law(call: str, model: Model, law, formed: bool = False) -> None:
+    """Raise unless `law` is a law of contact and the model has contact rows, but not too many if G must be `formed`."""
+    check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
+    rows = rows_of(model, law)
+    if rows > FORMED and (formed or not law.without_matrix(rows)):
+        law_name, slots = type(law).__name__, sum(group.slots for group in groups_of(model, law))
+        by, other = f" by `{law_name}`", "Take `jd.contact.ADMM()`, which takes any number; or choose"
+        if formed:
+            by, other = "", "Choose"
+        raise ValueError(
+            f"`{call}`: `contacts` would have {rows} rows, and at most {FORMED} are solved together{by}: three "
+            f"for each of {slots} slots where shapes may touch, one for every joint with limits or dry friction. "
+            f"{other} the pairs that matter, such as the feet: "
+            f"`model.with_pairs([('foot', 'ground')])`; or fewer slots a limb: `jd.contact.{law_name}(slots=2)`; or "
+            f"leave joints out: `jd.contact.{law_name}(limits=False, dry_friction=False)`."
+        )
+    if not rows:
+        raise ValueError(
+            f"`{call}`: `contacts` is given, but no shapes of {model.name!r} can collide, and no joint has limits or "
+            "dry friction. Give it shapes: `jd.load(..., ground=True)`, or `ModelSpec.add_shape` and `add_ground`."
+        )
