@@ -110,7 +110,7 @@ def main(kind=None, drop=0.02, seconds=3.0, dt=1e-3, verbose=True):
         return jax.jit(run)(start)
 
     height = robot.q_slice(robot.joint_names[0]).start + 2
-    low = motion(stance, 1).contacts.gaps[0]
+    low = jd.contact.detect(robot, stance).gaps
     steps = round(seconds / dt)
     traj = motion(stance.at[height].add(drop - low.min()), steps)
 

@@ -282,7 +282,8 @@ def public() -> dict:
     import jaxdyn
 
     found = {}
-    for place in (jaxdyn, jaxdyn.joints, jaxdyn.constraints, jaxdyn.shapes, jaxdyn.solvers, jaxdyn.integrators):
+    families = [x for x in (getattr(jaxdyn, n) for n in jaxdyn.__all__) if inspect.ismodule(x)]
+    for place in (jaxdyn, *families):
         found |= {f"{place.__name__}.{n}": getattr(place, n) for n in place.__all__}
     return {n: x for n, x in found.items() if not inspect.ismodule(x)}
 

@@ -92,7 +92,7 @@ OPEN = 100
 def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array, inputs) -> Array:
     """Return the `Result` of every lane at velocities `v`, as an index into `MEMBERS`; `inputs` are arrays that must be
     finite."""
-    kept, good = MEMBERS.index, GOOD[problem.q.dtype.itemsize]
+    code_of, good = MEMBERS.index, GOOD[problem.q.dtype.itemsize]
     size = jnp.maximum(largest_of(found.acceleration), 1)
     error, conflict = error_of(problem, start, found, solver.soft, 1e-3 * good * size)
     scale = size
@@ -103,28 +103,28 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array
         alone = lambda: jnp.where(doubtful, jnp.maximum(largest_of(free(problem, start)), scale), scale)  # noqa: E731
         scale = jax.lax.cond(doubtful.any(), alone, lambda: scale)
     # rows that disagree slightly, as those of loops in files do, leave an error of that size
-    code = jnp.where(error <= jnp.maximum(good * scale, OPEN * conflict), kept("successful"), kept("inaccurate"))
+    code = jnp.where(error <= jnp.maximum(good * scale, OPEN * conflict), code_of("successful"), code_of("inaccurate"))
     if found.unfinished is not None:
-        code = jnp.where((code > 0) & found.unfinished, kept("max_steps_reached"), code)
-    code = jnp.where(at_odds & (conflict > good * scale), kept("inconsistent_constraints"), code)
-    code = jnp.where(largest_of(v) > FASTEST, kept("diverged"), code)
-    code = jnp.where(_off_unit(problem), kept("non_unit_quaternion"), code)
+        code = jnp.where((code > 0) & found.unfinished, code_of("max_steps_reached"), code)
+    code = jnp.where(at_odds & (conflict > good * scale), code_of("inconsistent_constraints"), code)
+    code = jnp.where(largest_of(v) > FASTEST, code_of("diverged"), code)
+    code = jnp.where(_off_unit(problem), code_of("non_unit_quaternion"), code)
     known = _finite(inputs)
     finite = _finite((found.acceleration, balance_of(found)))
-    code = jnp.where(known & finite, code, kept("not_finite"))
+    code = jnp.where(known & finite, code, code_of("not_finite"))
     if solver.hard and problem.rows is not None:
-        code = jnp.where(known & ~finite, kept("dependent_rows"), code)
+        code = jnp.where(known & ~finite, code_of("dependent_rows"), code)
     if problem.model.topology.clusters:
-        code = jnp.where(known & (code != kept("diverged")), _embedded(problem, code), code)
+        code = jnp.where(known & (code != code_of("diverged")), _embedded(problem, code), code)
     return code.astype(jnp.int32)
 
 
 def _embedded(problem: Problem, code: Array) -> Array:
     """Return the results `code`, changed in lanes whose embedded loops are singular or open."""
-    kept, size = MEMBERS.index, problem.q.dtype.itemsize
+    code_of, size = MEMBERS.index, problem.q.dtype.itemsize
     gap = largest_of(problem.motion.gap)
-    code = jnp.where(gap > GOOD[size] * jnp.maximum(largest_of(problem.q), 1), kept("open_loop"), code)
-    return jnp.where(problem.motion.ratios.left.min(0) > SINGULAR[size], code, kept("singular_loop"))
+    code = jnp.where(gap > GOOD[size] * jnp.maximum(largest_of(problem.q), 1), code_of("open_loop"), code)
+    return jnp.where(problem.motion.ratios.left.min(0) > SINGULAR[size], code, code_of("singular_loop"))
 
 
 def result_of(code) -> Result:

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.linalg import solve_triangular
 
-from ..dynamics import jacobians
+from ..dynamics.constraint_terms import rows_jacobian
 from ..dynamics.crba import mass_matrix, mass_matrix_at
 from ..engine.kept import tables
 from ..engine.lanes import laned
@@ -35,7 +35,7 @@ class Dense(Explicit):
 
     def matrix(self, given):
         L = jnp.linalg.cholesky(laned(mass_matrix)(given.model, given.q))
-        J = laned(jacobians.constraint_jacobian)(given.model, given.constraints, given.q)
+        J = laned(rows_jacobian)(given.model, given.constraints, given.q)
         return _gram(given, solve_triangular(L, J.T, lower=True))
 
 

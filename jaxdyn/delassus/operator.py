@@ -91,7 +91,7 @@ class Delassus(eqx.Module):
         return damped_inverse(self._times, damped, added, b, exceeds(R, self._damping))
 
     def _vector(self, call, name, x):
-        x = floats(f"`{call}`", name, x)
+        x = floats(f"`Delassus.{call}`", name, x)
         m = self.shape[0]
         if x.ndim not in (1, 2) or x.shape[0] != m:
             raise ValueError(f"`Delassus.{call}`: `{name}` has shape {x.shape}, neither ({m},) nor ({m}, k).")

@@ -7,13 +7,18 @@ from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.lanes import laned
 from ..kinematics.assemble import residual
-from ..kinematics.embedding import kinematics
+from ..kinematics.embedding import jacobian_at, kinematics
 from ..kinematics.rows import evaluate
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
 from ..model.constraints import Constraint, check_names
 from ..model.model import Model
 from ..model.state import State
-from . import jacobians
+
+
+def rows_jacobian(model: Model, constraints, q: Array) -> Array:
+    """Return J (m, nv, lanes) of constraints."""
+    motion = kinematics(model, q)
+    return jacobian_at(motion, evaluate(constraints, motion))
 
 
 def _bias(model, constraints, q, v):
@@ -27,11 +32,9 @@ def constraint_jacobian(
 ) -> Float[Array, "m nv"]:
     """Return J (m, nv) at q (nq,), rows in the order of `constraints` (None: the model's own)."""
     model, constraints, q = _at_q("constraint_jacobian", model, q, constraints)
-    return (
-        laned(jacobians.constraint_jacobian)(model, constraints, q)
-        if constraints
-        else jnp.zeros((0, model.nv), q.dtype)
-    )
+    if not constraints:
+        return jnp.zeros((0, model.nv), q.dtype)
+    return laned(rows_jacobian)(model, constraints, q)
 
 
 def constraint_bias(model: Model, state: State, constraints: Sequence[Constraint] | None = None) -> Float[Array, " m"]:

@@ -1,1 +1,1 @@
-"""Kernel walls and the batching primitive."""
+"""Functions on lanes as programs: traced, made scalar, ordered, and compiled for CPUs and GPUs, or left to XLA."""

@@ -1,6 +1,6 @@
 """A sweep as array operations, for cores that XLA compiles.
 
-Rows of one kind that do not depend on each other become one call on stacked values, behind a wall (`kernel.py`).
+Rows of one kind that do not depend on each other become one call on stacked values, behind a wall (`walls.py`).
 """
 
 from collections import defaultdict
@@ -10,8 +10,8 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 
-from .kernel import kernel
 from .steps import Sweep, cells
+from .walls import walled
 
 
 def grouped(sweep: Sweep, args: Sequence) -> list:
@@ -35,9 +35,9 @@ def _walled(kind: int, sweep: Sweep, members: int):
     if key not in made:
         f = jaxpr_as_fun(sweep.kinds[kind].jaxpr)
         if members == 1:
-            made[key] = kernel(lambda *xs: [o[None] for o in f(*[x[0] for x in xs])])
+            made[key] = walled(lambda *xs: [o[None] for o in f(*[x[0] for x in xs])])
         else:
-            made[key] = kernel(jax.vmap(f))
+            made[key] = walled(jax.vmap(f))
     return made[key]
 
 

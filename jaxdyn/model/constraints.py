@@ -2,16 +2,8 @@
 
 A constraint has one or more rows. Each is a linear function of the twists of some bodies,
 ``sum_i K_i V_i`` at velocity level and ``sum_i K_i A_i + gamma`` at acceleration level, where V_i and A_i are
-body i's twist and its derivative, in its own axes. A constraint class has two methods:
-
-- `layout(topology)` returns, before tracing, the bodies that the constraint acts on, its number of rows, and a
-  signature: `evaluate` is traced once for all constraints of one signature. It raises `ValueError` for unknown names.
-- `evaluate(layout, attachments, views, robot)` returns the rows. The leaves of `self` have shape (..., k, lanes) with
-  k = 1, where a lane is one element of the batch; `attachments` are the placements of the constrained frames in their
-  bodies, `views` the moving bodies as `BodyView`s, `robot` everything else (`RobotView`). Arrays are component-first
-  throughout.
-
-To add a constraint, write such a class. See `docs/extending.md`.
+body i's twist and its derivative, in its own axes. To add a constraint, write a class with `layout` and `evaluate`. See
+`docs/extending.md`.
 """
 
 import abc
@@ -123,11 +115,14 @@ class Constraint(eqx.Module):
 
     @abc.abstractmethod
     def layout(self, topology: Topology) -> Layout:
-        """See the docstring of the module."""
+        """Return, before tracing, the bodies that the constraint acts on, its number of rows, and a signature:
+        `evaluate` is traced once for all constraints of one signature. **Raises** `ValueError` for unknown names."""
 
     @abc.abstractmethod
-    def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
-        """See the docstring of the module."""
+    def evaluate(self, layout: Layout, attachments, views: Sequence[BodyView], robot: RobotView) -> Rows:
+        """Return the rows. The leaves of `self` have shape (..., k, lanes) with k = 1, where a lane is one element of
+        the batch; `attachments` are the placements of the constrained frames in their bodies, `views` the moving
+        bodies, and `robot` is everything else. Arrays are component-first throughout."""
 
 
 def check_names(call: str, constraints: Sequence[Constraint]) -> None:

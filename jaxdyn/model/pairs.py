@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
-from ..engine.kernel import kernel
+from ..engine.walls import walled
 from ..spatial.instances import check_instance
 from ..spatial.numbers import finite, floats
 from ..spatial.rotation import quaternion_from_matrix, quaternion_log
@@ -90,34 +90,34 @@ class FrameConstraint(Constraint):
         """Return the rows with coefficients for both bodies. The caller drops those for the world."""
 
 
-# `kernel` keeps these parts of an evaluation apart: without it XLA recomputes the relative pose for each use
-@kernel
+# `walled` keeps these parts of an evaluation apart: without it XLA recomputes the relative pose for each use
+@walled
 def _placed(R, p, own_R, own_p):
     return composed((R, p), (own_R, own_p))
 
 
-@kernel
+@walled
 def _seen(pa, A, B):
     """Return Q, reach and va of a `Pair`."""
     return mtm(A.R, B.R), mtv(B.R, A.p - B.p + mv(A.R, pa)), A.l + cross(A.w, pa)
 
 
-@kernel
+@walled
 def _relative(Q, Ra, Rb):
     return mtm(mm(Q, Rb), Ra)
 
 
-_quaternion = kernel(quaternion_from_matrix)
-_vector = kernel(quaternion_log)
+_quaternion = walled(quaternion_from_matrix)
+_vector = walled(quaternion_log)
 
 
-@kernel
+@walled
 def _tilt(Q, Ra, Rb, axis):
     seen = mv(Q, mv(Rb, axis))
     return seen, cross(seen, mv(Ra, axis))
 
 
-@kernel
+@walled
 def _carried_bias(Q, reach, wa, va, w, l):
     wb, u = mv(Q, w), mv(Q, l + cross(w, reach))
     return cross(wa, wb), cross(wa, u) - cross(wb, va)
@@ -196,12 +196,12 @@ def _frame_rows(pair: Pair, linear: list, angular: list, position, rotation) -> 
     )
 
 
-@kernel
+@walled
 def _weld_like(pair, linear, angular):
     return _stacked([pair.linear(e, pair.reach) for e in linear] + [pair.angular(e) for e in angular])
 
 
-@kernel
+@walled
 def _components(linear, angular, l, w):
     parts = [dot(e, l) for e in linear] + [dot(e, w) for e in angular]
     return jnp.stack(jnp.broadcast_arrays(*parts))  # one part may have a single lane where another has many

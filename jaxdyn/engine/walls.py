@@ -1,4 +1,4 @@
-"""Kernel walls: functions that XLA compiles as one piece, which it neither inlines into callers nor recomputes.
+"""Walls: functions that XLA compiles as one piece, which it neither inlines into callers nor recomputes.
 
 Without walls, XLA:CPU fuses element-wise code across joints and recomputes shared values without bound. A jitted
 function that is called under ``inlineable="false"`` stays a call in the compiled program, also under `vmap`,
@@ -12,19 +12,19 @@ import jax
 from jax.experimental.xla_metadata import set_xla_metadata
 
 
-def kernel(fn: Callable) -> Callable:
+def walled(fn: Callable) -> Callable:
     """Return a function of arrays with a wall around it. Apply this once, at module level, so that all calls share the
     traces."""
     jitted = jax.jit(fn)
 
     @functools.wraps(fn)
-    def walled(*args):
+    def call(*args):
         if not walls_on():
             return fn(*args)
         with set_xla_metadata(inlineable="false"):
             return jitted(*args)
 
-    return walled
+    return call
 
 
 def walls_on() -> bool:
