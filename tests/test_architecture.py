@@ -16,6 +16,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 #: lowest first; a file imports from floors below its own and from its own folder
 FLOORS = (
     "spatial",
+    "geometry",
     "engine",
     "tree",
     "model",

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from jaxdyn.constrained.apart import apart
-from jaxdyn.contact.touch import PAIRS, Placed, Touch, slots, touches
+from jaxdyn.geometry.touch import PAIRS, Placed, Touch, slots, touches
 from jaxdyn.spatial.quarters import in_quarters
 
 BODIES = ("sphere", "capsule", "box")

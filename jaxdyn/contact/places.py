@@ -11,12 +11,12 @@ from jaxtyping import Array
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
+from ..geometry.touch import Placed, Touch, slots, touches
 from ..kinematics.forward import Kinematics
 from ..kinematics.rows import stacked
 from ..model.model import Model
 from ..spatial.small import composed
 from ..tree.topology import WORLD
-from .touch import Placed, Touch, slots, touches
 
 
 class Surface(eqx.Module):

@@ -10,15 +10,15 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..engine.core import joined
+from ..geometry.placed import sign
+from ..geometry.touch import Touch
 from ..kinematics.forward import Kinematics
 from ..model.constraints import Baumgarte, Constraint, Layout, Rows
 from ..model.model import Model
 from ..spatial.small import cross, mtv
 from ..tree.topology import Topology
 from .limbs import Group, at_places, nearest, spans, taken
-from .placed import sign
 from .places import Surface, surfaces_of, touches_of
-from .touch import Touch
 
 
 class AtSlots(Constraint):

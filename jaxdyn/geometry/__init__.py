@@ -1,0 +1,1 @@
+"""Where two shapes touch: gap, point and normal, from their poses and sizes alone."""
