@@ -120,6 +120,28 @@ def test_rows_of_gears_leave_those_of_feet_their_digits(solver):
     assert steps.max() <= 3
 
 
+@pytest.mark.parametrize("robot", ["held", "five_bar_floating", "same_pair", "overheld"])
+@pytest.mark.parametrize("name", ["ProxBBO", "ProxLTL", "Unified"])
+def test_multipliers_are_those_of_double_precision(name, robot):
+    """The least-norm ones, with rows that depend on each other and links that are light beside others."""
+    model, given = CATALOGUE[robot].build(), states(robot)
+    wanted = np.array([oracle.forward_dynamics(model, *s).multipliers for s in zip(*given, strict=True)])
+    found = solve(SOLVERS[name].solver, single(model), *single(given)).multipliers
+    assert found.dtype == jnp.float32
+    found = np.asarray(found, float)
+    assert (np.abs(found - wanted).max(1) < 1e-3 * np.abs(wanted).max(1)).all()
+
+
+def test_impulses_of_light_rods():
+    """A biped with loops, whose rods have a hundredth of the mass of its legs."""
+    model = jd.load("strider")
+    state = jd.State(jd.assemble(model, model.neutral()), np.random.default_rng(0).normal(size=model.nv))
+    wanted = jd.impulse(model, state).impulses
+    found = jd.impulse(*single((model, state)))
+    assert np.abs(np.asarray(found.impulses, float) - wanted).max() < 1e-4 * np.abs(wanted).max()
+    assert found.result == jd.Result.successful
+
+
 @pytest.mark.parametrize("solver", (jd.solvers.ProxBBO(), jd.solvers.ProxLTL(), jd.solvers.LCABA()), ids=repr)
 def test_multipliers_of_dependent_rows_have_the_least_norm(solver):
     """An arm on a floating base, welded to it in a general direction: six rows of rank one."""

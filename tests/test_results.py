@@ -216,3 +216,20 @@ def test_reading_changes_no_number(name, solver, dtype):
         found["alone"] = np.stack([alone(*(x[k] for x in args))[0] for k in range(2)])
     for read, a in found.items():
         np.testing.assert_array_equal(a, found["nothing more"], err_msg=read)
+
+
+def test_impulses_tell_how_they_ended():
+    """Rows that repeat each other, that contradict, that a solver cannot take; numbers that are none."""
+    model = jd.load("four_bar")
+    state = jd.State(jd.assemble(model, model.neutral()), np.array([1.0, -2.0, 0.5]))
+    middle = jd.Transform(np.eye(3), [0.0, 0.0, 0.25])
+    pin, again = (jd.constraints.Point("rocker", placement_a=middle, name=n) for n in ("pin", "again"))
+    twice = (*model.constraints, pin, again)
+    for solver in (jd.solvers.Auto(), jd.solvers.LCABA(), jd.solvers.ProxLTL(), jd.solvers.Dense()):
+        assert jd.impulse(model, state, solver=solver).result == jd.Result.successful
+        assert jd.impulse(model, state, constraints=twice, solver=solver).result == jd.Result.successful
+    bounces = np.repeat([0.0, 0.0, 1.0], 3)  # of one pin but not of the other
+    torn = jd.impulse(model, state, constraints=twice, restitution=bounces)
+    assert torn.result == jd.Result.inconsistent_constraints
+    assert jd.impulse(model, state, constraints=twice, solver=jd.solvers.LTL()).result == jd.Result.dependent_rows
+    assert jd.impulse(model, jd.State(state.q, np.full(3, np.nan))).result == jd.Result.not_finite

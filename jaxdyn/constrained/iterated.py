@@ -86,6 +86,10 @@ class Proximal(Unrollable):
         """Return μ of all rows (m, lanes) if the caller gives none."""
         return automatic_weights(problem)
 
+    def for_multipliers(self, problem: Problem, system: System) -> System:
+        """Return the factor for `multipliers`, with automatic weights: the given one if that serves."""
+        return system if self.mu is None else self.system(problem, automatic_weights(problem))
+
     def solve(self, problem: Problem, start, warm, multipliers: bool):
         system = self.factorised(problem)
         most = min(self.max_steps, UNROLLED) if self._unrolled else self.max_steps
@@ -96,7 +100,9 @@ class Proximal(Unrollable):
         if not multipliers:
             return found._replace(multipliers=jnp.zeros_like(found.multipliers))
         enough = Stop(_tolerance(problem, self.tol or None), max(most, 30), self._unrolled)
-        lam, settled = multipliers_of(system, start, found.acceleration, found.bodies, enough)
+        lam, settled = multipliers_of(
+            self.for_multipliers(problem, system), start, found.acceleration, found.bodies, enough
+        )
         return found._replace(multipliers=lam, settled=settled)
 
 

@@ -13,7 +13,7 @@ from typing import ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 
-from ..systems.body_factor import body_factor
+from ..systems.body_factor import body_factor, tied_factor
 from ..systems.weights import automatic_weights
 from ..tree.plan import elimination
 from .base import Solver, name_of
@@ -29,7 +29,7 @@ def _penalised(solver: Solver, problem, weights):
 
 def damped(problem):
     """Return the factor of M + Jᵀ μ J with the automatic weight, in LCABA's order."""
-    return _penalised(LCABA(), problem, automatic_weights(problem))
+    return tied_factor(problem, automatic_weights(problem))
 
 
 def free(problem, start):

@@ -43,7 +43,7 @@ class LeapCore(StepCore):
             start, bodies = linear_of(step, a)
             if step.problem.rows is not None and isinstance(self.solver, Proximal) and self.solver.refine:
                 stop = Stop(1e-12 if q.dtype == jnp.float64 else 1e-6, 30)
-                lam, _ = multipliers_of(system, start, a, bodies, stop)
+                lam, _ = multipliers_of(self.solver.for_multipliers(step.problem, system), start, a, bodies, stop)
             if reads[4]:
                 judged = found._replace(multipliers=lam, bodies=bodies)
                 code = ended(self.solver, step.problem, start, judged, w, (q, v, tau, external))

@@ -7,11 +7,8 @@ from jaxtyping import Array
 from ..engine.core import widen
 from ..systems.base import System
 from ..systems.problem import Start, left_over
-from ..systems.weights import redundant, riding_weights
+from ..systems.weights import redundant
 from .iteration import Stop, advance, conjugate, largest_of, loop, moves
-
-#: weights up to this multiple of the automatic ones lose no digits in μ J y
-USUAL = 2.0
 
 
 def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) -> tuple[Array, Array]:
@@ -19,22 +16,21 @@ def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) 
 
     The iteration is λ += μ J y from zero, with y = (M + μ JᵀJ)⁻¹ (M a + h − τ − Jᵀλ), so every iterate lies in the
     range of J. The multipliers of `iterate` do not if rows are redundant, and carry μ times the rounding of J a. In
+    single precision the `system` has to be a factor of M + μ JᵀJ itself, with automatic weights: where rows ride or
+    stay apart, y is a difference of M⁻¹ (...) and M⁻¹ Jᵀν, whose rounding times μ exceeds λ if links are light. In
     double precision the last step also subtracts y from a. Together they leave M a + h − τ − Jᵀλ = 0, even along rows
     that are as good as redundant.
     """
     problem = system.problem
     rows, lanes, dtype = problem.rows, rates.shape[-1], rates.dtype
     mu = system.weights.max(0)
-    # multipliers that ride carry rounding along dependent rows, and μ J y that of y times μ, if a large one is given
-    usual = mu <= USUAL * riding_weights(problem).max(0)
     counts = lambda direction, image: moves(redundant(problem) * mu, direction[0], image)  # noqa: E731
     tau, force = left_over(problem, start._replace(tau=widen(start.tau, lanes)), rates, bodies, None)
 
     def left_at(lam):
         """Return y and μ J y."""
-        y, moved, taken, _ = system.solve(-tau, tuple(-x for x in rows.forces(-lam, force)), None)
-        change = jnp.where(usual, system.weights * rows.times(moved), -widen(taken, lanes))
-        return widen(y, lanes), widen(change, lanes)
+        y, moved, *_ = system.solve(-tau, tuple(-x for x in rows.forces(-lam, force)), None)
+        return widen(y, lanes), widen(system.weights * rows.times(moved), lanes)
 
     def improve(s):
         at, change, direction, image, last, active = s

@@ -23,9 +23,10 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import equinox as eqx
+import jax.numpy as jnp
 
-from ..systems.body_factor import body_factor, every_constraint
-from ..systems.weights import riding_weights
+from ..systems.body_factor import body_factor, every_constraint, tied_factor
+from ..systems.weights import automatic_weights, riding_weights
 from ..tree import panels
 from ..tree.plan import Rider, elimination, riders_of
 from ..tree.topology import Topology
@@ -70,6 +71,11 @@ class ProxBBO(Proximal):
 
     def weights(self, problem):
         return riding_weights(problem)
+
+    def for_multipliers(self, problem, system):
+        if problem.q.dtype == jnp.float64:
+            return super().for_multipliers(problem, system)
+        return tied_factor(problem, automatic_weights(problem))  # see `multipliers`
 
     def system(self, problem, weights):
         return _riding(self, problem, weights)

@@ -8,9 +8,11 @@ from the cheaper of the two algorithms and changing one constraint at a time whi
 
 from typing import ClassVar
 
+import jax.numpy as jnp
+
 from ..engine.kept import parts, tables
 from ..systems import cost
-from ..systems.body_factor import body_factor
+from ..systems.body_factor import body_factor, tied_factor
 from ..systems.weights import automatic_weights, riding_weights
 from ..tree.plan import Order, Rider, elimination, riders_of
 from ..tree.rows import Plan
@@ -66,6 +68,11 @@ class Unified(Proximal):
         riders = riders_of(problem.model.topology, problem.plan)
         every = len(riding_of(problem.model.topology, riders)[1]) == len(riders)
         return riding_weights(problem) if every else automatic_weights(problem)
+
+    def for_multipliers(self, problem, system):
+        if problem.q.dtype == jnp.float64:
+            return super().for_multipliers(problem, system)
+        return tied_factor(problem, automatic_weights(problem))  # see `multipliers`
 
     def system(self, problem, weights):
         topology = problem.model.topology

@@ -7,7 +7,7 @@ from jaxtyping import ArrayLike
 
 from ..constrained.auto import Auto
 from ..constrained.base import Solver, check_solver
-from ..constrained.impulse import least, rates
+from ..constrained.impulse import outcome, rates, solved
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
 from ..model.checks import rows_of as rows_of_constraints
 from ..model.constraints import Constraint
@@ -68,8 +68,8 @@ def impulse(
         return _struck(name, model, state, p, constraints, restitution, solver, contacts, near)
     model, constraints, q, v, p, warm = common_dtype(model, constraints, state.q, state.v, p, warm_start)
     r2 = -(1 + e.astype(v.dtype)) * rates(model, constraints, q, v) if constraints else jnp.zeros(0, v.dtype)
-    dv, lam = least(model, constraints, q, p, r2, solver, warm)
-    return Jump(v + dv, lam)
+    dv, lam, some = solved(model, constraints, q, p, r2, solver, warm)
+    return Jump(v + dv, lam, outcome(model, constraints, q, p, r2, solver, dv, some))
 
 
 def _struck(name, model, state, p, constraints, restitution, solver, law, near) -> Jump:
@@ -82,4 +82,4 @@ def _struck(name, model, state, p, constraints, restitution, solver, law, near) 
     model, constraints, q, v, p = common_dtype(model, constraints, state.q, state.v, p)
     impact = Impact.of(law, near=float(near), dry_friction=False)
     found = contact_step(model, constraints, q, v, p, None, jnp.ones((), v.dtype), impact)
-    return Jump(v + found.acceleration, found.multipliers, found.contacts)
+    return Jump(v + found.acceleration, found.multipliers, found.result, found.contacts)

@@ -44,10 +44,11 @@ class Contacts(eqx.Module):
 
 class Jump(eqx.Module):
     """The result of `impulse`. **Fields:** `velocity` (nv,), after the jump; `impulses` (m,) of the constraints (N s or
-    N m s), the minimum-norm ones; `contacts`, None without a law of contact."""
+    N m s), the minimum-norm ones; `result`, a `Result`; `contacts`, None without a law of contact."""
 
     velocity: Float[Array, " nv"]
     impulses: Float[Array, " m"]
+    result: Result
     contacts: Contacts | None = None
 
 

@@ -15,7 +15,7 @@ from ..tree import panels
 from ..tree.early import EarlyFactor
 from ..tree.elimination import elimination_of
 from ..tree.factor import Factor, factorise
-from ..tree.plan import Order
+from ..tree.plan import Order, elimination
 from ..tree.rows import Plan
 from .base import System
 from .problem import Problem
@@ -86,6 +86,12 @@ def body_factor(
     K = None if rows is None else rows.K
     factor = factorise(tables, motion.inertia, armature, motion.driven, K, weights, compliance)
     return BodyFactor(problem, factor, weights, riding)
+
+
+def tied_factor(problem: Problem, weights: Array) -> BodyFactor:
+    """Return the factor of M + Jᵀ μ J, in which every constraint ties its bodies."""
+    order = elimination(problem.model.topology, problem.plan.cliques)
+    return body_factor(problem, order, weights, frozenset())
 
 
 def tying(plan: Plan, constraints: Sequence[int]) -> tuple[int, ...]:
