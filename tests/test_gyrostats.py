@@ -1,5 +1,6 @@
 """Rotors on axes of symmetry, which embedded models take for gyrostats, and what solvers and methods do with them."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -226,3 +227,35 @@ def test_chains_of_belts_keep_single_precision():
     off = lambda solver: jnp.abs(accelerations(solver, *given) - exact).max(1) / jnp.abs(exact).max(1)  # noqa: E731
     once, chosen = off(jd.solvers.ABA(max_steps=1)), off(jd.solvers.ABA())
     assert chosen.max() < 5e-6 and chosen.mean() < 0.5 * once.mean()
+
+
+@pytest.mark.parametrize("field", ["center_of_mass", "rotational"])
+def test_rotors_made_asymmetric_behind_the_back_of_replace_are_reported(field):
+    """As an optimiser that updates all arrays of a model does; without the assumption the motion is right."""
+    spec, inertia = jd.ModelSpec("arm"), jd.Inertia(1.0, (0.02, 0.01, -0.1), np.diag([0.01, 0.012, 0.015]))
+    spec.add_body("upper", "world", jd.joints.Revolute(axis=(0, 1, 0)), inertia=inertia)
+    spec.add_body(
+        "fore",
+        "upper",
+        jd.joints.Revolute(axis=(0, 1, 0)),
+        placement=jd.Transform(np.eye(3), (0, 0, -0.3)),
+        inertia=inertia,
+    )
+    rotor = jd.Inertia(0.3, (0, 0, 0), np.diag([1e-4, 2e-4, 1e-4]))
+    spec.add_rotor("motor", "upper", {"fore": 9.0}, inertia=rotor, axis=(0, 1, 0))
+    model = jd.embed(spec.build())
+    state, tau = jd.State(model.neutral(), [1.0, 2.0]), np.array([0.5, 0.2])
+    solved = jax.jit(lambda m: jd.forward_dynamics(m, state, tau))
+    stepped = jax.jit(lambda m: jd.simulate(m, state, tau[None], 1e-3))
+    k, size = model.body_names.index("motor"), {"center_of_mass": 0.05, "rotational": 1e-5}[field]
+    where = lambda m: getattr(m.bodies, field)  # noqa: E731
+    change = lambda m, share=1.0: eqx.tree_at(where, m, where(m).at[k, ..., 0].add(share * size))  # noqa: E731
+    for same in (model, change(model, 1e-9)):
+        assert solved(same).result == jd.Result.successful
+        assert (stepped(same).result == jd.Result.successful).all()
+    assert solved(change(model)).result == jd.Result.asymmetric_rotor
+    assert (stepped(change(model)).result == jd.Result.asymmetric_rotor).all()
+    found = solved(change(model.without_rotors()))
+    assert found.result == jd.Result.successful
+    back = jd.inverse_dynamics(change(model), state, found.acceleration)
+    np.testing.assert_allclose(back, tau, rtol=0, atol=1e-10)

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from ..systems.problem import Problem, Start, residual
+from ..systems.problem import Problem, Start, asymmetric, residual
 from .accuracy import balance_of, error_of
 from .base import Found, Solver
 from .iteration import largest_of
@@ -47,6 +47,10 @@ class Result(eqx.Enumeration):
         "What is left of the law of contact is more than 1e-3 of the largest speed at a contact: take more sweeps or "
         "steps, or `jd.contact.Newton()`."
     )
+    asymmetric_rotor = (
+        "An embedded rotor is no longer symmetric about its axis, and is computed as if it were: change it by "
+        "`Model.replace`, or call `Model.without_rotors` before you change it otherwise."
+    )
     open_loop = "The configuration does not close an embedded loop: start from `neutral`, `random_state` or `assemble`."
 
 
@@ -73,6 +77,7 @@ MEMBERS = (
     "inaccurate",
     "singular_loop",
     "contact_not_converged",
+    "asymmetric_rotor",
     "open_loop",
 )
 #: acceptable errors by bytes of a number, relative to the accelerations without constraints, or to 1
@@ -81,6 +86,8 @@ GOOD = {4: 1e-3, 8: 1e-6}
 LARGER = 10
 #: least pivots of dependent columns of embedded loops, relative to their squares, by bytes of a number
 SINGULAR = {4: 1e-6, 8: 1e-12}
+#: how far rotors may be from symmetry, relative to their inertias, and in m, by bytes of a number
+ASYMMETRIC = {4: 1e-4, 8: 1e-6}
 #: a velocity that no robot reaches
 FASTEST = 1e6
 #: redundant rows of real files disagree by rounding; more than this counts as contradiction
@@ -120,8 +127,11 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array
 
 
 def _embedded(problem: Problem, code: Array) -> Array:
-    """Return the results `code`, changed in lanes whose embedded loops are singular or open."""
+    """Return the results `code`, changed in lanes whose embedded loops are singular or open, or whose rotors
+    are not symmetric."""
     code_of, size = MEMBERS.index, problem.q.dtype.itemsize
+    if problem.model.topology.gyrostats:
+        code = jnp.where(asymmetric(problem.model, ASYMMETRIC[size]), code_of("asymmetric_rotor"), code)
     gap = largest_of(problem.motion.gap)
     code = jnp.where(gap > GOOD[size] * jnp.maximum(largest_of(problem.q), 1), code_of("open_loop"), code)
     return jnp.where(problem.motion.ratios.left.min(0) > SINGULAR[size], code, code_of("singular_loop"))

@@ -19,6 +19,7 @@ from ..kinematics.forward import Kinematics
 from ..kinematics.rows import Rows, evaluate
 from ..model.constraints import Constraint
 from ..model.model import Model
+from ..spatial.small import cross, dot, eye, mv, outer
 from ..tree.rows import Plan
 
 
@@ -61,6 +62,21 @@ def with_gyrostats(model: Model, constraints: Sequence[Constraint], external: Ar
     if external is not None or not rotors:
         return model
     return dataclasses.replace(model, topology=dataclasses.replace(topology, gyrostats=rotors))
+
+
+def asymmetric(model: Model, least: float) -> Array:
+    """Return, per lane, whether a gyrostat is not symmetric about its axis any more, by more than the fraction `least`:
+    its mass properties may have been changed under a topology that says that it is."""
+    found = []
+    for b in sorted(model.topology.gyrostats):
+        axis, center, inertia = model.joints.axis[b], model.bodies.center_of_mass[b], model.bodies.rotational[b]
+        mass, size = model.bodies.mass[b], jnp.abs(inertia).max((0, 1))
+        off = jnp.abs(cross(axis, center)).max(0)
+        flat = eye(axis) - outer(axis, axis)
+        turned = inertia - dot(axis, mv(inertia, axis)) * outer(axis, axis)
+        apart = jnp.abs(turned - (turned[0, 0] + turned[1, 1] + turned[2, 2]) / 2 * flat).max((0, 1))
+        found.append((apart > least * size) | (mass * off * off > least * size) | (off > least))
+    return jnp.stack(jnp.broadcast_arrays(*found)).any(0)
 
 
 def problem_of(
