@@ -2,7 +2,7 @@
 
 The steps are Levenberg-Marquardt steps with the exact derivative of the residual. If rows are redundant, a step has the
 least norm in v. Derivatives, along the closed configurations and with respect to the model, come from the implicit
-function theorem.
+function theorem, as if the search ended at the closed configuration nearest to the guess.
 """
 
 import functools
@@ -147,7 +147,8 @@ def assemble(
     """Return the configuration (nq,) near q (nq,) that satisfies the constraints (None: the model's own).
 
     The search may fail from a singular pose. It is then repeated from other starts around the guess, which are the same
-    in every call.
+    in every call. Derivatives are those of the nearest closed configuration: exact from a closed guess, and along the
+    loops to first order in the gap of an open one.
 
     **Arguments:** `q`, a guess; `tol`, the largest position error, in metres or radians (None: 1e-12 in double, 1e-6 in
     single precision).
