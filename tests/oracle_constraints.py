@@ -108,7 +108,8 @@ def _residual(c, at: Scene):
     turned = joints.rotation_vector(b.R.T @ a.R)
     if kind in ("Hinge", "Cylinder"):  # only the axes must agree, whatever the angle about them
         seen = a.R.T @ b.R @ axis  # b's axis in a's axes
-        turned = np.cross(seen, axis)
+        turned, along = np.cross(seen, axis), seen @ axis
+        turned = turned * np.arctan2(np.linalg.norm(turned), along) / max(np.linalg.norm(turned), 1e-300)
         if kind == "Cylinder":
             gap = gap - seen * (seen @ gap)
     if kind == "Slider":

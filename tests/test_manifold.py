@@ -124,6 +124,23 @@ def test_assemble_has_derivatives():
     close(jax.jacrev(closed)(0.0), got, 1e-10)
 
 
+@pytest.mark.parametrize("kind", [jd.constraints.Hinge, jd.constraints.Cylinder])
+def test_axes_that_oppose_each_other_are_not_closed(kind):
+    """The residual is the angle between the axes, up to π, and `assemble` turns them to the same side."""
+    spec = jd.ModelSpec("door")
+    spec.add_body("door", "world", jd.joints.Free(), inertia=jd.Inertia(1.0, (0, 0, 0), 0.1 * np.eye(3)))
+    model = spec.add_constraint(kind("door", axis=(0, 0, 1))).build()
+    residual = jax.jit(lambda q: jd.constraint_residual(model, q))
+    slope = jax.jit(jax.jacfwd(residual))
+    for angle in (1e-9, 1e-3, 0.5, 2.0, 3.0, np.pi):
+        q = np.array([0, 0, 0, np.cos(angle / 2), 0.6 * np.sin(angle / 2), 0.8 * np.sin(angle / 2), 0])
+        np.testing.assert_allclose(np.linalg.norm(residual(q)[-2:]), angle, rtol=1e-12)
+        assert np.isfinite(slope(q)).all()
+    for key in range(6):
+        q = jd.assemble(model, model.random_state(jax.random.key(key)).q)
+        close(jd.frame_pose(model, q, "door").rotation[2], [0, 0, 1], 1e-9)
+
+
 def test_assemble_refuses_what_cannot_close():
     """Outside of jit: an error that names the constraint; under jit: the nearest configuration."""
     spec = jd.ModelSpec("short")

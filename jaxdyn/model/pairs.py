@@ -23,6 +23,9 @@ from ..tree.topology import WORLD, Topology
 from .constraints import Baumgarte, BodyView, Constraint, Layout, Rows, checked_options, checked_unit
 from .joints import plane_axes
 
+#: axes oppose each other if one plus the cosine of their angle is less
+OPPOSED = 1e-4
+
 
 class FrameConstraint(Constraint):
     """Base class of constraints between two frames a and b, each fixed in a body or in the world."""
@@ -113,8 +116,11 @@ _vector = walled(quaternion_log)
 
 @walled
 def _tilt(Q, Ra, Rb, axis):
-    seen = mv(Q, mv(Rb, axis))
-    return seen, cross(seen, mv(Ra, axis))
+    own, seen = mv(Ra, axis), mv(Q, mv(Rb, axis))
+    scalar = 1 + dot(seen, own)  # the quaternion of the least turn, times a number
+    # from one axis to its opposite, any turn by π is least
+    vector = cross(seen, own) + jnp.maximum(OPPOSED - scalar, 0) * mv(Ra, plane_axes(axis)[0])
+    return seen, quaternion_log(jnp.concatenate([jnp.broadcast_to(scalar, vector.shape[1:])[None], vector]))
 
 
 @walled
@@ -169,8 +175,8 @@ class Pair(NamedTuple):
         return mv(self.Ra, _vector(_quaternion(_relative(self.Q, self.Ra, self.Rb))))
 
     def tilt(self, axis):
-        """Return b's copy of `axis` in A's axes, and its cross product with a's. Unlike components of the rotation
-        vector, the cross product does not depend on the turn about the axis."""
+        """Return b's copy of `axis` in A's axes, and the rotation vector of the least turn from it to a's. Unlike
+        components of the whole rotation vector, it does not depend on the turn about the axis."""
         return _tilt(self.Q, self.Ra, self.Rb, axis)
 
 
