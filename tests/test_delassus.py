@@ -451,3 +451,38 @@ def test_small_links_on_heavy_bases(method):
     found = operator.solution(b)
     assert found.result == jd.Result.successful
     assert np.abs(operator.mv(found.x) - b).max() < 3e-6 * np.abs(b).max()
+
+
+def geared_leg(ratio: float) -> jd.Model:
+    """A floating body with a parallelogram, whose crank a rotor of 1e-5 kg m² drives through a gear."""
+    spec, y = jd.ModelSpec("geared_leg"), (0, 1, 0)
+    place = lambda *p: jd.Transform(np.eye(3), p)  # noqa: E731
+    body = lambda mass, center, *moments: jd.Inertia(mass, center, np.diag(moments))  # noqa: E731
+    spec.add_body("base", "world", jd.joints.Free(), inertia=body(3.0, (0, 0, 0.02), 0.03, 0.04, 0.05))
+    turn = lambda name, parent, at, inertia: spec.add_body(  # noqa: E731
+        name, parent, jd.joints.Revolute(axis=y), placement=at, inertia=inertia
+    )
+    turn("thigh", "base", place(0, 0.1, 0), body(0.5, (0, 0, -0.1), 3e-3, 3e-3, 1e-4))
+    turn("shin", "thigh", place(0, 0, -0.2), body(0.2, (0, 0, -0.1), 1e-3, 1e-3, 1e-4))
+    turn("rod", "shin", place(0.05, 0, 0), body(0.1, (0, 0, 0.1), 1e-3, 1e-3, 1e-5))
+    turn("crank", "base", place(0, 0.1, 0), body(0.1, (0.02, 0, 0), 1e-5, 1e-4, 1e-4))
+    ends = {"placement_a": place(0, 0, 0.2), "placement_b": place(0.05, 0, 0)}
+    spec.add_constraint(jd.constraints.Point("rod", "crank", name="loop", **ends))
+    rotor = body(0.1, (0, 0, 0), 1e-5, 2e-5, 1e-5)
+    spec.add_rotor("motor", "base", {"crank": ratio}, inertia=rotor, axis=y, placement=place(0, 0.05, 0))
+    return spec.build()
+
+
+@pytest.mark.parametrize("ratio", [5.0, 9.0, 50.0])
+def test_gears_leave_other_rows_their_digits(ratio):
+    """In single precision, with dependent rows and b in the range of the operator."""
+    model = geared_leg(ratio)
+    q = jd.assemble(model, model.neutral().at[model.q_slice("thigh")].set(0.3))
+    J, M = np.asarray(jd.constraint_jacobian(model, q)), np.asarray(jd.mass_matrix(model, q))
+    G = J @ np.linalg.solve(M, J.T)
+    b = G @ np.linalg.pinv(G, rcond=1e-10) @ np.ones(len(G))
+    model, q, b = jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (model, q, b))
+    found = jd.delassus(model, q).solution(b)
+    wanted = np.linalg.pinv(G, rcond=1e-10) @ np.asarray(b, float)
+    assert found.result == jd.Result.successful
+    assert np.abs(np.asarray(found.x, float) - wanted).max() < 1e-4 * np.abs(wanted).max()

@@ -97,6 +97,10 @@ class MatrixFree(Method):
     def times(self, given, made, x):
         return _times(self._stop(x.dtype), given, made, x)
 
+    def rounding(self, made):
+        # a penalty 1/R beyond the automatic weight would cost light rotors their digits if rows are long, as gears' are
+        return 1 / made.geometry.mu[0]
+
     def damp(self, given, made, R):
         given, made, R = jax.lax.stop_gradient((given, made, R))
         K = None if R.blocks is None else _whitened(given, made, R)
