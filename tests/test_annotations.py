@@ -3,6 +3,7 @@
 import dataclasses
 import inspect
 import re
+import types
 import typing
 
 import jax
@@ -77,6 +78,11 @@ def array_fields(kind: type) -> dict[str, typing.Any]:
 
 def misfits(what: str, value, hint) -> list[str]:
     """The places where a value is not what its annotation says; within `jaxtyped`, so that dimensions are shared."""
+    if isinstance(hint, types.UnionType) or typing.get_origin(hint) is typing.Union:
+        kinds = [h for h in typing.get_args(hint) if h is not type(None)]
+        if value is None or len(kinds) > 1:
+            return []
+        (hint,) = kinds
     if dataclasses.is_dataclass(value) and dataclasses.is_dataclass(hint):
         if not isinstance(value, hint):
             return [f"{what} is a {type(value).__name__}, not a {hint.__name__}"]
@@ -143,3 +149,13 @@ def test_docstrings_give_the_shapes_of_array_arguments(name):
         if np.ndarray in typing.get_args(parameter.annotation):  # `ArrayLike` is a union with it
             shape = rf"\b{parameter.name}\b[^()]*\([^()]*\)"
             assert re.search(shape, function.__doc__), f"`{name}`: the docstring gives no shape of `{parameter.name}`"
+
+
+@pytest.mark.parametrize("driven", [None, ["rocker"]])
+def test_embedded_models_have_the_shapes_of_their_annotations(driven):
+    """With arrays of all joints of the tree, and actuators on joints that depend on others."""
+    model = jd.embed(MODEL, independent=driven)
+    with jaxtyped("context"):
+        bad = fields_misfit("model", model)
+    assert not bad, "\n".join(bad)
+    assert model.nv == 1 and model.joints.damping.shape == (3,)

@@ -45,22 +45,23 @@ class Bodies(eqx.Module):
 class Joints(eqx.Module):
     """Joint parameters.
 
-    **Fields:** `axis`, `axis2` (nb, 3); `pitch` (nb,) m/rad; per velocity (nv,) `armature`, `damping`, `stiffness`,
-    `lower`, `upper`, `effort`, `friction`; `rest` (nq,), where the springs are slack; `own`, by name, the parameters
-    (nb, ...) that joint classes outside of jaxdyn add, zero for other joints.
+    **Fields:** `axis`, `axis2` (nb, 3); `pitch` (nb,) m/rad; per velocity of the tree (n,) `armature`, `damping`,
+    `stiffness`, `lower`, `upper`, `effort`, `friction`; `rest` (nq,), where the springs are slack; `own`, by name, the
+    parameters (nb, ...) that joint classes outside of jaxdyn add, zero for other joints. n is the model's nv, plus the
+    dependent velocities of embedded loops.
     """
 
     axis: Float[Array, "nb 3"]
     axis2: Float[Array, "nb 3"]
     pitch: Float[Array, " nb"]
-    armature: Float[Array, " nv"]
-    damping: Float[Array, " nv"]
-    stiffness: Float[Array, " nv"]
+    armature: Float[Array, " n"]
+    damping: Float[Array, " n"]
+    stiffness: Float[Array, " n"]
     rest: Float[Array, " nq"]
-    lower: Float[Array, " nv"]
-    upper: Float[Array, " nv"]
-    effort: Float[Array, " nv"]
-    friction: Float[Array, " nv"]
+    lower: Float[Array, " n"]
+    upper: Float[Array, " n"]
+    effort: Float[Array, " n"]
+    friction: Float[Array, " n"]
     own: dict[str, Float[Array, "nb ..."]]
 
     @property
@@ -72,11 +73,11 @@ class Joints(eqx.Module):
 class Model(eqx.Module):
     """A robot. Every float that changes its dynamics is an array leaf; everything else is static.
 
-    **Fields:** `topology`; `bodies`; `joints`; `frames`, the placements (nf) of the named frames in their
-    bodies; `gravity` (3,) m/s²; `actuation` (nv, nu), generalised forces per actuator command;
-    `constraints`, a tuple; `embedded`, the constraints that `embed` has turned into joints, and `home` (nq,), a
-    configuration that satisfies them;
-    `collision`, the shapes that collide.
+    **Fields:** `topology`; `bodies`; `joints`; `frames`, the placements (nf) of the named frames in their bodies;
+    `gravity` (3,) m/s²; `actuation` (nv, nu), generalised forces per actuator command, or (n, nu) at all joints of the
+    tree if actuators drive dependent joints of embedded loops; `constraints`, a tuple; `embedded`, the constraints that
+    `embed` has turned into joints, and `home` (nq,), a configuration that satisfies them; `collision`, the shapes that
+    collide.
 
     `load` and `ModelSpec.build` create models. `jax.vmap` over models works; for instance,
     ``jax.vmap(lambda m: model.replace({"bodies.mass": m}))(masses)`` returns a batch of them.
@@ -86,7 +87,7 @@ class Model(eqx.Module):
     joints: Joints
     frames: Transform
     gravity: Float[Array, "3"]
-    actuation: Float[Array, "nv nu"]
+    actuation: Float[Array, "_ nu"]
     constraints: tuple
     topology: Topology = eqx.field(static=True)
     embedded: tuple = ()
