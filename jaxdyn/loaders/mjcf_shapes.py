@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from ..model.collision import SLIDES, TWISTS
 from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, HeightField, Mesh, Plane, Shape, Sphere
 from ..model.spec import ModelSpec
 from .mjcf_tree import Tree, is_off
@@ -16,8 +17,8 @@ from .shapes import Shapes, Wanted
 from .xml import Document, Notes
 
 PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)
-#: numbers of contact dimensions from which on there is sliding, torsional and rolling friction
-SLIDES, TWISTS, ROLLS = 3, 4, 6
+#: contact dimension from which on there is rolling friction
+ROLLS = 6
 
 
 def add_shapes(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: Tree, wanted: Wanted) -> None:
@@ -81,12 +82,12 @@ def _shape(m: Any, g: int) -> Shape:
 
 
 def _surface(m: Any, g: int) -> dict[str, Any]:
-    """Return the friction of a geom, according to its contact dimensions, its masks and its priority."""
+    """Return the friction of a geom, its contact dimension, its masks and its priority."""
     slide, twist, _ = (float(x) for x in m.geom_friction[g])
-    dimensions = int(m.geom_condim[g])
     return {
-        "friction": slide if dimensions >= SLIDES else 0.0,
-        "torsion": twist if dimensions >= TWISTS else 0.0,
+        "friction": slide,
+        "torsion": twist,
+        "dimension": int(m.geom_condim[g]),
         "collides": int(m.geom_contype[g]) & 0xFFFFFFFF,
         "collides_with": int(m.geom_conaffinity[g]) & 0xFFFFFFFF,
         "priority": int(m.geom_priority[g]),

@@ -37,7 +37,8 @@ class Body:
 @dataclasses.dataclass
 class Collider:
     """A shape fixed in a body, and the properties of its surface. `body` is the body or frame that it was added to,
-    `owner` the body itself, or that of the frame."""
+    `owner` the body itself, or that of the frame, `dimension` its contact dimension (None: not given, see
+    `Scene.counts`)."""
 
     name: str
     body: str
@@ -53,3 +54,4 @@ class Collider:
     collides_with: int = 1
     priority: int = 0
     owner: str = ""
+    dimension: int | None = None

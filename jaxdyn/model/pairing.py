@@ -56,7 +56,8 @@ def collision_of(
     for c in colliders:
         host, r, p = places[c.body]
         data = {"mesh": vertices, "heights": grids}.get(c.shape.kind)
-        infos.append(ShapeInfo(c.name, c.shape.kind, index[host], -1 if data is None else len(data), int(c.priority)))
+        place = -1 if data is None else len(data)
+        infos.append(ShapeInfo(c.name, c.shape.kind, index[host], place, int(c.priority), c.dimension))
         placed.append((r @ c.rotation, p + r @ c.translation))
         if data is not None:
             data.append(floats_of(c.shape.data))
