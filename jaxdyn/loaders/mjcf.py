@@ -15,14 +15,13 @@ A free joint without a name becomes ``root_joint``. Equalities hold exactly here
 read. Anything else that affects the motion gives an error or a warning.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..model.joints import Fixed, Free, Joint, Prismatic, Revolute, Spherical
 from ..model.spec import ModelSpec
-from .mjcf_checks import check
+from .mjcf_checks import Files, check
 from .mjcf_forces import add_actuators, keep_force_ranges, note_forces
 from .mjcf_rows import add_equalities
 from .mjcf_shapes import add_shapes
@@ -81,7 +80,7 @@ def compiled(document: Document, notes: Notes) -> tuple[Any, list[str]]:
         text = "`load`: MJCF is read by MuJoCo, which is not installed; install it by `pip install 'jaxdyn[mjcf]'`."
         raise ImportError(text) from None
 
-    check(document)
+    files = check(document)
     path = None if document.path is None else str(document.path)
     try:
         if path is None:
@@ -93,7 +92,7 @@ def compiled(document: Document, notes: Notes) -> tuple[Any, list[str]]:
         try:
             text = document.data.decode()
             spec = mujoco.MjSpec.from_string(text) if path is None else mujoco.MjSpec.from_file(path)
-            lost = _leave_out_missing(spec, document, notes)
+            lost = _leave_out_missing(spec, document, files, notes)
             return spec.compile(), lost
         except (ValueError, TypeError, AttributeError):  # still refused, or a MuJoCo whose specs cannot be edited
             notes.kinds.clear()
@@ -101,23 +100,23 @@ def compiled(document: Document, notes: Notes) -> tuple[Any, list[str]]:
     raise ValueError(f"`load`: {document.origin}: MuJoCo refuses the file: {cut(told)}") from refusal
 
 
-def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> list[str]:
+def _leave_out_missing(spec: Any, document: Document, files: Files, notes: Notes) -> list[str]:
     """Delete the assets whose files are missing, and the shapes that use them. Return the names of those shapes that
     would collide."""
-    folder, lost = document.folder or Path(), []
+    lost, measured = [], files.says("inertiafromgeom")
 
-    def gone(asset: Any, directory: str) -> bool:
-        return bool(asset.file) and not (folder / (directory or "") / asset.file).is_file()
+    def gone(asset: Any) -> bool:
+        return bool(asset.file) and not files.places(asset.file)
 
     def delete(item: Any) -> None:
         item.delete() if hasattr(item, "delete") else spec.delete(item)
 
-    meshes = {x.name for x in spec.meshes if gone(x, spec.meshdir)}
-    fields = {x.name for x in spec.hfields if gone(x, spec.meshdir)}
+    meshes = {x.name for x in spec.meshes if gone(x)}
+    fields = {x.name for x in spec.hfields if gone(x)}
     for geom in list(spec.geoms):
         if geom.meshname in meshes or geom.hfieldname in fields:
             body = geom.parent
-            if geom.meshname and not body.explicitinertial and body.name != "world":
+            if geom.meshname and (measured or not body.explicitinertial) and body.name != "world":
                 continue  # the body's inertia comes from the mesh: let the compiler report the file
             if geom.contype or geom.conaffinity:
                 lost.append(geom.name or body.name)
@@ -127,7 +126,7 @@ def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> list[str]
         if asset.name in (meshes | fields) - used:
             notes.add(document.root, "missing files of shapes, which are left out: {}.", repr(asset.file))
             delete(asset)
-    if any(gone(x, spec.texturedir) for x in spec.textures):
+    if any(gone(x) for x in spec.textures):
         for geom in spec.geoms:
             geom.material = ""
         for site in spec.sites:
