@@ -204,7 +204,7 @@ def _joint(m: Any, tree: Tree, j: int, notes: Notes, root: Any) -> Joint:
     q, v = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
     stiffness = 0.0 if is_off(m, "SPRING") else float(m.jnt_stiffness[j])
     if kind == FREE and stiffness:
-        notes.add(root, "springs on free joints, which make no force: {}.", repr(name))
+        notes.add(root, "springs on free joints, which are not modelled: {}.", repr(name))
         stiffness = 0.0
     options: dict = {
         "armature": np.array(m.dof_armature[v : v + nv]) + tree.armature[v : v + nv],

@@ -16,6 +16,14 @@ def is_off(m: Any, *flags: str) -> bool:
     return any(bit is not None and m.opt.disableflags & int(bit) for bit in bits)
 
 
+def is_on(m: Any, flag: str) -> bool:
+    """Return True if <flag> enables this. A flag that the installed MuJoCo does not know enables nothing."""
+    import mujoco
+
+    bit = getattr(mujoco.mjtEnableBit, f"mjENBL_{flag}", None)
+    return bit is not None and bool(m.opt.enableflags & int(bit))
+
+
 @dataclass
 class Tree:
     """A compiled MuJoCo model `m` with names and frames for jaxdyn.
