@@ -21,17 +21,16 @@ import numpy as np
 
 from ..model.joints import Fixed, Free, Joint, Prismatic, Revolute, Spherical
 from ..model.spec import ModelSpec
+from .mjcf_base import Base, base_of
 from .mjcf_checks import Files, check
 from .mjcf_forces import add_actuators, keep_force_ranges, note_forces
 from .mjcf_rows import add_equalities
 from .mjcf_shapes import add_shapes
-from .mjcf_tree import Tree, is_off
+from .mjcf_tree import BALL, FREE, HINGE, SLIDE, Tree, is_off
 from .pose import Mass, Pose, about, from_quaternion
 from .shapes import Wanted
 from .skeleton import hang
 from .xml import Document, Notes, cut, fail, located
-
-FREE, BALL, SLIDE, HINGE = range(4)
 
 
 def load(
@@ -50,9 +49,9 @@ def load(
         if m.nflex:
             fail(document.root, f"the flex {tree.name('FLEX', 0)!r} is deformable, which nothing here is.")
         keep_force_ranges(notes, document, m, tree)
-        base = _base(document, m, tree, floating)
+        base = base_of(notes, document, m, tree, floating)
         for body in range(1, m.nbody):
-            _add(spec, notes, document, m, tree, body, floating, base)
+            _add(spec, notes, document, m, tree, body, base)
         _name_frames(spec, notes, document, m, tree)
         add_shapes(spec, notes, document, m, tree, collision)
         spec.left_out += lost if collision != "none" else []
@@ -137,18 +136,6 @@ def _leave_out_missing(spec: Any, document: Document, files: Files, notes: Notes
     return lost
 
 
-def _base(document: Document, m: Any, tree: Tree, floating: bool | None) -> int | None:
-    """Return the body to which `floating=True` gives a free joint, None if nothing changes."""
-    tops = [b for b in range(1, m.nbody) if m.body_parentid[b] == 0]
-    if not floating or any(m.jnt_type[j] == FREE for b in tops for j in tree.joints(b)):
-        return None
-    still = [b for b in tops if not tree.joints(b) and m.body_mocapid[b] < 0 and m.body_subtreemass[b] > 0]
-    if len(still) != 1:
-        names = ", ".join(repr(tree.bodies[b]) for b in (still or tops))
-        fail(document.root, f"`floating=True`: no single body without joints stands on the world, but {names}.")
-    return still[0]
-
-
 def _add(
     spec: ModelSpec,
     notes: Notes,
@@ -156,8 +143,7 @@ def _add(
     m: Any,
     tree: Tree,
     body: int,
-    floating: bool | None,
-    base: int | None,
+    base: Base,
 ) -> None:
     """Add a body and the chain of its joints."""
     root = document.root
@@ -169,10 +155,10 @@ def _add(
     joints = tree.joints(body)
     if m.body_mocapid[body] >= 0:
         notes.add(root, "mocap bodies, which stand still: {}.", repr(name))
-    if body == base:
+    if body == base.floats:
         hang(spec, notes, root, root, name, "world", Free("root_joint"), mass=own)
         return
-    if joints and m.jnt_type[joints[0]] == FREE and floating is not False:
+    if joints and m.jnt_type[joints[0]] == FREE and body not in base.held:
         hang(spec, notes, root, root, name, "world", _joint(m, tree, joints[0], notes, root), mass=own)
         return
     if not joints or m.jnt_type[joints[0]] == FREE:

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 from ..model.spec import ModelSpec
-from .mjcf_tree import Tree, is_off
+from .mjcf_tree import FREE, Tree, is_off
 from .pose import Pose, from_quaternion
 from .xml import Document, Notes, located
 
-FREE = 0
 #: what acts on a tendon: MuJoCo's array, and its attribute
 TENDONS = {
     "stiffness": "stiffness",

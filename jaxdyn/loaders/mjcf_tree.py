@@ -7,6 +7,9 @@ import numpy as np
 
 from .pose import Pose, from_quaternion
 
+#: MuJoCo's types of joints
+FREE, BALL, SLIDE, HINGE = range(4)
+
 
 def is_off(m: Any, *flags: str) -> bool:
     """Return True if <flag> disables one of these. A flag that the installed MuJoCo does not know disables nothing."""
@@ -61,7 +64,7 @@ class Tree:
             if not name:
                 body = bodies[int(m.jnt_bodyid[j])]
                 several = int(m.body_jntnum[m.jnt_bodyid[j]]) > 1
-                name = "root_joint" if int(m.jnt_type[j]) == 0 else f"{body}_joint{j if several else ''}"
+                name = "root_joint" if int(m.jnt_type[j]) == FREE else f"{body}_joint{j if several else ''}"
                 while name in named:
                     name = f"{body}_{name}"
             named.add(name)
@@ -96,7 +99,10 @@ class Tree:
 
     def turns_joint(self, k: int) -> bool:
         """Return True if an actuator acts on a hinge or slide."""
-        return int(self.m.actuator_trntype[k]) in (0, 1) and int(self.m.jnt_type[self.m.actuator_trnid[k][0]]) in (2, 3)
+        return int(self.m.actuator_trntype[k]) in (0, 1) and int(self.m.jnt_type[self.m.actuator_trnid[k][0]]) in (
+            SLIDE,
+            HINGE,
+        )
 
     def joints(self, body: int) -> list[int]:
         """Return the joints of a body."""
