@@ -375,3 +375,23 @@ def test_contact_dimensions_on_a_ground_that_is_added():
         given = model.replace({"collision.torsion": np.array([0.5, 0.02])}).collision
         assert given.scene.twists(given.pairs[0])
         np.testing.assert_allclose(given.of_pairs().torsion, [torsion or 0.02], rtol=1e-6)
+
+
+@pytest.mark.parametrize("masks", ['contype="0" conaffinity="0"', 'contype="-2147483648" conaffinity="0"', ""])
+def test_all_shapes_of_mjcf_collide_with_the_ground(masks):
+    """Those too that collide only by a `<pair>`, or by the highest bit of their masks."""
+    bodies = "".join(
+        f'<body name="{n}" pos="{x} 0 1"><freejoint/><geom name="{n}" size=".1" {masks}/></body>'
+        for x, n in enumerate("ab")
+    )
+    pair = '<contact><pair geom1="a" geom2="b"/></contact>'
+    found = quiet_load(f"<mujoco><worldbody>{bodies}</worldbody>{pair}</mujoco>", ground=True).collision
+    assert {(found.names[i], found.names[j]) for i, j in found.pairs} == {("a", "b"), ("a", "ground"), ("b", "ground")}
+
+
+def test_a_ground_with_masks_collides_by_them():
+    spec = jd.ModelSpec("two")
+    for name, mask in (("a", 1), ("b", 2)):
+        spec.add_body(name, "world", jd.joints.Free(), inertia=jd.Inertia(1.0, (0, 0, 0), np.eye(3)))
+        spec.add_shape(name, jd.shapes.Sphere(0.1), collides=mask, collides_with=mask)
+    assert spec.add_ground(collides=2, collides_with=2).build().collision.pairs == ((1, 2),)

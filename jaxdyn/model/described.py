@@ -38,7 +38,7 @@ class Body:
 class Collider:
     """A shape fixed in a body, and the properties of its surface. `body` is the body or frame that it was added to,
     `owner` the body itself, or that of the frame, `dimension` its contact dimension (None: not given, see
-    `Scene.counts`)."""
+    `Scene.counts`). `meets_all` is True if it collides with all shapes, whatever the masks."""
 
     name: str
     body: str
@@ -55,3 +55,4 @@ class Collider:
     priority: int = 0
     owner: str = ""
     dimension: int | None = None
+    meets_all: bool = False
