@@ -21,6 +21,7 @@ import numpy as np
 
 from ..model.joints import Fixed, Free, Joint, Prismatic, Revolute, Spherical
 from ..model.spec import ModelSpec
+from .free_names import free_name
 from .mjcf_base import Base, base_of
 from .mjcf_checks import Files, check
 from .mjcf_forces import add_actuators, keep_force_ranges, note_forces
@@ -156,7 +157,8 @@ def _add(
     if m.body_mocapid[body] >= 0:
         notes.add(root, "mocap bodies, which stand still: {}.", repr(name))
     if body == base.floats:
-        hang(spec, notes, root, root, name, "world", Free("root_joint"), mass=own)
+        called = free_name(notes, root, "joints", "root_joint", tree.joint_names)
+        hang(spec, notes, root, root, name, "world", Free(called), mass=own)
         return
     if joints and m.jnt_type[joints[0]] == FREE and body not in base.held:
         hang(spec, notes, root, root, name, "world", _joint(m, tree, joints[0], notes, root), mass=own)

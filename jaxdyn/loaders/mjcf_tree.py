@@ -121,7 +121,13 @@ class Tree:
         return Pose(from_quaternion(self.m.site_quat[k]), np.array(self.m.site_pos[k]))
 
     def name(self, kind: str, k: int) -> str:
-        """Return the name of an object of a kind such as ``"TENDON"``, or its number if it has none."""
+        """Return the name of an object of a kind such as ``"TENDON"``, or a free one with its number if it has none."""
         import mujoco
 
-        return mujoco.mj_id2name(self.m, getattr(mujoco.mjtObj, f"mjOBJ_{kind}"), k) or f"{kind.lower()}{k}"
+        form = getattr(mujoco.mjtObj, f"mjOBJ_{kind}")
+        name = mujoco.mj_id2name(self.m, form, k)
+        if not name:
+            name = f"{kind.lower()}{k}"
+            while mujoco.mj_name2id(self.m, form, name) >= 0:
+                name += "_"
+        return name

@@ -33,6 +33,7 @@ from ..model.joints import Fixed, Free, Joint
 from ..model.pairs import Hinge, Point, Slider, Weld
 from ..model.spec import ModelSpec
 from ..model.transmission import Coupling
+from .free_names import free_name
 from .meshes import warn_of_missing
 from .mobility import hinge_nearly_locks
 from .names import note_names
@@ -71,7 +72,7 @@ def load(
             _refuse_to_float(document, robot)
         for part, reverse in span.tree:
             _grow(spec, notes, robot, part, reverse, frames)
-        _name_frames(spec, robot, frames)
+        _name_frames(spec, notes, robot, frames)
         add_shapes(spec, notes, document, robot.links, frames, collision)
         routes = Routes((p.parent, p.child, p) if reverse else (p.child, p.parent, p) for p, reverse in span.tree)
         touching: dict[str, list[Part]] = {}
@@ -81,7 +82,7 @@ def load(
         graph = Graph(routes, touching, rigid(spec))
         for part in span.cut:
             _cut(spec, notes, part, frames, driven, graph)
-        follow = _couple(spec, robot, [p for p, _ in span.tree if p not in ties])
+        follow = _couple(spec, notes, robot, [p for p, _ in span.tree if p not in ties])
         _drive(spec, [p for p, _ in span.tree], driven, follow)
         note_names(notes, document.root, "SDF")
         warn_of_missing(document)
@@ -119,7 +120,9 @@ def _stand(
 ) -> None:
     """Add the root link of a connected part that nothing ties to the world, free or fixed."""
     link, free = robot.links[root], floating is not False
-    joint = Free("root_joint" if k == 0 else f"{root}_root_joint") if free else Fixed()
+    wanted = "root_joint" if k == 0 else f"{root}_root_joint"
+    called = free_name(notes, link.element, "joints", wanted, {p.name for p in robot.joints}) if free else None
+    joint = Free(called) if free else Fixed()
     frames[root] = link.pose
     # a free joint's q is the pose in the world, as in MuJoCo and Pinocchio
     pose = Pose() if free else link.pose
@@ -137,12 +140,15 @@ def _grow(spec: ModelSpec, notes: Notes, robot: Robot, part: Part, reverse: bool
     hang(spec, notes, link.element, part.element, child, parent, joint, pose, mass)
 
 
-def _name_frames(spec: ModelSpec, robot: Robot, frames: dict[str, Pose]) -> None:
+def _name_frames(spec: ModelSpec, notes: Notes, robot: Robot, frames: dict[str, Pose]) -> None:
     """Add frames for links whose own frame differs from the joint's, and for every `<frame>`."""
+    taken = {**dict.fromkeys(robot.links), **dict.fromkeys(robot.frames)}
     for name, link in robot.links.items():
         own = frames[name].inverse() @ link.pose
         if not own.is_identity():
-            located(link.element, spec.add_frame, f"{name}_origin", name, own.transform())
+            called = free_name(notes, link.element, "frames", f"{name}_origin", taken)
+            taken[called] = None
+            located(link.element, spec.add_frame, called, name, own.transform())
     for name, (element, link, pose) in robot.frames.items():
         located(element, spec.add_frame, name, link, (frames[link].inverse() @ pose).transform())
 
@@ -196,7 +202,7 @@ def _cut(
         notes.add(part.element, "joints that close loops and cannot be driven: {}.", repr(part.name))
 
 
-def _couple(spec: ModelSpec, robot: Robot, tree: list[Part]) -> set[str]:
+def _couple(spec: ModelSpec, notes: Notes, robot: Robot, tree: list[Part]) -> set[str]:
     """Add gearboxes and mimic joints as `Coupling`s. Return the joints that follow others."""
     follow: set[str] = set()
     by_name = {p.name: p for p in tree}
@@ -221,6 +227,7 @@ def _couple(spec: ModelSpec, robot: Robot, tree: list[Part]) -> set[str]:
         follow.add(list(terms)[1])
         coupling = located(gear.element, Coupling, tuple(terms), tuple(terms.values()), name=gear.name)
         spec.add_constraint(coupling)
+    taken = {p.name for p in (*robot.joints, *robot.gears)}
     for part in by_name.values():
         if part.mimic is None:
             continue
@@ -228,7 +235,8 @@ def _couple(spec: ModelSpec, robot: Robot, tree: list[Part]) -> set[str]:
         if other not in by_name or not by_name[other].is_single or not part.is_single:
             fail(element, f"joint {other!r} is no joint of the tree with a single coordinate.")
         terms = (part.name, other), (1.0, -ratio)
-        spec.add_constraint(located(element, Coupling, *terms, offset, name=f"{part.name}_mimic"))
+        called = free_name(notes, element, "constraints", f"{part.name}_mimic", taken)
+        spec.add_constraint(located(element, Coupling, *terms, offset, name=called))
         follow.add(part.name)
     return follow
 
