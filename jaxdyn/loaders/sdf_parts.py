@@ -178,7 +178,7 @@ def read_scope(model: Element, prefix: str, outer: Pose) -> Scope:
         scope.add(element, attached, attached)
     for element in model.findall("joint"):
         child = (needed(element, "child").text or "").strip()
-        scope.add(element, child)
+        scope.add(element, child, child)
     for element in model.findall("model"):
         name = attribute(element, "name")
         if name in scope.frames or name in scope.inner:
@@ -289,7 +289,7 @@ def joint_of(scope: Scope, element: Element, name: str, version: tuple[int, ...]
     if kind == "gearbox":
         part.ratio = text_number(element, "gearbox_ratio", 1.0)
         told = (needed(element, "gearbox_reference_body").text or "").strip()
-        part.reference = scope.link(element, told)
+        part.reference = "world" if told == "world" else scope.link(element, told)
     return part
 
 
