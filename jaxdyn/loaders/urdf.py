@@ -22,6 +22,7 @@ from ..model.joints import Fixed, Free, Joint, Planar, Prismatic, Revolute
 from ..model.spec import ModelSpec
 from ..model.transmission import Coupling
 from .free_names import free_name
+from .gazebo import note_gazebo
 from .meshes import warn_of_missing
 from .names import note_names
 from .origin import direction_of, origin
@@ -181,6 +182,7 @@ def load(
         if drive:
             add_actuators(spec, notes, robot, chain, passive)
         add_shapes(spec, notes, document, collision)
+        note_gazebo(robot, notes)
         note_names(notes, robot, "URDF")
         warn_of_missing(document)
     return spec
