@@ -253,6 +253,13 @@ def test_check_of_a_loop_that_cannot_close(tmp_path, capsys):
     assert "PROBLEM: loops do not close" in text and "'shut'" in text and "stays open by" in text
 
 
+def test_check_of_what_does_not_move(tmp_path, capsys):
+    (tmp_path / "still.urdf").write_text('<robot name="still"><link name="a"/></robot>')
+    assert main(["check", "still.urdf"]) == 0
+    text = capsys.readouterr().out
+    assert "nothing moves" in text and "no joint moves" in text and "no problem found" in text and "PROBLEM" not in text
+
+
 def test_simulate_saves_and_plots(tmp_path, capsys):
     argv = ["simulate", "four_bar", "--batch", "3", "--seconds", "0.1", "--speed", "0.3"]
     assert main([*argv, "--out", "t.npz", "--plot", "t.png"]) == 0

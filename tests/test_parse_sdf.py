@@ -68,10 +68,11 @@ def test_a_model_floats_unless_tied_or_static():
     assert model.joint_names == ("root_joint", "j") and model.body_names == ("base", "arm")
     # a free joint's q is the pose in the world
     np.testing.assert_allclose(model.bodies.placement.translation[0], 0)
-    for fixed in (load(sdf(*parts), floating=False), load(sdf("<static>true</static>", *parts))):
-        assert fixed.joint_names == ("j",)
-        np.testing.assert_allclose(fixed.bodies.placement.translation[0], [0, 0, 1.5])
-    assert load(sdf("<static>true</static>", *parts), floating=True).joint_names == ("root_joint", "j")
+    fixed = load(sdf(*parts), floating=False)
+    assert fixed.joint_names == ("j",)
+    np.testing.assert_allclose(fixed.bodies.placement.translation[0], [0, 0, 1.5])
+    with pytest.raises(ValueError, match="line 1, <static>.*`floating=True`, but this holds the model still"):
+        load(sdf("<static>true</static>", *parts), floating=True)
 
 
 def test_poses_relative_to_others():
@@ -349,3 +350,21 @@ def test_a_hinge_that_does_not_lean_stays_a_hinge():
     assert [type(c) for c in load(text).constraints] == [jd.constraints.Hinge]
     plane = four_bar(kinds=("revolute", "revolute", "ball", "revolute"))
     assert [type(c) for c in load(plane).constraints] == [jd.constraints.Hinge]
+
+
+def test_what_is_attached_to_a_joint_moves_with_its_child():
+    parts = [link("a"), link("b", "0 0 1 0 0 0"), link("c", "0 0 3 0 0 0"), joint("w", "world", "a", "fixed")]
+    parts += [joint("j", "a", "b", pose="0 0 1 0 0 0", inner=axis("1 0 0")), joint("k", "j", "c", inner=axis("1 0 0"))]
+    model = load(sdf(*parts, '<frame name="f" attached_to="j"><pose>0 0 0.5 0 0 0</pose></frame>'))
+    assert model.topology.parents == (-1, 0)
+    at = lambda q: jd.frame_pose(model, np.array(q), "f").translation  # noqa: E731
+    np.testing.assert_allclose(at([0.0, 0.0]), [0, 0, 2.5], atol=1e-6)
+    np.testing.assert_allclose(at([np.pi / 2, 0.0]), [0, -0.5, 2], atol=1e-6)
+
+
+def test_a_gearbox_on_the_world():
+    gear = axis("0 0 1") + axis("0 0 -1", tag="axis2") + "<gearbox_ratio>0.5</gearbox_ratio>"
+    gear += "<gearbox_reference_body>world</gearbox_reference_body>"
+    parts = [link("rotor"), link("arm"), joint("in", "world", "rotor"), joint("out", "world", "arm")]
+    model = load(sdf(*parts, joint("gear", "rotor", "arm", "gearbox", gear)))
+    np.testing.assert_allclose(oracle.constraint_residual(model, np.array([0.6, 0.3])), 0, atol=1e-15)

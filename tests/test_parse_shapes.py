@@ -222,8 +222,9 @@ def test_shapes_of_mjcf():
         "e": ("cylinder", 0.1, 0.2, 0),
     }
     found = model.collision
-    np.testing.assert_allclose(found.friction, [0.4, 1, 1, 0.5, 0, 1, 1, 1], rtol=1e-6)
-    np.testing.assert_allclose(found.torsion, [0, 0, 0, 0.03, 0, 0, 0, 0], rtol=1e-6)
+    np.testing.assert_allclose(found.friction, [0.4, 1, 1, 0.5, 1, 1, 1, 1], rtol=1e-6)
+    np.testing.assert_allclose(found.torsion, [0.005, 0.005, 0.005, 0.03, *[0.005] * 4], rtol=1e-6)
+    assert [s.dimension for s in found.shapes] == [3, 3, 3, 4, 1, 3, 3, 3]
     assert [s.priority for s in found.shapes] == [0, 0, 0, 0, 2, 0, 0, 0]
     m = mujoco.MjModel.from_xml_string(MJCF)
     data, hit = mujoco.MjData(m), np.zeros(1, np.int32)
@@ -322,3 +323,75 @@ def test_meshes_are_where_pinocchio_has_them(name):
     assert out and len(out) == len(world_boxes(model, model.neutral()))
     # of hulls with many vertices the outermost are kept, so that boxes differ by little
     np.testing.assert_allclose(world_boxes(model, model.neutral()), np.array(sorted(out)), atol=3e-3)
+
+
+def surfaces(seed: int) -> str:
+    """An MJCF of balls on a floor that differ in contact dimension, friction and priority."""
+    rng = np.random.default_rng(seed)
+
+    def surface() -> str:
+        slide, twist = rng.uniform(0.1, 2, 2).round(3)
+        dimension, priority = rng.choice([1, 3, 4]), rng.choice([0, 0, 1])
+        return f'condim="{dimension}" priority="{priority}" friction="{slide} {twist} 0"'
+
+    balls = "".join(
+        f'<body name="b{k}" pos="0 0 .09"><freejoint/><geom name="g{k}" size=".1" {surface()}/></body>'
+        for k in range(6)
+    )
+    floor = f'<geom name="floor" type="plane" size="9 9 1" {surface()}/>'
+    return f"<mujoco><worldbody>{floor}{balls}</worldbody></mujoco>"
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_surfaces_of_pairs_are_those_of_mujoco(seed):
+    """A contact has the larger dimension and the larger friction of its geoms, or those of the larger priority."""
+    mujoco = pytest.importorskip("mujoco")
+    m = mujoco.MjModel.from_xml_string(surfaces(seed))
+    data = mujoco.MjData(m)
+    mujoco.mj_forward(m, data)
+    theirs = {}
+    for c in data.contact:
+        torsion = c.friction[2] if c.dim >= 4 else 0
+        theirs[frozenset(m.geom(g).name for g in c.geom)] = (c.friction[0] if c.dim >= 3 else 0, torsion)
+    model = quiet_load(surfaces(seed))
+    found = model.collision
+    values = found.of_pairs()
+    assert len(theirs) == len(found.pairs) == 21
+    for (i, j), friction, torsion in zip(found.pairs, values.friction, values.torsion, strict=True):
+        expected = theirs[frozenset((found.names[i], found.names[j]))]
+        np.testing.assert_allclose((friction, torsion), expected, rtol=1e-5)
+        assert found.scene.twists((i, j)) == (expected[1] > 0)
+
+
+def test_contact_dimensions_on_a_ground_that_is_added():
+    """Dimensions that only one of two shapes has: the ground rubs by itself, and does not make others resist twists."""
+    ball = '<body pos="0 0 1"><freejoint/><geom size=".1" condim="{}" friction="2 .5 0"/></body>'
+    for dimension, torsion in ((1, 0), (3, 0), (4, 0.5)):
+        text = f"<mujoco><worldbody>{ball.format(dimension)}</worldbody></mujoco>"
+        model = quiet_load(text, ground=1.0)
+        found = model.collision.of_pairs()
+        np.testing.assert_allclose((found.friction[0], found.torsion[0]), (2, torsion), rtol=1e-6)
+        # the ground's own torsion acts if it gets one
+        given = model.replace({"collision.torsion": np.array([0.5, 0.02])}).collision
+        assert given.scene.twists(given.pairs[0])
+        np.testing.assert_allclose(given.of_pairs().torsion, [torsion or 0.02], rtol=1e-6)
+
+
+@pytest.mark.parametrize("masks", ['contype="0" conaffinity="0"', 'contype="-2147483648" conaffinity="0"', ""])
+def test_all_shapes_of_mjcf_collide_with_the_ground(masks):
+    """Those too that collide only by a `<pair>`, or by the highest bit of their masks."""
+    bodies = "".join(
+        f'<body name="{n}" pos="{x} 0 1"><freejoint/><geom name="{n}" size=".1" {masks}/></body>'
+        for x, n in enumerate("ab")
+    )
+    pair = '<contact><pair geom1="a" geom2="b"/></contact>'
+    found = quiet_load(f"<mujoco><worldbody>{bodies}</worldbody>{pair}</mujoco>", ground=True).collision
+    assert {(found.names[i], found.names[j]) for i, j in found.pairs} == {("a", "b"), ("a", "ground"), ("b", "ground")}
+
+
+def test_a_ground_with_masks_collides_by_them():
+    spec = jd.ModelSpec("two")
+    for name, mask in (("a", 1), ("b", 2)):
+        spec.add_body(name, "world", jd.joints.Free(), inertia=jd.Inertia(1.0, (0, 0, 0), np.eye(3)))
+        spec.add_shape(name, jd.shapes.Sphere(0.1), collides=mask, collides_with=mask)
+    assert spec.add_ground(collides=2, collides_with=2).build().collision.pairs == ((1, 2),)

@@ -212,7 +212,7 @@ def test_floating_base():
 
 def test_the_files_own_floating_joint():
     text = urdf(
-        link("ground"),
+        '<link name="ground"/>',
         link("torso"),
         link("leg"),
         joint("fly", "ground", "torso", "floating"),

@@ -15,7 +15,7 @@ FAMILIES = {
     "joints": "Free Revolute Prismatic Spherical Planar Translation Universal Cylindrical Helical Fixed",
     "constraints": "Baumgarte Weld Hinge Slider Cylinder Point PointOnPlane Distance Coupling CenterOfMass General "
     "Lock Transmission Constraint",
-    "contact": "ADMM Auto Contacts Explanation Law Newton PGS explain",
+    "contact": "ADMM Auto Contacts Detection Explanation Law Newton PGS detect explain",
     "shapes": "Sphere Capsule Box Cylinder Ellipsoid Mesh Plane HeightField Shape",
     "solvers": "ABA PV PVEarly PVSoft ConstrainedABA ProxPV LCABA ProxBBO LTL LTLSoft ProxLTL ProxLTLSoft Dense Auto "
     "Unified Solver",
@@ -45,7 +45,7 @@ def test_other_names_are_unknown_as_ever():
 def test_flat_names_are_functions_and_core_types():
     assert {n for n in jd.__all__ if inspect.ismodule(getattr(jd, n))} == set(FAMILIES)
     types = {n for n in jd.__all__ if inspect.isclass(getattr(jd, n))}
-    core = "Delassus Model ModelSpec ModelWarning State Transform Inertia Solution Stats Jump Trajectory"
+    core = "Delassus Model ModelSpec ModelWarning State Transform Inertia Solution Stats Jump Trajectory WarmStart"
     assert types - {"Result"} == set(core.split())
 
 

@@ -341,6 +341,19 @@ def check(source: str, opened: Callable[[], tuple[Model, list[str]]], *, strict:
     found.note(repr(model))
     for text in told:
         found.warn(text)
+    if model.nv:
+        _motion(found, model, seed)
+    else:
+        found.note("nothing moves, so that there is nothing more to check")
+    problems, warned = found.counts["problem"], found.counts["warning"]
+    found.say("no problem found" if not problems else f"{problems} problem{'s' * (problems > 1)} found")
+    if warned:
+        found.say(f"{warned} warning{'s' * (warned > 1)}")
+    return 1 if problems or (strict and warned) else 0
+
+
+def _motion(found: _Findings, model: Model, seed: int) -> None:
+    """Check the loops, bodies, rows and solvers of a model that moves."""
     q = _close(found, model, seed)
     M = np.asarray(mass_matrix(model, model.neutral() if q is None else q))
     _bodies(found, model, M)
@@ -352,11 +365,6 @@ def check(source: str, opened: Callable[[], tuple[Model, list[str]]], *, strict:
         _solvers(found, model, states)
         center = np.asarray(center_of_mass(model, q)).round(4)
         found.note(f"mass {float(model.bodies.mass.sum()):.4g} kg, its centre at {center}")
-    problems, warned = found.counts["problem"], found.counts["warning"]
-    found.say("no problem found" if not problems else f"{problems} problem{'s' * (problems > 1)} found")
-    if warned:
-        found.say(f"{warned} warning{'s' * (warned > 1)}")
-    return 1 if problems or (strict and warned) else 0
 
 
 def _states(model: Model, q, seed: int):

@@ -15,24 +15,23 @@ A free joint without a name becomes ``root_joint``. Equalities hold exactly here
 read. Anything else that affects the motion gives an error or a warning.
 """
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from ..model.joints import Fixed, Free, Joint, Prismatic, Revolute, Spherical
 from ..model.spec import ModelSpec
-from .mjcf_checks import check
+from .free_names import free_name
+from .mjcf_base import Base, base_of
+from .mjcf_checks import Files, check
 from .mjcf_forces import add_actuators, keep_force_ranges, note_forces
 from .mjcf_rows import add_equalities
 from .mjcf_shapes import add_shapes
-from .mjcf_tree import Tree, is_off
+from .mjcf_tree import BALL, FREE, HINGE, SLIDE, Tree, is_off
 from .pose import Mass, Pose, about, from_quaternion
 from .shapes import Wanted
 from .skeleton import hang
 from .xml import Document, Notes, cut, fail, located
-
-FREE, BALL, SLIDE, HINGE = range(4)
 
 
 def load(
@@ -51,9 +50,9 @@ def load(
         if m.nflex:
             fail(document.root, f"the flex {tree.name('FLEX', 0)!r} is deformable, which nothing here is.")
         keep_force_ranges(notes, document, m, tree)
-        base = _base(document, m, tree, floating)
+        base = base_of(notes, document, m, tree, floating)
         for body in range(1, m.nbody):
-            _add(spec, notes, document, m, tree, body, floating, base)
+            _add(spec, notes, document, m, tree, body, base)
         _name_frames(spec, notes, document, m, tree)
         add_shapes(spec, notes, document, m, tree, collision)
         spec.left_out += lost if collision != "none" else []
@@ -81,7 +80,7 @@ def compiled(document: Document, notes: Notes) -> tuple[Any, list[str]]:
         text = "`load`: MJCF is read by MuJoCo, which is not installed; install it by `pip install 'jaxdyn[mjcf]'`."
         raise ImportError(text) from None
 
-    check(document)
+    files = check(document)
     path = None if document.path is None else str(document.path)
     try:
         if path is None:
@@ -93,7 +92,7 @@ def compiled(document: Document, notes: Notes) -> tuple[Any, list[str]]:
         try:
             text = document.data.decode()
             spec = mujoco.MjSpec.from_string(text) if path is None else mujoco.MjSpec.from_file(path)
-            lost = _leave_out_missing(spec, document, notes)
+            lost = _leave_out_missing(spec, document, files, notes)
             return spec.compile(), lost
         except (ValueError, TypeError, AttributeError):  # still refused, or a MuJoCo whose specs cannot be edited
             notes.kinds.clear()
@@ -101,23 +100,23 @@ def compiled(document: Document, notes: Notes) -> tuple[Any, list[str]]:
     raise ValueError(f"`load`: {document.origin}: MuJoCo refuses the file: {cut(told)}") from refusal
 
 
-def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> list[str]:
+def _leave_out_missing(spec: Any, document: Document, files: Files, notes: Notes) -> list[str]:
     """Delete the assets whose files are missing, and the shapes that use them. Return the names of those shapes that
     would collide."""
-    folder, lost = document.folder or Path(), []
+    lost, measured = [], files.says("inertiafromgeom")
 
-    def gone(asset: Any, directory: str) -> bool:
-        return bool(asset.file) and not (folder / (directory or "") / asset.file).is_file()
+    def gone(asset: Any) -> bool:
+        return bool(asset.file) and not files.places(asset.file)
 
     def delete(item: Any) -> None:
         item.delete() if hasattr(item, "delete") else spec.delete(item)
 
-    meshes = {x.name for x in spec.meshes if gone(x, spec.meshdir)}
-    fields = {x.name for x in spec.hfields if gone(x, spec.meshdir)}
+    meshes = {x.name for x in spec.meshes if gone(x)}
+    fields = {x.name for x in spec.hfields if gone(x)}
     for geom in list(spec.geoms):
         if geom.meshname in meshes or geom.hfieldname in fields:
             body = geom.parent
-            if geom.meshname and not body.explicitinertial and body.name != "world":
+            if geom.meshname and (measured or not body.explicitinertial) and body.name != "world":
                 continue  # the body's inertia comes from the mesh: let the compiler report the file
             if geom.contype or geom.conaffinity:
                 lost.append(geom.name or body.name)
@@ -127,7 +126,7 @@ def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> list[str]
         if asset.name in (meshes | fields) - used:
             notes.add(document.root, "missing files of shapes, which are left out: {}.", repr(asset.file))
             delete(asset)
-    if any(gone(x, spec.texturedir) for x in spec.textures):
+    if any(gone(x) for x in spec.textures):
         for geom in spec.geoms:
             geom.material = ""
         for site in spec.sites:
@@ -138,18 +137,6 @@ def _leave_out_missing(spec: Any, document: Document, notes: Notes) -> list[str]
     return lost
 
 
-def _base(document: Document, m: Any, tree: Tree, floating: bool | None) -> int | None:
-    """Return the body to which `floating=True` gives a free joint, None if nothing changes."""
-    tops = [b for b in range(1, m.nbody) if m.body_parentid[b] == 0]
-    if not floating or any(m.jnt_type[j] == FREE for b in tops for j in tree.joints(b)):
-        return None
-    still = [b for b in tops if not tree.joints(b) and m.body_mocapid[b] < 0 and m.body_subtreemass[b] > 0]
-    if len(still) != 1:
-        names = ", ".join(repr(tree.bodies[b]) for b in (still or tops))
-        fail(document.root, f"`floating=True`: no single body without joints stands on the world, but {names}.")
-    return still[0]
-
-
 def _add(
     spec: ModelSpec,
     notes: Notes,
@@ -157,8 +144,7 @@ def _add(
     m: Any,
     tree: Tree,
     body: int,
-    floating: bool | None,
-    base: int | None,
+    base: Base,
 ) -> None:
     """Add a body and the chain of its joints."""
     root = document.root
@@ -170,10 +156,11 @@ def _add(
     joints = tree.joints(body)
     if m.body_mocapid[body] >= 0:
         notes.add(root, "mocap bodies, which stand still: {}.", repr(name))
-    if body == base:
-        hang(spec, notes, root, root, name, "world", Free("root_joint"), mass=own)
+    if body == base.floats:
+        called = free_name(notes, root, "joints", "root_joint", tree.joint_names)
+        hang(spec, notes, root, root, name, "world", Free(called), mass=own)
         return
-    if joints and m.jnt_type[joints[0]] == FREE and floating is not False:
+    if joints and m.jnt_type[joints[0]] == FREE and body not in base.held:
         hang(spec, notes, root, root, name, "world", _joint(m, tree, joints[0], notes, root), mass=own)
         return
     if not joints or m.jnt_type[joints[0]] == FREE:
@@ -205,7 +192,7 @@ def _joint(m: Any, tree: Tree, j: int, notes: Notes, root: Any) -> Joint:
     q, v = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
     stiffness = 0.0 if is_off(m, "SPRING") else float(m.jnt_stiffness[j])
     if kind == FREE and stiffness:
-        notes.add(root, "springs on free joints, which make no force: {}.", repr(name))
+        notes.add(root, "springs on free joints, which are not modelled: {}.", repr(name))
         stiffness = 0.0
     options: dict = {
         "armature": np.array(m.dof_armature[v : v + nv]) + tree.armature[v : v + nv],

@@ -2,6 +2,8 @@
 then writes a log into the working directory."""
 
 import math
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
 from lxml import etree
@@ -21,33 +23,65 @@ WORDS = ("name", "class", "childclass", "model", "user")
 PLACES = ("pos", "quat", "axisangle", "xyaxes", "zaxis", "euler", "fromto", "axis", "ref")
 
 
-def check(document: Document) -> None:
-    """Raise `ValueError` if the file, or one that it includes, holds NaN or infinite positions, asks for too many
-    copies, or refers to something that is no regular file."""
-    folder = document.folder or Path()
-    waiting, seen = [document.root], set()
-    while waiting:
-        root = waiting.pop()
+def check(document: Document) -> "Files":
+    """Return the files of which a model consists. Raise `ValueError` if one of them holds NaN or infinite positions,
+    asks for too many copies, or refers to something that is no regular file."""
+    files = Files(document)
+    for root in files.roots:
         _check_numbers(root)
         _check_counts(root)
-        folders = [folder, *(folder / e.get(k) for e in root.iter("compiler") for k in FOLDERS if e.get(k))]
-        for element in root.iter(etree.Element):
-            for key, told in element.attrib.items():
-                if not key.startswith("file") or not told:
-                    continue
-                for path in (f / told for f in folders):
-                    if not is_there(path):
-                        continue
-                    _checked(element, path)
-                    if element.tag in ("include", "model") and path not in seen:
-                        seen.add(path)
-                        waiting += _root(path)
+        for element, told in _references(root):
+            for path in files.places(told):
+                _checked(element, path)
+    return files
+
+
+class Files:
+    """The XML files of a model: `roots`, the root elements of the file and of those that it includes or attaches, and
+    `folders`, those in which MuJoCo may look for the assets of one of them."""
+
+    def __init__(self, document: Document):
+        first = document.folder or Path()
+        self.roots: list[Element] = []
+        self.folders: list[Path] = []
+        waiting, seen = [(document.root, first)], set()
+        while waiting:
+            root, base = waiting.pop()
+            self.roots.append(root)
+            named = (e.get(k) for e in root.iter("compiler") for k in FOLDERS)
+            self.folders += [b / (name or "") for name in ("", *filter(None, named)) for b in (first, base)]
+            for element, told in _references(root, ("include", "model")):
+                for path in (b / told for b in dict.fromkeys((first, base))):
+                    real = os.path.realpath(path)  # files may refer to each other in a ring
+                    if real not in seen and is_there(path):
+                        seen.add(real)
+                        _checked(element, path)
+                        waiting += [(e, path.parent) for e in _root(path)]
+        self.folders = list(dict.fromkeys(self.folders))
+
+    def says(self, key: str) -> bool:
+        """Return True if a <compiler> sets this to true."""
+        return any(e.get(key) == "true" for root in self.roots for e in root.iter("compiler"))
+
+    def places(self, told: str) -> list[Path]:
+        """Return the files that this name of an asset may mean."""
+        names = [told, *([Path(told.replace("\\", "/")).name] if self.says("strippath") else [])]
+        paths = (folder / name for name in names for folder in self.folders)
+        return [path for path in dict.fromkeys(paths) if is_there(path)]
+
+
+def _references(root: Element, tags: tuple[str, ...] = ()) -> Iterator[tuple[Element, str]]:
+    """Yield the elements that refer to files, with the names of these."""
+    for element in root.iter(*tags) if tags else root.iter(etree.Element):
+        for key, told in element.attrib.items():
+            if key.startswith("file") and told:
+                yield element, told
 
 
 def _check_numbers(root: Element) -> None:
     names = {e.get("name") for e in root.iter(etree.Element)}
     for element in root.iter(etree.Element):
-        for key, told in element.attrib.items():
+        for key, told in element.attrib.items() if element.tag != "text" else ():
             if key not in PLACES and ("nan" not in told.lower() or key in WORDS or told in names):
                 continue
             numbers = [_number(word) for word in told.split()]

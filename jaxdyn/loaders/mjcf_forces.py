@@ -6,16 +6,29 @@ from typing import Any
 import numpy as np
 
 from ..model.spec import ModelSpec
-from .mjcf_tree import Tree, is_off
+from .free_names import free_name
+from .mjcf_tree import FREE, Tree, is_off
 from .pose import Pose, from_quaternion
 from .xml import Document, Notes, located
 
+#: what acts on a tendon: MuJoCo's array, and its attribute
+TENDONS = {
+    "stiffness": "stiffness",
+    "stiffnesspoly": "stiffness",
+    "damping": "damping",
+    "dampingpoly": "damping",
+    "frictionloss": "frictionloss",
+    "limited": "limited",
+    "armature": "armature",
+    "actfrclimited": "actuatorfrcrange",
+}
 JOINT, JOINT_IN_PARENT, SLIDER_CRANK, TENDON, SITE, BODY = range(6)
 
 
 def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: Tree) -> None:
     """Add the actuators. A command is the actuator's force; the gear includes the gain of a motor without bias."""
     joints = {b.joint.name: b.joint for b in spec.bodies.values()}
+    named = {tree.name("ACTUATOR", k) for k in range(tree.actuators)}
     for k in range(tree.actuators):
         name = tree.name("ACTUATOR", k)
         disabled = _disabled(m, k)
@@ -36,7 +49,9 @@ def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tre
             text = "actuators that pull several joints, each driven by itself: {}."
             notes.add(document.root, text, repr(name))
         for joint, gear in pulls.items():
-            label = name if len(pulls) == 1 else f"{name}_{joint}"
+            label = name
+            if len(pulls) > 1:
+                label = free_name(notes, document.root, "actuators", f"{name}_{joint}", {*named, *spec.actuators})
             gear = scale * gear
             located(document.root, spec.add_actuator, joint, label, gear=gear[0] if len(gear) == 1 else gear)
 
@@ -110,16 +125,24 @@ def _thrust(m: Any, tree: Tree, site: int, gear: np.ndarray) -> dict[str, np.nda
     return {tree.joint_names[tree.joints(body)[0]]: np.r_[force, torque + np.cross(pose.p, force)]}
 
 
+def _field(m: Any, what: str, count: int) -> np.ndarray:
+    """Return an array of a compiled model, zeros for one that the installed MuJoCo does not have."""
+    return np.asarray(getattr(m, what, np.zeros(count)))
+
+
 def note_forces(notes: Notes, document: Document, m: Any, tree: Tree) -> None:
     """Note the forces of MuJoCo that jaxdyn does not model."""
     root = document.root
     for t in range(m.ntendon):
-        pulls = ("stiffness", "damping", "frictionloss", "limited", "armature")
-        acts = [what for what in pulls if np.any(getattr(m, f"tendon_{what}", np.zeros(m.ntendon))[t])]
+        acts = [said for what, said in TENDONS.items() if np.any(_field(m, f"tendon_{what}", m.ntendon)[t])]
         if acts:
-            notes.add(
-                root, "tendons whose forces are not modelled: {}.", f"{tree.name('TENDON', t)!r} ({', '.join(acts)})"
-            )
+            told = f"{tree.name('TENDON', t)!r} ({', '.join(dict.fromkeys(acts))})"
+            notes.add(root, "tendons whose forces are not modelled: {}.", told)
+    for j in np.flatnonzero(m.jnt_type == FREE):
+        if m.dof_armature[m.jnt_dofadr[j] : m.jnt_dofadr[j] + 3].any():
+            # MuJoCo's a dv/dt is of the velocity in the world's axes; here v is in the body's, which turn
+            text = "armature of free joints, which acts along the body's axes here and along the world's there: {}."
+            notes.add(root, text, repr(tree.joint_names[j]))
     for what, kind in (("jnt_stiffnesspoly", "JOINT"), ("dof_dampingpoly", "DOF"), ("jnt_springyield", "JOINT")):
         values = np.asarray(getattr(m, what, np.zeros(0)))
         for i in range(len(values)):
@@ -127,6 +150,11 @@ def note_forces(notes: Notes, document: Document, m: Any, tree: Tree) -> None:
                 joint = tree.joint_names[i if kind == "JOINT" else int(m.dof_jntid[i])]
                 notes.add(root, "springs and dampers that are not linear, taken as linear: {}.", repr(joint))
     for k in range(tree.actuators):
+        name = repr(tree.name("ACTUATOR", k))
+        if np.any(_field(m, "actuator_dampingpoly", tree.actuators)[k]):
+            notes.add(root, "actuators whose damping is not linear, taken as linear: {}.", name)
+        if np.any(_field(m, "actuator_delay", tree.actuators)[k]):
+            notes.add(root, "actuators with a delay, which act at once: {}.", name)
         if (tree.motor("armature", k) or tree.motor("damping", k)) and not tree.turns_joint(k):
             notes.add(root, "armature and damping of actuators that is not modelled: {}.", tree.name("ACTUATOR", k))
     for b in range(1, m.nbody):

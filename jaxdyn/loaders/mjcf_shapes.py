@@ -8,16 +8,17 @@ from typing import Any
 
 import numpy as np
 
+from ..model.collision import SLIDES, TWISTS
 from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, HeightField, Mesh, Plane, Shape, Sphere
 from ..model.spec import ModelSpec
-from .mjcf_tree import Tree, is_off
+from .mjcf_tree import Tree, is_off, is_on
 from .pose import Pose, from_quaternion
 from .shapes import Shapes, Wanted
 from .xml import Document, Notes
 
 PLANE, HFIELD, SPHERE, CAPSULE, ELLIPSOID, CYLINDER, BOX, MESH = range(8)
-#: numbers of contact dimensions from which on there is sliding, torsional and rolling friction
-SLIDES, TWISTS, ROLLS = 3, 4, 6
+#: contact dimension from which on there is rolling friction
+ROLLS = 6
 
 
 def add_shapes(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: Tree, wanted: Wanted) -> None:
@@ -28,6 +29,8 @@ def add_shapes(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: 
     if is_off(m, "CONTACT", "CONSTRAINT"):
         notes.add(root, "contacts that a <flag> disables, so that there are no shapes: {}.", "all")
         return
+    if is_on(m, "OVERRIDE"):
+        notes.add(root, "contact parameters for all contacts, which a <flag> enables, are not kept: {}.", "override")
     if is_off(m, "FILTERPARENT"):
         notes.add(root, "a <flag> that lets neighbours collide, which they do not: {}.", "filterparent")
     shapes = Shapes(spec, notes, document, wanted)
@@ -81,12 +84,12 @@ def _shape(m: Any, g: int) -> Shape:
 
 
 def _surface(m: Any, g: int) -> dict[str, Any]:
-    """Return the friction of a geom, according to its contact dimensions, its masks and its priority."""
+    """Return the friction of a geom, its contact dimension, its masks and its priority."""
     slide, twist, _ = (float(x) for x in m.geom_friction[g])
-    dimensions = int(m.geom_condim[g])
     return {
-        "friction": slide if dimensions >= SLIDES else 0.0,
-        "torsion": twist if dimensions >= TWISTS else 0.0,
+        "friction": slide,
+        "torsion": twist,
+        "dimension": int(m.geom_condim[g]),
         "collides": int(m.geom_contype[g]) & 0xFFFFFFFF,
         "collides_with": int(m.geom_conaffinity[g]) & 0xFFFFFFFF,
         "priority": int(m.geom_priority[g]),
@@ -99,6 +102,9 @@ def _note(notes: Notes, root: Any, m: Any, g: int, name: str) -> None:
         notes.add(root, "margins and gaps of geoms, which are not kept: {}.", repr(name))
     if int(m.geom_condim[g]) >= ROLLS and m.geom_friction[g][2]:
         notes.add(root, "rolling friction of geoms, which is not modelled: {}.", repr(name))
+    for what in ("surfacevel", "adhesion"):
+        if np.any(getattr(m, f"geom_{what}", np.zeros(m.ngeom))[g]):
+            notes.add(root, f"`{what}` of geoms, which is not modelled: {{}}.", repr(name))
 
 
 def _add_pairs(spec: ModelSpec, notes: Notes, root: Any, m: Any, names: dict[int, str], moves: dict[str, str]) -> None:
@@ -118,6 +124,8 @@ def _add_pairs(spec: ModelSpec, notes: Notes, root: Any, m: Any, names: dict[int
             )
         if m.pair_margin[k] or m.pair_gap[k]:
             notes.add(root, "margins and gaps of pairs, which are not kept: {}.", f"{one} and {other}")
+        if np.any(getattr(m, "pair_adhesion", np.zeros(m.npair))[k]):
+            notes.add(root, "`adhesion` of pairs, which is not modelled: {}.", f"{one} and {other}")
         dimensions = int(m.pair_dim[k])
         if dimensions >= ROLLS and friction[3:].any():
             notes.add(root, "rolling friction of pairs, which is not modelled: {}.", f"{one} and {other}")

@@ -7,6 +7,9 @@ import numpy as np
 
 from .pose import Pose, from_quaternion
 
+#: MuJoCo's types of joints
+FREE, BALL, SLIDE, HINGE = range(4)
+
 
 def is_off(m: Any, *flags: str) -> bool:
     """Return True if <flag> disables one of these. A flag that the installed MuJoCo does not know disables nothing."""
@@ -14,6 +17,14 @@ def is_off(m: Any, *flags: str) -> bool:
 
     bits = (getattr(mujoco.mjtDisableBit, f"mjDSBL_{flag}", None) for flag in flags)
     return any(bit is not None and m.opt.disableflags & int(bit) for bit in bits)
+
+
+def is_on(m: Any, flag: str) -> bool:
+    """Return True if <flag> enables this. A flag that the installed MuJoCo does not know enables nothing."""
+    import mujoco
+
+    bit = getattr(mujoco.mjtEnableBit, f"mjENBL_{flag}", None)
+    return bit is not None and bool(m.opt.enableflags & int(bit))
 
 
 @dataclass
@@ -53,7 +64,7 @@ class Tree:
             if not name:
                 body = bodies[int(m.jnt_bodyid[j])]
                 several = int(m.body_jntnum[m.jnt_bodyid[j]]) > 1
-                name = "root_joint" if int(m.jnt_type[j]) == 0 else f"{body}_joint{j if several else ''}"
+                name = "root_joint" if int(m.jnt_type[j]) == FREE else f"{body}_joint{j if several else ''}"
                 while name in named:
                     name = f"{body}_{name}"
             named.add(name)
@@ -88,7 +99,10 @@ class Tree:
 
     def turns_joint(self, k: int) -> bool:
         """Return True if an actuator acts on a hinge or slide."""
-        return int(self.m.actuator_trntype[k]) in (0, 1) and int(self.m.jnt_type[self.m.actuator_trnid[k][0]]) in (2, 3)
+        return int(self.m.actuator_trntype[k]) in (0, 1) and int(self.m.jnt_type[self.m.actuator_trnid[k][0]]) in (
+            SLIDE,
+            HINGE,
+        )
 
     def joints(self, body: int) -> list[int]:
         """Return the joints of a body."""
@@ -107,7 +121,13 @@ class Tree:
         return Pose(from_quaternion(self.m.site_quat[k]), np.array(self.m.site_pos[k]))
 
     def name(self, kind: str, k: int) -> str:
-        """Return the name of an object of a kind such as ``"TENDON"``, or its number if it has none."""
+        """Return the name of an object of a kind such as ``"TENDON"``, or a free one with its number if it has none."""
         import mujoco
 
-        return mujoco.mj_id2name(self.m, getattr(mujoco.mjtObj, f"mjOBJ_{kind}"), k) or f"{kind.lower()}{k}"
+        form = getattr(mujoco.mjtObj, f"mjOBJ_{kind}")
+        name = mujoco.mj_id2name(self.m, form, k)
+        if not name:
+            name = f"{kind.lower()}{k}"
+            while mujoco.mj_name2id(self.m, form, name) >= 0:
+                name += "_"
+        return name

@@ -31,7 +31,7 @@ def pose_of(element: Element | None) -> Pose:
 @dataclass
 class Frame:
     """A named frame: its `pose` relative to the frame `base`, and the frame `attached` to which it is attached (None
-    for a link or joint)."""
+    for a link)."""
 
     element: Element
     pose: Pose
@@ -100,7 +100,8 @@ class Scope:
         return pose
 
     def link(self, element: Element, name: str) -> str:
-        """Return the flat name of the link to which a link's or frame's name refers."""
+        """Return the flat name of the link to which the name of a link, frame, joint or model refers. A joint's frame
+        is attached to its child, a model's to its canonical link."""
         scope, plain = self.find(element, name)
         trail: dict[tuple[str, str], Frame | None] = {}
         while True:
@@ -117,8 +118,6 @@ class Scope:
                     fail(scope.element, "the model has no link.")
                 scope, plain = scope.find(scope.element, plain)
                 continue
-            if frame.element.tag == "joint":
-                fail(element, f"{brief(name)} is a joint; name a link or frame.")
             scope, plain = scope.find(frame.element, frame.attached or "__model__")
         for passed in trail.values():
             if passed is not None:

@@ -118,7 +118,7 @@ def flatten(document: Document, notes: Notes) -> Robot:
         fail(holder, "there is no <model> in it.")
     if world is None and len(models) > 1:
         fail(models[1], "an <sdf> without <world> takes one <model>.")
-    robot = Robot(attribute(models[0] if len(models) == 1 else holder, "name"), gravity_of(world, version))
+    robot = Robot(attribute(models[0] if len(models) == 1 else holder, "name"), gravity_of(world, version, notes))
     scopes = {}
     for model in models:
         prefix = f"{attribute(model, 'name')}::" if len(models) > 1 else ""
@@ -134,8 +134,8 @@ def flatten(document: Document, notes: Notes) -> Robot:
     return robot
 
 
-def gravity_of(world: Element | None, version: tuple[int, ...]) -> np.ndarray:
-    """Return the gravity of a world. Before version 1.6 it is in the world's `<physics>`."""
+def gravity_of(world: Element | None, version: tuple[int, ...], notes: Notes) -> np.ndarray:
+    """Return the gravity of a world. Before version 1.6 it is in the world's `<physics>`; note where it is not read."""
     if world is None:
         return np.array([0, 0, -9.81])
     found = only(world, "gravity")
@@ -143,6 +143,10 @@ def gravity_of(world: Element | None, version: tuple[int, ...]) -> np.ndarray:
         engines = world.findall("physics")
         chosen = next((e for e in engines if truth(e, e.get("default"), "default")), engines[0] if engines else None)
         found = None if chosen is None else only(chosen, "gravity")
+    for element in world.iterfind("physics/gravity"):
+        if element is not found and version >= (1, 6):
+            text = "gravity that is not read, because since version 1.6 it belongs into <world> itself: {}."
+            notes.add(element, text, f"<gravity> in <physics>, line {element.sourceline}")
     return np.array([0, 0, -9.8]) if found is None else numbers(found, found.text, 3, "gravity")
 
 
@@ -178,7 +182,7 @@ def read_scope(model: Element, prefix: str, outer: Pose) -> Scope:
         scope.add(element, attached, attached)
     for element in model.findall("joint"):
         child = (needed(element, "child").text or "").strip()
-        scope.add(element, child)
+        scope.add(element, child, child)
     for element in model.findall("model"):
         name = attribute(element, "name")
         if name in scope.frames or name in scope.inner:
@@ -289,7 +293,7 @@ def joint_of(scope: Scope, element: Element, name: str, version: tuple[int, ...]
     if kind == "gearbox":
         part.ratio = text_number(element, "gearbox_ratio", 1.0)
         told = (needed(element, "gearbox_reference_body").text or "").strip()
-        part.reference = scope.link(element, told)
+        part.reference = "world" if told == "world" else scope.link(element, told)
     return part
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, Plane, Shape, Sphere
 from ..model.spec import ModelSpec
+from .gazebo import note_friction
 from .pose import Pose, rotation_to
 from .sdf_frames import Scope, pose_of
 from .sdf_parts import Body
@@ -35,7 +36,7 @@ def add_shapes(
                 name,
                 lambda c=c, link=link, own=own: own @ _place(c, link) @ _tilt(c),
                 lambda c=c: shape_of(c, shapes),
-                lambda c=c: surface_of(c),
+                lambda c=c: surface_of(c, notes),
                 mesh=is_mesh(c),
             )
 
@@ -79,12 +80,16 @@ def shape_of(collision: Element, shapes: Shapes) -> Shape:
     unknown_shape(e)
 
 
-def surface_of(collision: Element) -> dict[str, Any]:
-    """Return the friction, torsion and restitution in a `<surface>`."""
+def surface_of(collision: Element, notes: Notes) -> dict[str, Any]:
+    """Return the friction, torsion and restitution in a `<surface>`. Note friction that is not modelled."""
     out: dict[str, Any] = {}
     mu = collision.find("surface/friction/ode/mu")
     if mu is not None:
         out["friction"] = float(numbers(mu, mu.text, 1, "mu")[0])
+    ode = collision.find("surface/friction/ode")
+    if ode is not None:
+        told = {tag: text_number(ode, tag, 0.0) for tag in ("mu2", "slip1", "slip2") if only(ode, tag) is not None}
+        note_friction(notes, ode, collision.get("name", ""), out.get("friction", 1.0), told)
     bounce = collision.find("surface/bounce/restitution_coefficient")
     if bounce is not None:
         out["restitution"] = float(numbers(bounce, bounce.text, 1, bounce.tag)[0])

@@ -155,6 +155,24 @@ def rigid(spec: ModelSpec) -> dict[str, str]:
     return host
 
 
+def _joints_of_base(root: str, links: dict[str, Link], chain: list[Connection]) -> list[Connection]:
+    """Return the floating joints of the base: those on the root link, or on links fixed to it, if nothing else moves
+    against these. Otherwise the root link is the base, and what floats beside its limbs is its load."""
+    still, moving = {root}, []
+    for joint in chain:
+        if joint.parent in still and isinstance(joint.joint, Fixed):
+            still.add(joint.child)
+        elif joint.parent in still:
+            moving.append(joint)
+    if not all(isinstance(joint.joint, Free) for joint in moving):
+        return []
+    heavy = next((name for name in links if name in still and links[name].mass.mass), None)
+    if moving and heavy is not None:
+        text = f"`floating` is about this joint, because nothing else hangs on the link {heavy!r}, which stays fixed."
+        warn(moving[0].element, text)
+    return moving
+
+
 def grow(
     spec: ModelSpec,
     notes: Notes,
@@ -165,17 +183,12 @@ def grow(
 ) -> list[Connection]:
     """Add the tree of a URDF to `spec`. Return the joints in the order of the model.
 
-    If `floating` is True and the file has no floating joint at the root, the root link gets a `Free` joint named
-    ``root_joint``. If it is False, floating joints at the root become fixed.
+    If `floating` is True and the file has no floating joint of the base, the root link gets a `Free` joint named
+    ``root_joint``. If it is False, floating joints of the base become fixed.
     """
     root = root_of(robot, links, joints)
     chain = parent_first(root, joints)
-    still, own = {root}, []
-    for joint in chain:
-        if joint.parent in still and isinstance(joint.joint, Fixed):
-            still.add(joint.child)
-        elif joint.parent in still and isinstance(joint.joint, Free):
-            own.append(joint)
+    own = [] if floating is None else _joints_of_base(root, links, chain)
     if floating is False:
         for joint in own:
             joint.joint = Fixed(joint.name)

@@ -21,6 +21,8 @@ import numpy as np
 from ..model.joints import Fixed, Free, Joint, Planar, Prismatic, Revolute
 from ..model.spec import ModelSpec
 from ..model.transmission import Coupling
+from .free_names import free_name
+from .gazebo import note_gazebo
 from .meshes import warn_of_missing
 from .names import note_names
 from .origin import direction_of, origin
@@ -127,12 +129,13 @@ def mimics_of(joints: dict[str, Connection]) -> dict[str, tuple[Element, str]]:
     return found
 
 
-def add_mimics(spec: ModelSpec, joints: dict[str, Connection], notes: Notes) -> set[str]:
+def add_mimics(spec: ModelSpec, robot: Element, joints: dict[str, Connection], notes: Notes) -> set[str]:
     """Add a `Coupling` for every `<mimic>`. Return the names of the joints that must not have actuators.
 
     If the other joint does not exist, or if the joint itself is fixed, note it and add no coupling.
     """
     follow = mimics_of(joints)
+    taken = {e.get("name") for e in robot.iterchildren("loop", "coupling")}
     for name, (element, other) in follow.items():
         if isinstance(joints[name].joint, Fixed):
             notes.add(element, "<mimic> has no effect on fixed joints: {}.", repr(name))
@@ -144,13 +147,14 @@ def add_mimics(spec: ModelSpec, joints: dict[str, Connection], notes: Notes) -> 
         if joints[name].joint.kind.nv != 1:
             fail(element, f"joint {name!r} has no single coordinate to mimic with.")
         ratio, offset = number(element, "multiplier", 1.0), number(element, "offset", 0.0)
+        called = free_name(notes, element, "constraints", f"{name}_mimic", taken)
         if isinstance(joints[other].joint, Fixed):
             warn(element, f"joint {other!r} is fixed, so {name!r} is held at {offset:g}.")
-            coupling = located(element, Coupling, (name,), (1.0,), offset, name=f"{name}_mimic")
+            coupling = located(element, Coupling, (name,), (1.0,), offset, name=called)
         elif joints[other].joint.kind.nv != 1:
             fail(element, f"joint {other!r} has no single coordinate to mimic.")
         else:
-            coupling = located(element, Coupling, (name, other), (1.0, -ratio), offset, name=f"{name}_mimic")
+            coupling = located(element, Coupling, (name, other), (1.0, -ratio), offset, name=called)
         spec.add_constraint(coupling)
     return set(follow)
 
@@ -173,11 +177,12 @@ def load(
         if retype is not None:
             retype(joints)
         chain = grow(spec, notes, robot, links, joints, floating)
-        passive = add_mimics(spec, joints, notes) | add_closures(spec, robot, links, joints)
+        passive = add_mimics(spec, robot, joints, notes) | add_closures(spec, robot, links, joints)
         spec.followers |= passive
         if drive:
             add_actuators(spec, notes, robot, chain, passive)
         add_shapes(spec, notes, document, collision)
+        note_gazebo(robot, notes)
         note_names(notes, robot, "URDF")
         warn_of_missing(document)
     return spec

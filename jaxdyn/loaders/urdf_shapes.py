@@ -6,6 +6,7 @@ import numpy as np
 
 from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, Plane, Shape, Sphere
 from ..model.spec import ModelSpec
+from .gazebo import note_friction
 from .origin import origin
 from .pose import Pose, rotation_to
 from .shapes import Shapes, Wanted, geometry_of, is_mesh, unknown_shape
@@ -31,6 +32,13 @@ def add_shapes(spec: ModelSpec, notes: Notes, document: Document, wanted: Wanted
     blocks: dict[str, list[Element]] = {}
     for block in document.root.findall("gazebo"):
         blocks.setdefault((block.get("reference") or "").strip(), []).append(block)
+    surfaces: dict[str, dict[str, Any]] = {}
+
+    def surface(link: Element, name: str) -> dict[str, Any]:
+        if name not in surfaces:
+            surfaces[name] = surface_of(link, blocks.get(name, []), notes)
+        return surfaces[name]
+
     for link in links:
         name = attribute(link, "name")
         body = "world_link" if name == "world" and "world_link" in spec.bodies else name
@@ -41,7 +49,7 @@ def add_shapes(spec: ModelSpec, notes: Notes, document: Document, wanted: Wanted
                 body,
                 lambda c=c: origin(only(c, "origin")) @ _tilt(c),
                 lambda c=c: shape_of(c, shapes),
-                lambda link=link, name=name: surface_of(link, blocks.get(name, [])),
+                lambda link=link, name=name: surface(link, name),
                 mesh=is_mesh(c),
             )
 
@@ -73,15 +81,20 @@ def shape_of(collision: Element, shapes: Shapes) -> Shape:
     unknown_shape(e)
 
 
-def surface_of(link: Element, blocks: list[Element]) -> dict[str, Any]:
+def surface_of(link: Element, blocks: list[Element], notes: Notes) -> dict[str, Any]:
     """Return the surface properties of a link from its `<contact>`. Without friction there, use `<mu1>` in
-    `<gazebo>`."""
+    `<gazebo>`. Note friction that is not modelled."""
     out: dict[str, Any] = {}
     for block in blocks:
-        mu = only(block, "mu1")
-        if mu is not None:
-            out["friction"] = float(numbers(mu, mu.get("value", mu.text), 1, "mu1")[0])
+        told = {tag: e for tag in ("mu1", "mu2", "slip1", "slip2") if (e := only(block, tag)) is not None}
+        values = {tag: float(numbers(e, e.get("value", e.text), 1, tag)[0]) for tag, e in told.items()}
+        if "mu1" in values:
+            out["friction"] = values.pop("mu1")
+        note_friction(notes, block, attribute(link, "name"), out.get("friction", 1.0), values)
     contact = only(link, "contact")
+    rolling = None if contact is None else only(contact, "rolling_friction")
+    if rolling is not None and number(rolling, "value"):
+        notes.add(rolling, "rolling friction of links, which is not modelled: {}.", repr(link.get("name")))
     for tag, name in BULLET.items() if contact is not None else ():
         e = only(contact, tag)
         if e is not None:

@@ -14,14 +14,12 @@ from lxml import etree
 from ..model.values import ModelWarning
 from ..spatial.numbers import LARGEST
 from .files import read_bytes
+from .xml_tree import tree, without_declaration
 
 #: type of an lxml element, which has no public name
 Element = Any
 
-_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 _REQUIRED: Any = object()
-#: size in bytes above which the elements of a file may not nest deeply
-LARGE = 50_000_000
 
 
 class Document(NamedTuple):
@@ -126,9 +124,9 @@ def parse(data: bytes | str, path: Path | None = None) -> Document:
     # a file name that is not UTF-8 contains surrogates, which messages cannot show
     origin = "text" if path is None else path.name.encode("utf-8", "backslashreplace").decode()
     if isinstance(data, str):
-        data = _DECLARATION.sub(lambda m: "\n" * m.group().count("\n"), data).encode(errors="surrogatepass")
+        data = without_declaration(data).encode(errors="surrogatepass")
     try:
-        root = _tree(data, origin)
+        root = tree(data, origin)
     except etree.XMLSyntaxError as error:
         told = re.sub(r",? line \d+, column \d+$", "", error.msg or "it is empty").split(", use XML_PARSE_HUGE")[0]
         if "amplification" in told:
@@ -152,39 +150,6 @@ def parse(data: bytes | str, path: Path | None = None) -> Document:
                 fail(element, f"<xacro:{tag}> is a macro; run `xacro` on the file first and load the result.")
             element.tag = tag
     return Document(root, origin, path, data)
-
-
-def _plain(data: bytes) -> bytes:
-    """Return a file in UTF-8 without its declaration, which may name another encoding. Replace bytes that are not
-    UTF-8."""
-    return _DECLARATION.sub("", data.decode("utf-8-sig", "replace")).encode()
-
-
-def _tree(data: bytes, url: str) -> Element:
-    """Return the root element of an XML file."""
-
-    def read(data: bytes, deep: bool) -> Element:
-        parser = etree.XMLParser(
-            resolve_entities=False,
-            load_dtd=False,
-            dtd_validation=False,
-            no_network=True,
-            huge_tree=deep,
-            remove_comments=True,
-            remove_pis=True,
-        )
-        return etree.fromstring(data, parser, base_url=url)
-
-    try:
-        return read(data, deep=False)
-    except etree.XMLSyntaxError as error:
-        # chains of bodies nest deeply in MJCF; without a DOCTYPE (in UTF-8) there are no entities to expand
-        if "depth" not in (error.msg or "") or len(data) > LARGE or b"<!DOCTYPE" in data:
-            raise
-        root = read(_plain(data), deep=True)
-        if root.tag != "mujoco":
-            raise
-        return root
 
 
 def read(path: Path) -> Document:

@@ -14,16 +14,21 @@ from jaxtyping import Array, Float
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, unknown
 
+#: contact dimensions (MuJoCo's `condim`) from which on a pair slides with friction, and resists twists
+SLIDES, TWISTS = 3, 4
+
 
 class ShapeInfo(NamedTuple):
     """A shape: its `name` and `kind`, the number of the moving `body` it is fixed in (or `WORLD`), the index `data` of
-    its array in `Collision.vertices` or `Collision.grids` (-1: none), and the `priority` of its friction."""
+    its array in `Collision.vertices` or `Collision.grids` (-1: none), the `priority` of its friction, and its contact
+    `dimension` (None: not given), see `Scene.counts`."""
 
     name: str
     kind: str
     body: int
     data: int = -1
     priority: int = 0
+    dimension: int | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,9 +66,32 @@ class Scene:
         return hash((self.shapes, self.pairs, self.own))
 
     def twists(self, pair: tuple[int, int]) -> bool:
-        """Return whether the surfaces of a pair resist twists."""
+        """Return whether the surfaces of one of `pairs` resist twists."""
         own = self._own_twists.get(pair)
-        return not set(pair).isdisjoint(self.twisting) if own is None else own
+        return pair in self._twist if own is None else own
+
+    def counts(self, least: int) -> np.ndarray:
+        """Return (np, 2) whether the friction (`least` = `SLIDES`) or the torsion (`TWISTS`) of the two shapes of each
+        pair counts.
+
+        As in MuJoCo, only the shape with the larger priority counts, or both if their priorities are equal; and they
+        count together if one of them has this contact dimension. Besides, what a shape without a given dimension has
+        always counts.
+        """
+        at = np.array(self.pairs, int).reshape(-1, 2)
+        rank = np.array([s.priority for s in self.shapes], int)[at]
+        free = np.array([s.dimension is None for s in self.shapes], bool)[at]
+        # a shape without a given dimension slides, as one of dimension three does
+        enough = np.array([(s.dimension or SLIDES) >= least for s in self.shapes], bool)[at]
+        chosen = rank >= rank[:, ::-1]
+        return chosen & (free | (chosen & enough).any(1, keepdims=True))
+
+    @cached_property
+    def _twist(self) -> set[tuple[int, int]]:
+        """The pairs in which the torsion of a shape of `twisting` counts."""
+        at = np.array(self.pairs, int).reshape(-1, 2)
+        found = (self.counts(TWISTS) & np.isin(at, self.twisting)).any(1)
+        return {self.pairs[k] for k in np.flatnonzero(found)}
 
     @cached_property
     def _own_twists(self) -> dict[tuple[int, int], bool]:
@@ -118,23 +146,28 @@ class Collision(eqx.Module):
     def of_pairs(self) -> PairValues:
         """Return the contact parameters of each pair.
 
-        Friction and torsion are those of the shape with the larger priority, and the larger value at equal priorities;
-        a pair's own friction or torsion replaces that of its shapes. Restitution is the larger of both. Stiffness and
-        damping are those of both surfaces in series."""
+        Friction and torsion are those of the shape with the larger priority, and the larger value at equal priorities,
+        or zero if the contact dimension is too small (`Scene.counts`); a pair's own friction or torsion replaces that
+        of its shapes. Restitution is the larger of both. Stiffness and damping are those of both surfaces in series."""
         if self.friction is None:
             raise ValueError("`Collision.of_pairs`: the model has no shapes.")
         at = np.array(self.pairs, int).reshape(-1, 2)
         a, b = at[:, 0], at[:, 1]
-        rank = np.array([s.priority for s in self.shapes])
-        first, last = np.where(rank[a] < rank[b], b, a), np.where(rank[a] > rank[b], a, b)
-        chosen = lambda x: jnp.maximum(x[first], x[last])  # noqa: E731
         return PairValues(
-            self._with_own(chosen(self.friction), self.scene.own, self.pair_friction),
-            self._with_own(chosen(self.torsion), self.scene.own_torsion, self.pair_torsion),
+            self._with_own(self._larger(self.friction, at, SLIDES), self.scene.own, self.pair_friction),
+            self._with_own(self._larger(self.torsion, at, TWISTS), self.scene.own_torsion, self.pair_torsion),
             jnp.maximum(self.restitution[a], self.restitution[b]),
             _in_series(self.stiffness[a], self.stiffness[b]),
             _in_series(self.damping[a], self.damping[b]),
         )
+
+    def _larger(self, values: Array, at: np.ndarray, least: int) -> Array:
+        """Return the larger value of the shapes of each pair that count, zero if none does."""
+        counts = self.scene.counts(least)
+        # the index of a shape that counts, so that the derivative of a maximum reaches no other
+        first, last = np.where(counts[:, 0], *at.T), np.where(counts[:, 1], *at.T[::-1])
+        larger = jnp.maximum(values[first], values[last])
+        return larger if counts.any(1).all() else jnp.where(counts.any(1), larger, 0)
 
     def _with_own(self, values: Array, own: tuple[tuple[int, int], ...], numbers: Array | None) -> Array:
         """Return the values of all pairs, with the numbers of those that have their own."""

@@ -37,7 +37,8 @@ class Body:
 @dataclasses.dataclass
 class Collider:
     """A shape fixed in a body, and the properties of its surface. `body` is the body or frame that it was added to,
-    `owner` the body itself, or that of the frame."""
+    `owner` the body itself, or that of the frame, `dimension` its contact dimension (None: not given, see
+    `Scene.counts`). `meets_all` is True if it collides with all shapes, whatever the masks."""
 
     name: str
     body: str
@@ -53,3 +54,5 @@ class Collider:
     collides_with: int = 1
     priority: int = 0
     owner: str = ""
+    dimension: int | None = None
+    meets_all: bool = False

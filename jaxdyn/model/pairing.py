@@ -56,7 +56,8 @@ def collision_of(
     for c in colliders:
         host, r, p = places[c.body]
         data = {"mesh": vertices, "heights": grids}.get(c.shape.kind)
-        infos.append(ShapeInfo(c.name, c.shape.kind, index[host], -1 if data is None else len(data), int(c.priority)))
+        place = -1 if data is None else len(data)
+        infos.append(ShapeInfo(c.name, c.shape.kind, index[host], place, int(c.priority), c.dimension))
         placed.append((r @ c.rotation, p + r @ c.translation))
         if data is not None:
             data.append(floats_of(c.shape.data))
@@ -101,6 +102,7 @@ def _pairs(
     owners = {name: k for k, name in enumerate(dict.fromkeys(c.owner for c in colliders))}
     owner = np.array([owners[c.owner] for c in colliders])
     masks = [np.array([getattr(c, m) for c in colliders], np.int64) for m in ("collides", "collides_with")]
+    all_met = np.array([c.meets_all for c in colliders], bool)
     near = _partners(_neighbours(topology, rows, infos, constraints))
     apart = _partners({frozenset(owners.get(n, -1) for n in pair) for pair in rules.excluded})
     told = {frozenset(shapes[n] for n in pair) for pair in rules.told}
@@ -109,6 +111,7 @@ def _pairs(
     for i in range(len(infos)):
         rest = slice(i + 1, None)
         may = (masks[0][i] & masks[1][rest] | masks[1][i] & masks[0][rest]) != 0
+        may |= all_met[i] | all_met[rest]
         may &= (body[rest] != body[i]) & ~np.isin(body[rest], near.get(body[i], ()))
         may &= ~np.isin(owner[rest], apart.get(owner[i], ()))
         may &= ~np.isin(np.arange(i + 1, len(infos)), partners.get(i, ()))

@@ -17,8 +17,8 @@ from .pairing import PairSurface, Rules, collision_of
 from .shapes import UNBOUNDED, Plane, Shape
 from .values import ModelWarning, checked_rotation
 
-#: a bit mask that shares a bit with every other one
-ALL = 2**31 - 1
+#: a bit mask that shares a bit with every other one but zero
+ALL = 2**32 - 1
 
 
 class SceneSpec:
@@ -145,11 +145,15 @@ class SceneSpec:
         return name
 
     def add_ground(self, friction: Any = 1.0, height: Any = 0.0, *, name: str = "ground", **options) -> "SceneSpec":
-        """Add a plane of the world at z = `height` that all shapes collide with. `options` as in `add_shape`."""
+        """Add a plane of the world at z = `height` that all shapes collide with, whatever their masks. `options` as in
+        `add_shape`; with masks of its own, the plane collides by them."""
         z = float(constants("`ModelSpec.add_ground`", "height", height, ()))
+        masked = "collides" in options or "collides_with" in options
         options = {"collides": ALL, "collides_with": ALL} | options
         placement = Transform(np.eye(3), (0.0, 0.0, z))
-        return self.add_shape("world", Plane(), name=name, placement=placement, friction=friction, **options)
+        self.add_shape("world", Plane(), name=name, placement=placement, friction=friction, **options)
+        next(reversed(self.shapes.values())).meets_all = not masked
+        return self
 
     def add_pair(self, shape_a: str, shape_b: str, *, friction: Any = None, torsion: Any = None) -> "SceneSpec":
         """Let two shapes collide regardless of their masks, even if they belong to one tree. `friction` and `torsion`

@@ -1,0 +1,92 @@
+"""`tree`: the root element of an XML file, read as safely as possible and as leniently as other engines read it."""
+
+import re
+from typing import Any
+
+from lxml import etree
+
+_DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
+#: size in bytes above which the elements of a file may not nest deeply
+LARGE = 50_000_000
+_COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
+_LATE_DECLARATION = re.compile(rb"\A(\s+)(<\?xml[^>]*\?>)")
+#: an ampersand that begins no entity
+_AMPERSAND = re.compile(rb"&(?!#?\w+;)")
+
+
+def without_declaration(text: str) -> str:
+    """Return a text without its declaration, which may name another encoding; its lines keep their numbers."""
+    return _DECLARATION.sub(lambda m: "\n" * m.group().count("\n"), text)
+
+
+def tree(data: bytes, url: str) -> Any:
+    """Return the root element of an XML file; entities, external files and huge trees are disabled.
+
+    Files that XML forbids and that other engines read are read too: with ``--`` or another encoding in comments,
+    ampersands that begin no entity, white space before the declaration, and, in MJCF, prefixes without a namespace.
+
+    **Raises** `etree.XMLSyntaxError` and `LookupError`.
+    """
+    try:
+        return _nested(data, url)
+    except etree.XMLSyntaxError:
+        mended = _mended(data)
+        root = _unbound(mended, url)
+        if root is not None:
+            return root
+        if mended == data:
+            raise
+        try:
+            return _nested(mended, url)
+        except etree.XMLSyntaxError:
+            pass
+        raise  # the error is about the file as it is
+
+
+def _nested(data: bytes, url: str) -> Any:
+    """Return the root element of a file, which may nest deeply only if it is MJCF."""
+    try:
+        return etree.fromstring(data, _parser(), base_url=url)
+    except etree.XMLSyntaxError as error:
+        # chains of bodies nest deeply in MJCF; without a DOCTYPE (in UTF-8) there are no entities to expand
+        if "depth" not in (error.msg or "") or len(data) > LARGE or b"<!DOCTYPE" in data:
+            raise
+        root = etree.fromstring(_plain(data), _parser(huge_tree=True), base_url=url)
+        if root.tag != "mujoco":
+            raise
+        return root
+
+
+def _parser(**options: bool) -> etree.XMLParser:
+    return etree.XMLParser(
+        resolve_entities=False,
+        load_dtd=False,
+        dtd_validation=False,
+        no_network=True,
+        remove_comments=True,
+        remove_pis=True,
+        **options,
+    )
+
+
+def _plain(data: bytes) -> bytes:
+    """Return a file in UTF-8 without its declaration. Replace bytes that are not UTF-8."""
+    return _DECLARATION.sub("", data.decode("utf-8-sig", "replace")).encode()
+
+
+def _mended(data: bytes) -> bytes:
+    """Return a file without its comments, with ampersands that are text, and with its declaration first. All lines keep
+    their numbers."""
+    data = _COMMENT.sub(lambda m: b"\n" * m.group().count(b"\n"), data)
+    data = _LATE_DECLARATION.sub(rb"\2\1", data)
+    # a DOCTYPE may declare entities, which are an error
+    return data if b"<!DOCTYPE" in data else _AMPERSAND.sub(b"&amp;", data)
+
+
+def _unbound(data: bytes, url: str) -> Any:
+    """Return the root element of an MJCF file in which nothing is wrong but prefixes without a namespace, else None:
+    MuJoCo reads it itself."""
+    parser = _parser(recover=True)
+    root = etree.fromstring(data, parser, base_url=url)
+    known = all(e.type_name == "NS_ERR_UNDEFINED_NAMESPACE" for e in parser.error_log)
+    return root if known and root is not None and root.tag == "mujoco" else None
