@@ -193,3 +193,19 @@ def test_wrong_calls():
         jd.contact.explain(model, state, a, dt=DT, contacts="pgs")
     with pytest.raises(ValueError, match=r"`explain`.*dt"):
         jd.contact.explain(model, state, a, dt=-1.0, contacts=LAW)
+
+
+def test_embedded_models_need_no_names():
+    """A joint with a motor: the rotor's velocity is dependent, so it is no velocity of the robot's."""
+    spec = jd.ModelSpec("motor")
+    spec.add_body("link", "world", jd.joints.Revolute(axis=scenes.Y), inertia=scenes.rod(1.0, 0.3))
+    spec.add_shape("link", jd.shapes.Sphere(0.05), placement=scenes.at(z=-0.3))
+    spec.add_ground()
+    spec.add_rotor("rotor", "world", {"link": 9.0}, inertia=1e-5, axis=scenes.Y)
+    model = jd.embed(spec.build())
+    state, made = jd.State(model.neutral(), jnp.zeros(1)), {"dt": 1e-3, "contacts": jd.contact.Newton()}
+    told = jd.contact.explain(model, state, [2.0], **made)
+    np.testing.assert_allclose(told.tau, jd.inverse_dynamics(model, state, [2.0]), atol=1e-9)
+    np.testing.assert_array_equal(told.tau, jd.contact.explain(model, state, [2.0], actuated=["link"], **made).tau)
+    with pytest.raises(ValueError, match=r"`explain`: `actuated`.*'rotor' depends on that of 'link': name"):
+        jd.contact.explain(model, state, [2.0], actuated=["rotor"], **made)

@@ -10,7 +10,11 @@ import pytest
 
 import jaxdyn as jd
 from jaxdyn.contact.cones import Cones, Counts, Limited, left_over
+from jaxdyn.contact.joints import joint_rows
+from jaxdyn.contact.parts import largest, parts_of
+from jaxdyn.contact.tiled import tiled
 from jaxdyn.engine.lanes import laned
+from jaxdyn.kinematics.rows import plan_of
 
 PGS, ADMM, Auto, Newton = jd.contact.PGS, jd.contact.ADMM, jd.contact.Auto, jd.contact.Newton
 LANES = 128
@@ -151,6 +155,64 @@ def test_impulses_are_pinocchios(law):
         impulses, converged = theirs(pin, G[k], g[k], friction[k])
         assert converged
         np.testing.assert_allclose(ours[k], impulses, atol=1e-9)
+
+
+def with_wheel(speed, single=False):
+    """A long box that lands on the ground while a wheel with dry friction, on a tree of its own, turns far away."""
+    spec = jd.ModelSpec("wheel")
+    spec.add_body("box", "world", jd.joints.Free(), inertia=scenes.cuboid(1.0, (0.1, 0.1, 0.4)))
+    spec.add_shape("box", jd.shapes.Box((0.1, 0.1, 0.4)), friction=1.0)
+    spec.add_ground()
+    light = jd.Inertia(1e-3, (0, 0, 0), 1e-6 * np.eye(3))
+    spec.add_body("wheel", "world", jd.joints.Revolute(friction=1e-3), placement=scenes.at(5, 0, 5), inertia=light)
+    model = spec.build()
+    q, v = model.neutral().at[2].set(0.2), jnp.array([0.5, 0, -0.3, 0, 2.0, 0, speed])
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), (model, q, v)) if single else (model, q, v)
+
+
+def test_what_counts_as_left_does_not_depend_on_an_unrelated_joint():
+    """Radians per second of a wheel that no force couples to the box are no measure of its contacts."""
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def stepped(scene, law):
+        model, q, v = scene
+        told = jd.simulate(model, jd.State(q, v), jnp.zeros((1, model.nv), q.dtype), 2e-3, contacts=law)
+        return told.result == jd.Result.contact_not_converged, told.contacts.residual
+
+    for speed in (0.0, 1e2, 1e4):
+        lost, left = stepped(with_wheel(speed), PGS(2))
+        assert lost[0] and left[0] > 1e-2
+        assert stepped(with_wheel(speed, single=True), Newton())[1][0] < 5e-6
+
+
+def test_what_counts_as_left_does_not_depend_on_units():
+    """Of forces that are not quite those of the law, with the angles of joints in another unit."""
+    counts, rng = Counts(1, (0,), 3), np.random.default_rng(2)
+    A = rng.normal(size=(7, 7))
+    G, g = A @ A.T / 7 + 0.1 * np.eye(7), np.array([-2.0, *rng.normal(size=6)])
+    bound, low, high = np.array([0.1, 0.3, 0.0]), np.array([-1e6, -1e6, 0.1]), np.array([1e6, 1e6, 0.3])
+
+    @jax.jit
+    def left(unit):
+        units, wide = jnp.concatenate([jnp.ones(3), jnp.full(4, unit)]), lambda x: jnp.asarray(x)[:, None]
+        H, h = (jnp.asarray(G) * units[:, None] * units[None])[..., None], wide(g * units)
+        limited = Limited(wide(bound / unit), wide(low * unit), wide(high * unit))
+        cones = Cones(counts, jnp.full((1, 1), 0.6), jnp.full((1, 1), 0.3 / unit), limited)
+        f, problem = PGS(2).solve(H, h, cones, jnp.zeros((7, 1))), tiled(H, h, cones)
+        return left_over(cones, H, h, f)[0], problem.left_over(problem.start(f))[0]
+
+    found = np.asarray([left(unit) for unit in (1.0, 1e-3, 1e3)])
+    assert found[0, 0] > 1e-4
+    np.testing.assert_allclose(found, found[0, 0], rtol=1e-6)
+
+
+def test_parts_are_what_can_act_on_each_other():
+    model, *_ = with_wheel(0.0)
+    rows = lambda m, *more: plan_of(m.topology, (*more, *joint_rows(m, PGS()), jd.constraints.Lock("box", 6)))  # noqa: E731
+    assert parts_of(model.topology, rows(model), 0) == (0, *[1] * 6)
+    assert parts_of(model.topology, rows(model, jd.constraints.Point("box", "wheel")), 3) == ()
+    assert parts_of(model.topology, rows(model), 1) == ()
+    np.testing.assert_array_equal(largest(jnp.array([[1.0], [3.0], [-2.0]]), (4, 2, 4))[:, 0], [1, 3, 1])
 
 
 def test_auto_picks_by_rows():

@@ -19,7 +19,6 @@ import numpy as np
 from jaxtyping import Array
 
 from ..constrained.iterated import check_number, check_positive_integer
-from .cones import calling
 from .effect import Unformed
 from .laws import FORMED, PGS, TOLERANCE, Law
 from .tiled import Scaled, free, tiled
@@ -73,8 +72,7 @@ class ADMM(Law):
 
     def _alternated(self, problem: Scaled, x: Array, active: Array, tol: float) -> Array:
         h = problem.h
-        least = tol * jnp.maximum(calling(problem.cones, h), 1e-30)
-        steps = _Steps(problem, PROXIMAL[h.dtype.itemsize], least)
+        steps = _Steps(problem, PROXIMAL[h.dtype.itemsize], tol)
         z = problem.answer(x)
         none = jnp.zeros_like(active, h.dtype)
         state = (x, x, z + problem.cones.shift(z), none, none, active), steps.penalty()
@@ -99,7 +97,7 @@ class _Steps(NamedTuple):
 
     problem: Scaled
     eta: float
-    tol: Array
+    tol: float
 
     def penalty(self) -> Array:
         """Return ρ = (L η)^½ (L / η)^⅕ (lanes,), where L is the largest eigenvalue of H."""
@@ -113,8 +111,8 @@ class _Steps(NamedTuple):
         return jnp.sqrt(1.1 * length * self.eta) * (1.1 * length / self.eta) ** 0.2
 
     def taken(self, state, rho: Array, most: int):
-        """Return the state after at most `most` steps with one ρ: x, y, z, the primal and the dual residual, and which
-        lanes go on."""
+        """Return the state after at most `most` steps with one ρ: x, y, z, the primal and the dual residual, relative
+        to the measures of rows, and which lanes go on."""
         h, cones, solve = self.problem.h, self.problem.cones, self.problem.solver(self.eta + rho)
 
         def step(carried):
@@ -122,7 +120,8 @@ class _Steps(NamedTuple):
             y1 = cones.nearest(x - z / rho, 1 / rho)
             x1 = solve(rho * y1 + self.eta * x + z - h - cones.shift(z))
             z1 = z - rho * (x1 - y1)
-            off = jnp.abs(x1 - y1).max(0), jnp.abs(rho * (y1 - y) + self.eta * (x1 - x)).max(0)
+            left = x1 - y1, rho * (y1 - y) + self.eta * (x1 - x)
+            off = [(jnp.abs(v) * self.problem.over).max(0) for v in left]
             made = [jnp.where(active, a, b) for a, b in zip((x1, y1, z1, *off), (x, y, z, primal, dual), strict=True)]
             return (*made, active & ~((off[0] <= self.tol) & (off[1] <= self.tol))), count + 1
 

@@ -25,6 +25,7 @@ from ..engine.core import joined, widen
 from ..spatial.small import summed
 from . import smooth
 from .effect import Unformed, diagonal, product
+from .parts import largest
 
 
 class Counts(NamedTuple):
@@ -65,12 +66,13 @@ class Limited(eqx.Module):
 
 class Cones(eqx.Module):
     """The admissible forces. **Fields:** `counts`; `friction` (contacts, lanes), μ; `radius` (twists, lanes), r in m;
-    `limited`, the law of rows of joints."""
+    `limited`, the law of rows of joints; `parts`, see `parts.py`."""
 
     counts: Counts = eqx.field(static=True)
     friction: Array
     radius: Array
     limited: Limited
+    parts: tuple[int, ...] = eqx.field(static=True, default=())
 
     def project(self, z: Array, w: Array, k: Array | None = None) -> Array:
         """Return the projection P(z) of the natural map for z = f − w s (m, lanes): normal forces that push, and
@@ -172,17 +174,30 @@ def scales(counts: Counts, G: Array | Unformed, apart: bool = False) -> Array:
 
 def left_over(cones: Cones, G: Array | Unformed, g: Array, f: Array) -> Array:
     """Return how far f is from the law (lanes,): the largest entry of the natural map, as an acceleration, relative to
-    the largest g that requires forces."""
+    the `measures` of its row."""
     w = scales(cones.counts, G)
-    left = jnp.abs(natural(cones, w, f, product(G, f) + g) / w).max(0)
-    return left / jnp.maximum(calling(cones, g), jnp.finfo(g.dtype).tiny)
+    left = jnp.abs(natural(cones, w, f, product(G, f) + g) / w)
+    return (left / jnp.maximum(measures(cones, calling(cones, g), w), jnp.finfo(g.dtype).tiny)).max(0)
 
 
-def calling(cones: Cones, g: Array, d: Array | float = 1.0) -> Array:
-    """Return the largest g that requires forces (lanes,): along tangents, against normals, against dry friction and
-    beyond limits. g and the cones are those of forces over d."""
+def calling(cones: Cones, g: Array) -> Array:
+    """Return the g that require forces (m, lanes): along tangents, against normals, against dry friction and beyond
+    limits."""
     (a, b), joints = cones.counts.ends, cones.limited
     of_contacts = jnp.stack([-g[:a:3], jnp.abs(g[1:a:3]), jnp.abs(g[2:a:3])], 1).reshape(a, g.shape[-1])
     beyond = jnp.maximum(joints.low - g[b:], g[b:] - joints.high)
     rubbed = jnp.where(joints.bound > 0, jnp.abs(g[b:]), 0)
-    return (joined([of_contacts, jnp.abs(g[a:b]), jnp.maximum(beyond, rubbed)]) / d).max(0)
+    return joined([of_contacts, jnp.abs(g[a:b]), jnp.maximum(beyond, rubbed)])
+
+
+def measures(cones: Cones, called: Array, w: Array) -> Array:
+    """Return what to compare each row with (m, lanes), for accelerations `called` and the weights w, 1 over the
+    diagonal of G: the largest of its part. Contacts are compared with contacts, in m/s². Rows that turn have another
+    unit, so they are compared by √w times the acceleration, the square root of an energy."""
+    a, parts = cones.counts.ends[0], cones.parts
+    root, of_contacts = jnp.sqrt(w), called[:a]
+    of_contacts = largest(of_contacts, parts[:a]) if a else of_contacts
+    if a == len(called):
+        return of_contacts
+    moves = w * jnp.finfo(w.dtype).tiny ** 0.5 < 1  # the mass of a row that cannot move is infinite
+    return joined([of_contacts, largest(jnp.where(moves, called * root, 0), parts)[a:] / root[a:]])

@@ -17,7 +17,7 @@ from jaxtyping import Array
 
 from ..constrained.base import Found
 from ..constrained.implicit import tangent_of
-from ..constrained.iteration import Stop, largest_of, loop
+from ..constrained.iteration import Stop, loop
 from ..constrained.lcaba import LCABA, damped
 from ..constrained.linearised import Operands
 from ..constrained.multipliers import multipliers
@@ -27,7 +27,7 @@ from ..engine.core import Core, bind, joined, widen
 from ..model.checks import rows_of as rows_of_loops
 from ..systems.base import System
 from ..systems.problem import Problem
-from .cones import Cones, calling, natural, scales
+from .cones import Cones, calling, measures, natural, scales
 from .effect import diagonal, product
 from .laws import Closing, Law
 from .limbs import groups_of, rows_of
@@ -37,15 +37,10 @@ from .warm_start import forces_at
 
 #: number of passes if loops are penalties, in single and double precision: eliminated loops are exact after one
 PASSES = {4: 3, 8: 6}
-#: the largest residual of a law that counts as converged, relative to the largest g
+#: the largest residual of a law that counts as converged, relative to the measures of rows (see `cones.measures`)
 LAWFUL = 1e-3
 #: the rounding of rows, over that of bodies' velocities and accelerations
 ROUNDING = 4
-
-
-def _largest(motion) -> Array:
-    """Return the largest component (lanes,) of the motions of bodies."""
-    return jnp.maximum(*(largest_of(x.reshape(-1, x.shape[-1])) for x in motion))
 
 
 class _Lawful(System):
@@ -139,10 +134,10 @@ class ContactStep(Core):
         a, nu, f = at.rates, at.lam[:first], at.lam[first:]
         some, reads = nu, (True,) * 11 if used is None else used
         w, s = scales(counts, kept.G), -end.r2[first:]
-        off = jnp.abs(natural(step.cones, w, f, s) / w).max(0)
+        off = jnp.abs(natural(step.cones, w, f, s) / w)
         code = jnp.zeros(lanes, jnp.int32)
         if reads[5] or reads[1] and first:
-            nu, code = self._told(step, kept, end, at, off, reads, (q, v, tau, external, dt))
+            nu, code = self._told(step, kept, end, at, (off, w), reads, (q, v, tau, external, dt))
         if self.law.smoothing:  # for derivatives only: with these weights single rows are exactly on the central path
             w = scales(counts, kept.G, apart=True)
         return [
@@ -152,14 +147,14 @@ class ContactStep(Core):
             widen(w, lanes),
             step.problem.rows.residual[first : first + 3 * counts.contacts : 3],
             code,
-            dt * off,
+            dt * off.max(0),
             *end_of(model, q, v, dt, a),
             some,
             step.slots.which,
         ]
 
-    def _told(self, step, kept, end, at, off, reads, inputs):
-        """Return the minimum-norm ν, and the result code."""
+    def _told(self, step, kept, end, at, left, reads, inputs):
+        """Return the minimum-norm ν, and the result code; `left` are what is left of the law and the weights."""
         first, (_, v, *_, dt) = step.first, inputs
         nu, f = at.lam[:first], at.lam[first:]
         problem = step.loops()
@@ -175,12 +170,24 @@ class ContactStep(Core):
         judge = None if first else _Held(problem, kept.weights, kept)
         found = Found(at.rates, nu, end.steps, None, None, at.bodies, at.lam[:first], judge)
         code = ended(LCABA(), problem, start, found, v + dt * at.rates, inputs)
-        size = calling(step.cones, -end.r2[first:] - product(kept.G, f))
-        # bodies that move alike leave only rounding of their velocities and accelerations between them
-        moves = step.problem.motion.velocity
-        noise = ROUNDING * jnp.finfo(f.dtype).eps * (_largest(moves) / dt + _largest(at.bodies))
-        lost = (code == 0) & ~(off <= LAWFUL * size + noise)
+        called = calling(step.cones, -end.r2[first:] - product(kept.G, f))
+        off, w = left
+        most = measures(step.cones, LAWFUL * called + self._noise(step, at.bodies, w, dt), w)
+        lost = (code == 0) & ~(off <= most).all(0)
         return nu, jnp.where(lost, MEMBERS.index("contact_not_converged"), code).astype(jnp.int32)
+
+    def _noise(self, step, bodies, w, dt):
+        """Return the rounding of contact rows (m, lanes), as accelerations, where the bodies have the given ones:
+        bodies that move alike leave only that between them."""
+        problem, first, a = step.problem, step.first, step.cones.counts.ends[0]
+        moves = zip(problem.motion.velocity, bodies, strict=True)
+        angular, linear = (jnp.abs(x) / dt + jnp.abs(y) for x, y in moves)
+        rows = problem.rows.sizes().times((angular, linear))[first:]
+        model, own = problem.motion.model, jnp.asarray(problem.plan.firsts[first + a :], int)
+        weight = jnp.abs(model.gravity).max(0)
+        # linear motions and weights round rates of joints too: by as much as has the same energy
+        fast = jnp.sqrt(model.bodies.mass[own] / w[a:]) * (linear[own].max(1) + weight)
+        return ROUNDING * jnp.finfo(w.dtype).eps * joined([rows[:a] + weight, jnp.maximum(rows[a:], fast)])
 
     def instead(self, outs, used):
         a, nu, f, w, *_, some, which = outs

@@ -242,7 +242,8 @@ def explain(
     - `acceleration` (nv,) over a step of `dt` seconds, as in `forward_dynamics`; or instead `after` (nv,), the velocity
       at the end, as `step` returns it.
     - `contacts`, the law of contact; `constraints` and `external` as in `forward_dynamics`.
-    - `actuated`: names of the joints that have actuators. None: all but free joints.
+    - `actuated`: names of the joints that have actuators. None: all but free joints. In an embedded model these are
+      independent joints.
     - `tol`: the speed (m/s) below which contacts rest.
 
     **Returns** an `Explanation`. Its `residual` is not zero if no forces explain the motion: no actuator moves a
@@ -276,14 +277,24 @@ def explain(
 
 def _without_actuators(call: str, model: Model, actuated: Sequence[str] | None) -> tuple[int, ...]:
     """Return the indices of the velocities that no actuator moves."""
-    names = model.joint_names
+    topology, names = model.topology, model.joint_names
+    owners = [topology.velocity_bodies[v] for v in topology.independent]
     if actuated is None:
-        kinds = dict(zip(model.topology.joint_names, model.topology.kinds, strict=True))
-        actuated = [n for n in names if not isinstance(kinds[n], FreeKind)]
-    elif isinstance(actuated, str) or not all(isinstance(n, str) for n in actuated):
+        return tuple(k for k, b in enumerate(owners) if isinstance(topology.kinds[b], FreeKind))
+    if isinstance(actuated, str) or not all(isinstance(n, str) for n in actuated):
         raise TypeError(f"`{call}`: `actuated` is {actuated!r}, not a sequence of names of joints.")
     for n in actuated:
         if n not in names:
             raise ValueError(f"`{call}`: `actuated`: no joint is called {n!r}. There are {', '.join(names)}.")
-    driven = {k for n in actuated for k in range(model.nv)[model.v_slice(n)]}
-    return tuple(k for k in range(model.nv) if k not in driven)
+        b = topology.joint(n)
+        if any(v not in topology.places for v in range(topology.nv)[topology.v_slice(b)]):
+            free = dict.fromkeys(
+                owners[topology.places[v]] for v in topology.clusters[topology.cluster_of[b]].independent
+            )
+            instead = ", ".join(repr(topology.joint_names[k]) for k in free)
+            raise ValueError(
+                f"`{call}`: `actuated`: the velocity of joint {n!r} depends on that of {instead}: name these instead. "
+                "Forces of a motor on it are forces on these."
+            )
+    driven = {topology.joint(n) for n in actuated}
+    return tuple(k for k, b in enumerate(owners) if b not in driven)

@@ -6,6 +6,7 @@ G = J_c M⁻¹ J_cᵀ, with the M of the robot with closed loops. The law is sol
 its forces. Arrays are lanes-last; a lane is one element of the batch.
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import equinox as eqx
@@ -32,6 +33,7 @@ from .goals import goals, limited
 from .joints import Held, held_of, joint_rows
 from .laws import Around, Closing, Impact, Law
 from .limbs import groups_of
+from .parts import parts_of
 from .slots import Slots, slots_at
 
 
@@ -95,7 +97,8 @@ def begun(
     none = jnp.zeros((0, 1), q.dtype)
     radius = slots.surface.torsion[jnp.asarray(slots.twisted, int)] if slots.twisted else none
     position = problem.rows.residual[first + counts.ends[1] :]
-    cones = Cones(counts, slots.surface.friction, radius, limited(law, joints, position, dt))
+    parts = parts_of(model.topology, problem.plan, first)
+    cones = Cones(counts, slots.surface.friction, radius, limited(law, joints, position, dt), parts)
     if strikes:
         start = Start(tau, joined([-rates[:first], -c]), None, None)
     else:
@@ -110,6 +113,7 @@ def _corrected(
     first, open_by, surface = problem.plan.starts[held], problem.rows.residual, slots.surface
     given = open_by[first:], rates[first:], dt, f, surface.restitution, surface.stiffness
     cones, c, had = closing(law, counts, joints, *given)
+    cones = dataclasses.replace(cones, parts=parts_of(problem.model.topology, problem.plan, first))
     shut = open_by[:first] / (dt * dt) if law.positions else rates[:first] / dt
     force = problem.rows.forces(joined([jnp.zeros((first, 1), f.dtype), had]), still(problem, had))
     start = Start(jnp.zeros_like(v), joined([-shut, -c]), None, force)

@@ -31,8 +31,8 @@ class Contacts(eqx.Module):
     **Fields:** `impulses` (slots, 3), N s: along the normal and two tangents, over the step; `gaps` (slots,), m, at its
     start, negative where shapes overlap; `which` (slots,), the place of each slot; `pairs`, the names of the two shapes
     of every place; `joints` (rows,), N s or N m s: impulses of twists, then dry friction of joints that have it, then
-    the pushes of limits of joints that have them (limits bear what dry friction cannot); `residual` (), m/s, of the law
-    of contact."""
+    the pushes of limits of joints that have them (limits bear what dry friction cannot); `residual` (), the most that
+    is left of the law of contact, m/s, or rad/s of rows that turn."""
 
     impulses: Float[Array, "slots 3"]
     joints: Float[Array, " rows"]

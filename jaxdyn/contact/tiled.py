@@ -20,7 +20,7 @@ from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..tree import tiles
 from ..tree.tiles import WIDE, lower, place
-from .cones import Cones, Counts, Limited, calling, natural, scales
+from .cones import Cones, Counts, Limited, calling, measures, natural, scales
 from .effect import Unformed
 
 
@@ -52,11 +52,13 @@ class Filled(NamedTuple):
 
 class Scaled(eqx.Module):
     """A scaled problem s = H x + h, with x = f / d, H = G d dᵀ (entry by entry) and h = g d. **Fields:** `h` and `d`
-    (rows, lanes); `cones`, of x. A lane is one element of the batch."""
+    (rows, lanes); `cones`, of x; `over` (rows, lanes), 1 over the `measures` of rows, as entries of h. A lane is one
+    element of the batch."""
 
     h: Array
     d: Array
     cones: Cones
+    over: Array
 
     @property
     def counts(self) -> Counts:
@@ -92,8 +94,7 @@ class Scaled(eqx.Module):
 
     def left_of(self, x: Array, s: Array) -> Array:
         """Return `left_over` of x, given s = H x + h."""
-        left = jnp.abs(natural(self.cones, jnp.ones_like(self.d), x, s) / self.d).max(0)
-        return left / jnp.maximum(calling(self.cones, self.h, self.d), jnp.finfo(self.h.dtype).tiny)
+        return (jnp.abs(natural(self.cones, jnp.ones_like(self.d), x, s)) * self.over).max(0)
 
 
 class Tiled(Scaled):
@@ -139,7 +140,9 @@ def free(G: Unformed, g: Array, cones: Cones) -> Free:
     """Return the problem of an operator G, g (m, lanes) and the cones of f."""
     lanes = max(g.shape[-1], G.diagonal.shape[-1])
     d = widen(jnp.sqrt(scales(cones.counts, G)), lanes)
-    return Free(widen(g, lanes) * d, d, _scaled(cones, Filled(cones.counts, ()), d), G)
+    h, filled = widen(g, lanes) * d, Filled(cones.counts, tuple(range(len(g))))
+    scaled = _scaled(cones, filled, d)
+    return Free(h, d, scaled, _over(scaled, h, d), G)
 
 
 def tiled(G: Array, g: Array, cones: Cones) -> Tiled:
@@ -155,7 +158,8 @@ def tiled(G: Array, g: Array, cones: Cones) -> Tiled:
     cells = jnp.take(jnp.concatenate([G.reshape(m * m, G.shape[-1]), ends]), at.ravel(), axis=0, mode="clip")
     H = swept(_scaling(len(d)), {"G": cells, "d": d})["H"]
     d = flat(d)
-    return Tiled(flat(filled.vector(g)) * d, d, _scaled(cones, filled, d), H, filled)
+    h, scaled = flat(filled.vector(g)) * d, _scaled(cones, filled, d)
+    return Tiled(h, d, scaled, _over(scaled, h, d), H, filled)
 
 
 def flat(x: Array) -> Array:
@@ -177,7 +181,14 @@ def _scaled(cones: Cones, filled: Filled, d: Array) -> Cones:
     bound, low, high = (more(x, counts.joints) for x in jax.tree.leaves(cones.limited))
     own = d[second:]
     limited = Limited(bound / own, low * own, high * own)
-    return Cones(counts, more(cones.friction, counts.contacts), radius, limited)
+    parts = dict(zip(filled.rows, cones.parts, strict=False))
+    owners = tuple(parts.get(k, cones.parts[0]) for k in range(counts.rows)) if parts else ()
+    return Cones(counts, more(cones.friction, counts.contacts), radius, limited, owners)
+
+
+def _over(cones: Cones, h: Array, d: Array) -> Array:
+    """Return 1 over the measures (rows, lanes) of a scaled problem."""
+    return 1 / jnp.maximum(d * measures(cones, calling(cones, h) / d, d * d), jnp.finfo(h.dtype).tiny)
 
 
 def _tile(rows, across, along):

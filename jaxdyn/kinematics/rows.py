@@ -1,5 +1,6 @@
 """`Rows`: the rows of all constraints as the engine uses them, with the products J a and Jᵀ λ."""
 
+import dataclasses
 from collections.abc import Sequence
 from typing import Any
 
@@ -59,6 +60,10 @@ class Rows(eqx.Module):
     def squares(self) -> Array:
         """Return the squared lengths (m, lanes) of the rows of K, summed over all bodies."""
         return swept(_squares(self.plan), {"K": self.K})["square"]
+
+    def sizes(self) -> "Rows":
+        """Return rows with the magnitudes of K, whose products bound the terms of J a."""
+        return dataclasses.replace(self, K=(jnp.abs(self.K[0]), jnp.abs(self.K[1])))
 
     def wanted(self, rates: Array) -> Array:
         """Return a* − γ (m, lanes), where `rates` are the rows' velocities J v."""

@@ -41,6 +41,11 @@ class Plan:
         return sum(layout.rows * len(layout.bodies) for layout in self.layouts)
 
     @functools.cached_property
+    def firsts(self) -> tuple[int, ...]:
+        """Return the first body of each row."""
+        return tuple(layout.bodies[0] for layout in self.layouts for _ in range(layout.rows))
+
+    @functools.cached_property
     def cliques(self) -> frozenset[tuple[int, ...]]:
         """Return the sets of bodies that constraints tie together. Rows that are velocities of a joint tie none."""
         return frozenset(tuple(sorted(x.bodies)) for x in self.layouts if not x.velocities)
