@@ -233,3 +233,28 @@ def test_impulses_tell_how_they_ended():
     assert torn.result == jd.Result.inconsistent_constraints
     assert jd.impulse(model, state, constraints=twice, solver=jd.solvers.LTL()).result == jd.Result.dependent_rows
     assert jd.impulse(model, jd.State(state.q, np.full(3, np.nan))).result == jd.Result.not_finite
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_kicks_along_the_constraints_are_successful(dtype):
+    """From rest, and from a velocity that keeps the loops closed: what rows leave is rounding alone."""
+    model = jd.load("four_bar")
+    q = jd.assemble(model, model.neutral())
+    J = np.asarray(jd.constraint_jacobian(model, q))
+    along = np.linalg.svd(J)[2][-1]
+    model, q = jax.tree.map(lambda x: jnp.asarray(x, dtype), (model, q))
+    kick = np.array([1.0, 0.0, 0.0], dtype)
+    for v in (np.zeros(3, dtype), along.astype(dtype)):
+        for solver in (jd.solvers.Auto(), jd.solvers.LCABA(), jd.solvers.ProxLTL(), jd.solvers.Dense()):
+            assert jd.impulse(model, jd.State(q, v), kick, solver=solver).result == jd.Result.successful
+
+
+def test_impulses_tell_what_accelerations_tell():
+    """Quaternions that are none, and embedded loops that are open."""
+    model = jd.load("strider")
+    q = jd.assemble(model, model.neutral())
+    assert jd.impulse(model, jd.State(q.at[3:7].mul(1.1), jnp.zeros(model.nv))).result == jd.Result.non_unit_quaternion
+    embedded = jd.embed(jd.load("four_bar"))
+    open_state = jd.State(embedded.neutral().at[1].add(0.3), jnp.ones(1))
+    assert jd.impulse(embedded, open_state, [0.1]).result == jd.Result.open_loop
+    assert jd.impulse(embedded, jd.State(embedded.neutral(), jnp.ones(1)), [0.1]).result == jd.Result.successful

@@ -10,10 +10,11 @@ from ..engine.lanes import call, laned
 from ..model.checks import rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
+from ..systems.problem import Start, problem_of, with_gyrostats
 from .auto import Auto
 from .base import Solver
 from .implicit import SaddleSolve, saddle
-from .result import CONFLICT, GOOD, MEMBERS, Result, result_of
+from .result import Result, jumped, result_of
 
 
 def least(model: Model, constraints: Sequence[Constraint], q, p, r2, solver: Solver, warm=None) -> tuple[Array, Array]:
@@ -35,18 +36,14 @@ def rates(model: Model, constraints: Sequence[Constraint], q, v) -> Array:
     return laned(saddle)(model, constraints, q, v, jnp.zeros(rows_of(model, constraints), v.dtype))[1]
 
 
-def outcome(model: Model, constraints: Sequence[Constraint], q, p, r2, solver: Solver, x, y) -> Result:
-    """Return how a solve for (x, y) ended: from what is left of both equations, relative to their largest terms."""
-    code_of, good = MEMBERS.index, GOOD[x.dtype.itemsize]
-    none = jnp.zeros_like(y)
-    momentum, moved = laned(saddle)(model, constraints, q, x, none)
-    pushed, _ = laned(saddle)(model, constraints, q, jnp.zeros_like(x), y)
-    largest = lambda *xs: jnp.stack([jnp.abs(x).max(initial=0.0) for x in xs]).max()  # noqa: E731
-    left, size = largest(momentum + pushed - p), largest(momentum, pushed, p)
-    apart, speed = largest(r2 - moved), largest(r2, moved)
-    code = jnp.where(left <= good * size, code_of("successful"), code_of("inaccurate"))
-    code = jnp.where(apart > good * speed, code_of("inaccurate"), code)
-    code = jnp.where(apart > CONFLICT * speed, code_of("inconsistent_constraints"), code)
-    known = jnp.stack([jnp.isfinite(x).all() for x in (q, p, r2)]).all()
-    lost = jnp.where(known & solver.hard & (len(y) > 0), code_of("dependent_rows"), code_of("not_finite"))
-    return result_of(jnp.where(known & jnp.isfinite(left + apart), code, lost))
+def outcome(model: Model, constraints: Sequence[Constraint], q, v, p, r2, solver: Solver, x, y) -> Result:
+    """Return how a solve for the jump (x, y) of a velocity v ended."""
+    args = jax.lax.stop_gradient((model, tuple(constraints), q, v, p, r2, x, y))
+    return result_of(laned(_outcome, solver)(*args).astype(jnp.int32))
+
+
+def _outcome(solver: Solver, model, constraints, q, v, p, r2, x, y):
+    if solver.recursive:
+        model = with_gyrostats(model, constraints, None)
+    problem = problem_of(model, constraints, q, None, x)
+    return jumped(solver, problem, Start(p, r2 if constraints else None, None, None), v, x, y).astype(q.dtype)

@@ -126,6 +126,33 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array
     return code.astype(jnp.int32)
 
 
+def jumped(solver: Solver, problem: Problem, start: Start, v: Array, x: Array, y: Array) -> Array:
+    """Return the `Result` of every lane of a jump x of the velocities `v`, with M x − Jᵀy = `start.tau` and
+    J x = `start.rows`, as an index into `MEMBERS`: from what is left of both, relative to their largest terms. `problem`
+    is that at accelerations x."""
+    code_of, good = MEMBERS.index, GOOD[x.dtype.itemsize]
+    bodies, eps = problem.motion.acceleration, jnp.finfo(x.dtype).eps
+    left, apart = residual(problem, start, x, bodies, y)
+    moves, _ = residual(problem, start, x, bodies, jnp.zeros_like(y))
+    size = jnp.maximum(largest_of(start.tau), largest_of(start.tau - moves))
+    code = jnp.where(largest_of(left) <= good * size, code_of("successful"), code_of("inaccurate"))
+    if problem.rows is not None:
+        # rows of a jump along the constraints are rounding of their terms alone
+        terms = problem.rows.sizes().times(tuple(jnp.abs(a) for a in bodies))
+        speed, noise = largest_of(start.rows), 32 * eps * largest_of(terms)
+        apart = largest_of(apart)
+        code = jnp.where(apart > good * speed + noise, code_of("inaccurate"), code)
+        code = jnp.where(apart > CONFLICT * speed + noise, code_of("inconsistent_constraints"), code)
+    code = jnp.where(largest_of(v + x) > FASTEST, code_of("diverged"), code)
+    code = jnp.where(_off_unit(problem), code_of("non_unit_quaternion"), code)
+    known, finite = _finite((problem.q, v, start.tau, start.rows)), _finite((x, y))
+    hard = solver.hard and problem.rows is not None
+    code = jnp.where(known & ~finite, code_of("dependent_rows" if hard else "not_finite"), code)
+    if problem.model.topology.clusters:
+        code = jnp.where(known & (code != code_of("diverged")), _embedded(problem, code), code)
+    return jnp.where(known, code, code_of("not_finite")).astype(jnp.int32)
+
+
 def _embedded(problem: Problem, code: Array) -> Array:
     """Return the results `code`, changed in lanes whose embedded loops are singular or open, or whose rotors
     are not symmetric."""

@@ -69,7 +69,7 @@ def impulse(
     model, constraints, q, v, p, warm = common_dtype(model, constraints, state.q, state.v, p, warm_start)
     r2 = -(1 + e.astype(v.dtype)) * rates(model, constraints, q, v) if constraints else jnp.zeros(0, v.dtype)
     dv, lam, some = solved(model, constraints, q, p, r2, solver, warm)
-    return Jump(v + dv, lam, outcome(model, constraints, q, p, r2, solver, dv, some))
+    return Jump(v + dv, lam, outcome(model, constraints, q, v, p, r2, solver, dv, some))
 
 
 def _struck(name, model, state, p, constraints, restitution, solver, law, near) -> Jump:

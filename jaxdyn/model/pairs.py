@@ -119,7 +119,9 @@ def _tilt(Q, Ra, Rb, axis):
     own, seen = mv(Ra, axis), mv(Q, mv(Rb, axis))
     scalar = 1 + dot(seen, own)  # the quaternion of the least turn, times a number
     # from one axis to its opposite, any turn by π is least
-    vector = cross(seen, own) + jnp.maximum(OPPOSED - scalar, 0) * mv(Ra, plane_axes(axis)[0])
+    vector, across = cross(seen, own), mv(Ra, plane_axes(axis)[0])
+    way = jnp.where(dot(vector, across) < 0, -1, 1).astype(vector.dtype)
+    vector = vector + way * jnp.maximum(OPPOSED - scalar, 0) * across
     return seen, quaternion_log(jnp.concatenate([jnp.broadcast_to(scalar, vector.shape[1:])[None], vector]))
 
 
