@@ -11,6 +11,7 @@ k = 1 before the lanes: `(3, k, lanes)`. The page "Extending" shows an example o
 | arguments of `evaluate` | `BodyView`, `JointView`, `RobotView` |
 | solvers | `Solver`, `Problem`, `Start`, `right_sides`, `matrices`, `widen` |
 | solvers that iterate on a factorisation | `Proximal`, `Direct`, `Soft`, `System` |
+| integrators | `Integrator` of `jaxdyn.integrators`, whose `step` returns a `State` and a `StepInfo` |
 | orders and factors | `Plan`, `elimination`, `riders_of`, `body_factor`, `saddle_factor`, `penalised_factor` |
 | algebra | `mm`, `mmt`, `mtm`, `mv`, `mtv`, `dot`, `cross`, `outer`, `skew`, `transpose`, `eye`, `as_floats` |
 """
@@ -35,6 +36,7 @@ from .model.constraints import (
 )
 from .model.joints import Column, Joint, JointParameters, Kind, axis_rotation
 from .model.pairs import FrameConstraint
+from .simulate.dynamics import StepInfo
 from .spatial.numbers import as_floats
 from .spatial.small import cross, dot, eye, mm, mmt, mtm, mtv, mv, outer, skew, transpose
 from .systems.base import System
@@ -63,6 +65,7 @@ __all__ = [
     "Soft",
     "Solver",
     "Start",
+    "StepInfo",
     "System",
     "as_floats",
     "axis_rotation",

@@ -264,7 +264,7 @@ def test_impulse_refuses_what_does_not_go_with_contacts():
     model, state = balls(), jd.State(jnp.asarray([0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 1, 0, 0, 0.0]), jnp.zeros(12))
     with pytest.raises(ValueError, match="`impulse`: with `contacts`, leave `restitution` out"):
         jd.impulse(model, state, contacts=PGS(), restitution=0.5)
-    with pytest.raises(ValueError, match=r"`impulse`: with `contacts`.*LCABA\(mu=5\.0.*leave `solver` out"):
+    with pytest.raises(ValueError, match=r"`impulse`: `solver` is LCABA\(mu=5\.0.*Leave `solver` out"):
         jd.impulse(model, state, contacts=PGS(), solver=jd.solvers.LCABA(mu=5.0))
     with pytest.raises(ValueError, match="`impulse`: `near` is -1, not a distance"):
         jd.impulse(model, state, contacts=PGS(), near=-1)

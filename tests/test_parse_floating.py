@@ -21,8 +21,19 @@ def moving(model) -> dict[str, int]:
 
 def test_a_load_is_not_the_base_of_a_urdf():
     text = urdf(link("base"), link("disc"), link("box"), WHEEL, LOAD)
-    assert moving(load(text)) == moving(load(text, floating=False)) == {"wheel": 1, "load": 6}
-    assert moving(load(text, floating=True)) == {"root_joint": 6, "wheel": 1, "load": 6}
+    assert moving(load(text)) == {"wheel": 1, "load": 6}
+    for floating, base in ((True, {"root_joint": 6}), (False, {})):
+        with pytest.warns(jd.ModelWarning, match="<joint name='load'>: .*is about the link 'base'.*stays as it is"):
+            assert moving(load(text, floating=floating)) == base | {"wheel": 1, "load": 6}
+
+
+@pytest.mark.parametrize("floating", [True, False])
+def test_a_link_without_mass_never_floats(floating, recwarn):
+    """A world with a robot that flies, and a door."""
+    fly, door = joint("fly", "world", "base", "floating"), joint("door", "world", "leaf", "revolute")
+    text = urdf(EMPTY, link("base"), link("disc"), link("leaf"), fly, door, WHEEL)
+    assert moving(load(text, floating=floating)) == ({"fly": 6} if floating else {}) | {"door": 1, "wheel": 1}
+    assert not recwarn.list
 
 
 def test_a_floating_joint_on_nothing_is_the_base_of_a_urdf(recwarn):

@@ -39,6 +39,7 @@ TOLD = {
 SILENT = {
     "equal coefficients": urdf('<gazebo reference="l1"><mu1>.5</mu1><mu2>0.5</mu2><slip1>0</slip1></gazebo>'),
     "nothing off": urdf('<gazebo reference="l1"><turnGravityOff>false</turnGravityOff><gravity>1</gravity></gazebo>'),
+    "a world's gravity": urdf("<gazebo><gravity>0 0 -9.81</gravity></gazebo>"),
     "not static": urdf("<gazebo><static>false</static></gazebo>"),
     "no rolling": urdf(contact='<contact><rolling_friction value="0"/></contact>'),
     "equal coefficients of SDF": ball("<mu>.5</mu><mu2>.5</mu2><fdir1>1 0 0</fdir1>"),

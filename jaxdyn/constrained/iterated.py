@@ -68,6 +68,9 @@ class Proximal(Unrollable):
     max_steps: int = eqx.field(static=True, default=100)
     refine: bool = eqx.field(static=True, default=True)
 
+    #: returns the factor of M + Jᵀ μ J for a problem and weights; None if `system` is that
+    penalised: ClassVar[Callable[[Problem, Array], System] | None] = None
+
     def __check_init__(self):
         name = type(self).__name__
         check_number(name, "mu", self.mu, lambda x: x > 0, "a positive number", optional=True)
@@ -88,6 +91,8 @@ class Proximal(Unrollable):
 
     def for_multipliers(self, problem: Problem, system: System) -> System:
         """Return the factor for `multipliers`, with automatic weights: the given one if that serves."""
+        if self.penalised is not None and problem.q.dtype == jnp.float32:
+            return self.penalised(problem, automatic_weights(problem))
         return system if self.mu is None else self.system(problem, automatic_weights(problem))
 
     def solve(self, problem: Problem, start, warm, multipliers: bool):

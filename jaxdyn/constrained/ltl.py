@@ -12,10 +12,8 @@ The order of elimination is that of U D Uᵀ from the last row upwards: joints l
 block is then the (damped) Delassus matrix.
 """
 
-import jax.numpy as jnp
-
 from ..systems.joint_factor import penalised_factor, saddle_factor
-from ..systems.weights import automatic_weights, riding_weights
+from ..systems.weights import riding_weights
 from .iterated import Direct, Proximal, Soft
 
 
@@ -46,13 +44,10 @@ class ProxLTL(Proximal):
     **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
     """
 
+    penalised = staticmethod(penalised_factor)
+
     def weights(self, problem):
         return riding_weights(problem)
-
-    def for_multipliers(self, problem, system):
-        if problem.q.dtype == jnp.float64:
-            return super().for_multipliers(problem, system)
-        return penalised_factor(problem, automatic_weights(problem))  # see `multipliers`
 
     def system(self, problem, weights):
         return saddle_factor(problem, weights)

@@ -23,10 +23,9 @@ from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import equinox as eqx
-import jax.numpy as jnp
 
 from ..systems.body_factor import body_factor, every_constraint, tied_factor
-from ..systems.weights import automatic_weights, riding_weights
+from ..systems.weights import riding_weights
 from ..tree import panels
 from ..tree.plan import Rider, elimination, riders_of
 from ..tree.topology import Topology
@@ -65,17 +64,13 @@ class ProxBBO(Proximal):
     """
 
     recursive: ClassVar[bool] = True
+    penalised = staticmethod(tied_factor)
 
     def order(self, topology, plan):
         return elimination(topology, frozenset(), riders_of(topology, plan))
 
     def weights(self, problem):
         return riding_weights(problem)
-
-    def for_multipliers(self, problem, system):
-        if problem.q.dtype == jnp.float64:
-            return super().for_multipliers(problem, system)
-        return tied_factor(problem, automatic_weights(problem))  # see `multipliers`
 
     def system(self, problem, weights):
         return _riding(self, problem, weights)

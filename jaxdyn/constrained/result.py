@@ -44,8 +44,8 @@ class Result(eqx.Enumeration):
         "`embed(..., independent=...)`, or leave the loop cut."
     )
     contact_not_converged = (
-        "What is left of the law of contact is more than 1e-3 of the largest speed at a contact: take more sweeps or "
-        "steps, or `jd.contact.Newton()`."
+        "What is left of the law of contact is more than 1e-3 of the largest speed that calls for forces nearby: take "
+        "more sweeps or steps, or `jd.contact.Newton()`."
     )
     asymmetric_rotor = (
         "An embedded rotor is no longer symmetric about its axis, and is computed as if it were: change it by "
@@ -128,8 +128,8 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array
 
 def jumped(solver: Solver, problem: Problem, start: Start, v: Array, x: Array, y: Array) -> Array:
     """Return the `Result` of every lane of a jump x of the velocities `v`, with M x − Jᵀy = `start.tau` and
-    J x = `start.rows`, as an index into `MEMBERS`: from what is left of both, relative to their largest terms. `problem`
-    is that at accelerations x."""
+    J x = `start.rows`, as an index into `MEMBERS`: from what is left of both, relative to their largest terms. The
+    `problem` is that at accelerations x."""
     code_of, good = MEMBERS.index, GOOD[x.dtype.itemsize]
     bodies, eps = problem.motion.acceleration, jnp.finfo(x.dtype).eps
     left, apart = residual(problem, start, x, bodies, y)

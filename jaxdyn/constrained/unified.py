@@ -8,8 +8,6 @@ from the cheaper of the two algorithms and changing one constraint at a time whi
 
 from typing import ClassVar
 
-import jax.numpy as jnp
-
 from ..engine.kept import parts, tables
 from ..systems import cost
 from ..systems.body_factor import body_factor, tied_factor
@@ -60,6 +58,7 @@ class Unified(Proximal):
     """
 
     recursive: ClassVar[bool] = True
+    penalised = staticmethod(tied_factor)
 
     def order(self, topology, plan: Plan):
         return riding_of(topology, riders_of(topology, plan))[0]
@@ -68,11 +67,6 @@ class Unified(Proximal):
         riders = riders_of(problem.model.topology, problem.plan)
         every = len(riding_of(problem.model.topology, riders)[1]) == len(riders)
         return riding_weights(problem) if every else automatic_weights(problem)
-
-    def for_multipliers(self, problem, system):
-        if problem.q.dtype == jnp.float64:
-            return super().for_multipliers(problem, system)
-        return tied_factor(problem, automatic_weights(problem))  # see `multipliers`
 
     def system(self, problem, weights):
         topology = problem.model.topology

@@ -16,8 +16,8 @@ def check_contacts(call: str, model: Model, law: Any, solver: Solver) -> None:
     check_law(call, model, law)
     if solver not in (Auto(), LCABA()):
         raise ValueError(
-            f"`{call}`: with `contacts`, loops are solved as by `jd.solvers.LCABA()`, and {solver} has no effect: "
-            "leave `solver` out."
+            f"`{call}`: `solver` is {solver}: with `contacts` its rows are solved together with those of contact, and "
+            "only the default `Auto()` or a plain `LCABA()` is accepted. Leave `solver` out."
         )
 
 

@@ -61,6 +61,7 @@ def _checked(call: str, which: ArrayLike, places: int) -> Array:
         raise TypeError(f"`{call}`: `which` has dtype {which.dtype}, not that of integers.")
     if which.ndim != 1:
         raise ValueError(f"`{call}`: `which` has shape {which.shape}, not (slots,).")
-    outside = lambda x: f"has places other than 0 to {places - 1}" if ((x < 0) | (x >= places)).any() else None  # noqa: E731
+    known = f"has places other than 0 to {places - 1}" if places else "is not empty, but no shapes can touch"
+    outside = lambda x: known if ((x < 0) | (x >= places)).any() else None  # noqa: E731
     check(f"`{call}`", "which", which, outside)
     return which.astype(int)

@@ -16,7 +16,9 @@ def parts_of(topology: Topology, plan: Plan, first: int) -> tuple[int, ...]:
     heads = list(topology.roots)
 
     def head(b: int) -> int:
-        return b if heads[b] == b else head(heads[b])
+        while heads[b] != b:
+            heads[b] = b = heads[heads[b]]  # shorter for the next
+        return b
 
     for tied in (*(c.bodies for c in topology.clusters), *(x.bodies for x in plan.layouts)):
         for b in tied[1:]:

@@ -1,6 +1,6 @@
 """What `<gazebo>` says about a URDF's motion in Gazebo's own terms, and which is not modelled: warnings about it."""
 
-from .xml import Element, Notes, brief, truth
+from .xml import Element, Notes, brief
 
 PULLED = "links whose gravity <gazebo> turns off, and which are pulled like all others: {}."
 STATIC = "models that <gazebo> makes <static>, and that move all the same: {}. Use `floating=False` to fix the base."
@@ -26,5 +26,6 @@ def note_friction(notes: Notes, element: Element, name: str, first: float, other
 
 
 def _says(element: Element) -> bool:
-    """Return the truth of an element that has a text, or a `value` in old files."""
-    return truth(element, element.get("value", element.text), element.tag, default=True)
+    """Return the truth of an element that has a text, or a `value` in old files; anything but a truth value, such as
+    the vector of a world's gravity, counts as the default of Gazebo's tags, true."""
+    return (element.get("value", element.text) or "").strip().lower() not in ("false", "0")

@@ -156,21 +156,24 @@ def rigid(spec: ModelSpec) -> dict[str, str]:
 
 
 def _joints_of_base(root: str, links: dict[str, Link], chain: list[Connection]) -> list[Connection]:
-    """Return the floating joints of the base: those on the root link, or on links fixed to it, if nothing else moves
-    against these. Otherwise the root link is the base, and what floats beside its limbs is its load."""
+    """Return the floating joints of the base: those on the root link, or on links fixed to it, if these have no mass or
+    nothing else moves against them. Else the root link is the base, and what floats beside its limbs is its load."""
     still, moving = {root}, []
     for joint in chain:
         if joint.parent in still and isinstance(joint.joint, Fixed):
             still.add(joint.child)
         elif joint.parent in still:
             moving.append(joint)
-    if not all(isinstance(joint.joint, Free) for joint in moving):
-        return []
+    floating = [joint for joint in moving if isinstance(joint.joint, Free)]
     heavy = next((name for name in links if name in still and links[name].mass.mass), None)
-    if moving and heavy is not None:
+    if floating and heavy is not None and len(floating) == len(moving):
         text = f"`floating` is about this joint, because nothing else hangs on the link {heavy!r}, which stays fixed."
-        warn(moving[0].element, text)
-    return moving
+        warn(floating[0].element, text)
+    elif floating and heavy is not None:
+        text = f"`floating` is about the link {heavy!r}: this joint, on which a load of it floats, stays as it is."
+        warn(floating[0].element, text)
+        return []
+    return floating
 
 
 def grow(

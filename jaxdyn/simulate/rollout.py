@@ -26,14 +26,14 @@ from ..spatial.instances import check_flag, described
 from ..spatial.numbers import floats
 from .dynamics import Dynamics
 from .integrators import Integrator, SemiImplicitEuler
-from .step import _prepared, advance, check_touches, checked_time_step
+from .step import _prepared, advance, check_contacts_of_step, checked_time_step
 
 
 class Trajectory(eqx.Module):
     """The states of T steps. **Fields:** `q` (T + 1, nq) and `v` (T + 1, nv), the initial state first; `tau` (T, nv),
     `multipliers` (T, m) and `result` (T,) of the steps; `contacts` of the steps (`impulses` (T, slots, 3),
     `gaps` (T, slots), ...), None without a law of contact; `warm_start`, that of the next call, None if the solves
-    started cold."""
+    started cold: it belongs to the end, without an axis of time."""
 
     q: Float[Array, "T+1 nq"]
     v: Float[Array, "T+1 nv"]
@@ -101,7 +101,7 @@ def simulate(
     model, state, _, constraints, external = _prepared(
         name, model, state, None, constraints, external, integrator, solver
     )
-    check_touches(name, model, contacts, integrator, solver)
+    check_contacts_of_step(name, model, contacts, integrator, solver)
     check_flag(f"`{name}`", "project", project)
     dtype = state.q.dtype
     dt = checked_time_step(name, dt, dtype)

@@ -54,7 +54,11 @@ def projected(model: Model, state: State, constraints, solver: Solver) -> State:
 
 def advance(model, dynamics: Dynamics, state, dt, integrator) -> tuple[State, StepInfo]:
     """Return the next state, and the multipliers, result and contacts of the step."""
-    after, now = integrator.step(model, dynamics, state, dt)
+    made = integrator.step(model, dynamics, state, dt)
+    if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], StepInfo)):
+        name = type(integrator).__name__
+        raise TypeError(f"`{name}.step` returns {type(made).__name__}, not a `State` and a `jaxdyn.extend.StepInfo`.")
+    after, now = made
     if dynamics.projected:
         constraints = dynamics.constraints
         if dynamics.law is None:
@@ -87,18 +91,18 @@ def step(
         "step", model, state, tau, constraints, external, integrator, solver
     )
     check_flag("`step`", "project", project)
-    check_touches("step", model, contacts, integrator, solver)
+    check_contacts_of_step("step", model, contacts, integrator, solver)
     dt = checked_time_step("step", dt, state.q.dtype)
     dynamics = Dynamics(model, tau, constraints, solver, external, None, contacts, project)
     return advance(model, dynamics, state, dt, integrator)[0]
 
 
-def check_touches(call: str, model: Model, law: Law | None, integrator: Integrator, solver: Solver) -> None:
-    """Raise an error unless the law of contact, if there is one, fits the other arguments."""
+def check_contacts_of_step(call: str, model: Model, law: Law | None, integrator: Integrator, solver: Solver) -> None:
+    """Raise an error unless the law of contact, if there is one, fits the integrator, the model and the solver."""
     if law is None:
         return
     if not integrator.touches:
-        check_law(call, model, law)
+        check_law(call, model, law)  # an integrator in the place of the law is the likelier mistake
         raise ValueError(
             f"`{call}`: `{type(integrator).__name__}` takes no `contacts`. Use `jd.integrators.SemiImplicitEuler()`."
         )
