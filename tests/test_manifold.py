@@ -175,3 +175,21 @@ def test_the_catalogue_closes_its_loops():
             residual = oracle.constraint_residual(entry.build(), q)
             assert np.abs(residual).max(initial=0.0) < 1e-11, name
             assert np.abs(oracle.constraint_jacobian(entry.build(), q) @ v).max(initial=0.0) < 1e-11, name
+
+
+def test_a_rod_of_no_length_is_not_closed():
+    """Origins that coincide are as far from the length as they are; `assemble` starts elsewhere, and `anchored` takes
+    the length that is."""
+    spec = jd.ModelSpec("rod", gravity=(0, 0, 0))
+    for name in "ab":
+        spec.add_body(name, "world", jd.joints.Translation(), inertia=jd.Inertia(1.0, (0, 0, 0), 0.1 * np.eye(3)))
+    rod = jd.constraints.Distance("a", "b", length=1.0)
+    model = spec.add_constraint(rod).build()
+    close(jd.constraint_residual(model, np.zeros(6)), [-1.0], 0)
+    assert np.isfinite(jax.jacfwd(lambda q: jd.constraint_residual(model, q))(jnp.zeros(6))).all()
+    q = np.asarray(jd.assemble(model, np.zeros(6)))
+    close(np.linalg.norm(q[:3] - q[3:]), 1.0, 1e-9)
+    apart = np.array([0, 0, 0, 0.3, 0, 0.4])
+    held = jd.anchored(model, apart, rod)
+    close(held.length, 0.5, 1e-12)
+    close(jd.constraint_residual(model, apart, (held,)), [0.0], 1e-12)

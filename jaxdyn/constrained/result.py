@@ -184,7 +184,8 @@ def _finite(tree) -> Array:
 def _off_unit(problem: Problem) -> Array:
     """Return, per lane, whether a quaternion is not of unit length."""
     q, topology = problem.q, problem.model.topology
-    starts = [s.stop - 4 for s in map(topology.q_slice, range(topology.nb)) if s.stop - s.start in (4, 7)]
+    kinds = enumerate(topology.kinds)
+    starts = [topology.q_slice(b).start + k.quaternion.start for b, k in kinds if k.quaternion is not None]
     if not starts:
         return jnp.zeros(q.shape[-1], bool)
     lengths = jnp.stack([jnp.sum(q[k : k + 4] ** 2, 0) for k in starts])

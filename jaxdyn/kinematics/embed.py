@@ -307,6 +307,19 @@ def gained(model: Model, q: Array, each: Array, w: Array) -> Float[Array, " nv"]
     return laned(gains)(model, q, each, w) if model.topology.clusters else each * w
 
 
+def _curved(model, q, each, w):
+    topology, loops = model.topology, Embedded(model, q)
+    found = loops.ratios()
+    curved = loops.bias(found, ratios.spread(topology, found.G, w))
+    return jnp.zeros_like(w) if curved is None else ratios.gathered(topology, found.G, each * curved)
+
+
+def curved(model: Model, q: Array, each: Array, w: Array) -> Float[Array, " nv"]:
+    """Return Gᵀ K g (nv,) for gains K (n,) at all joints of the tree, where g = Ġ w are the accelerations of dependent
+    joints at constant velocities w (nv,)."""
+    return laned(_curved)(model, q, each, w) if model.topology.clusters else jnp.zeros_like(w)
+
+
 def checked_forces(call: str, model: Model, tau) -> Array:
     """Return generalised forces as floats: (nv,), or, with embedded loops, also (n,) at all joints of the tree. Raise
     `ValueError` for other shapes."""

@@ -9,7 +9,7 @@ from jaxtyping import Array, ArrayLike, Float
 from ..engine.lanes import laned
 from ..model.checks import check_frame, check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
-from ..model.pairs import FrameConstraint
+from ..model.pairs import Distance, FrameConstraint
 from ..model.state import State
 from ..spatial.instances import check_instance
 from ..spatial.small import composed, cross, mv, transpose
@@ -147,7 +147,8 @@ def jacobian(model: Model, q: ArrayLike, frame: str, *, reference: Reference = "
 
 
 def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameConstraint:
-    """Return the constraint with `placement_b` changed so that it holds exactly at q (nq,).
+    """Return the constraint with `placement_b` changed so that it holds exactly at q (nq,); of a `Distance`, the
+    `length` changes instead.
 
     ``jd.anchored(model, q, jd.constraints.Point("foot"))`` holds the foot's origin at its current position in the
     world.
@@ -158,4 +159,7 @@ def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameCo
     )
     a = frame_pose(model, q, constraint.body_a) @ constraint.placement_a
     b = frame_pose(model, q, constraint.body_b)
+    if isinstance(constraint, Distance):
+        gap = a.translation - (b @ constraint.placement_b).translation
+        return eqx.tree_at(lambda c: c.length, constraint, jnp.sqrt(jnp.sum(gap * gap)))
     return eqx.tree_at(lambda c: c.placement_b, constraint, b.inverse() @ a)

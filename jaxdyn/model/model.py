@@ -17,7 +17,7 @@ from ..spatial.transform import Transform
 from ..tree.topology import Topology, unknown
 from .acting import widened
 from .collision import Collision
-from .joints import JointParameters
+from .joints import FreeKind, JointParameters, SphericalKind
 from .state import State
 from .values import check_field, check_limits
 
@@ -210,9 +210,13 @@ class Model(eqx.Module):
         parts = []
         for b, kind in enumerate(topology.kinds):
             piece = flat[topology.v_slice(b)]
-            if kind.nq != kind.nv:
+            if type(kind) in (FreeKind, SphericalKind):
                 w = normal[4 * b : 4 * b + 4]
                 piece = jnp.concatenate([piece[: kind.nq - 4], w / jnp.linalg.norm(w)])
+            elif kind.nq != kind.nv:
+                start = jnp.asarray(kind.neutral(), dtype)[:, None]
+                with jax.numpy_rank_promotion("allow"):  # as where kinds are used otherwise
+                    piece = kind.normalize(kind.integrate(start, piece[:, None]))[:, 0]
             parts.append(piece)
         q = jnp.concatenate(parts) if parts else jnp.zeros(0, dtype)
         if self.home is not None and topology.closes is not None:

@@ -331,4 +331,6 @@ class Distance(FrameConstraint):
         classical = cross(pair.wa, pair.va) - mv(pair.Q, cross(pair.B.w, vb))
         along = dot(e, speed)
         bias = dot(e, classical) + (dot(speed, speed) - along * along) / far
-        return Rows(_stacked([pair.linear(e, pair.pb)]), bias[None], (far - self.length)[None])
+        return Rows(
+            _stacked([pair.linear(e, pair.pb)]), bias[None], (jnp.where(square > 0, far, 0) - self.length)[None]
+        )

@@ -78,8 +78,8 @@ def check_field(call: str, path: str, value, topology: Topology) -> None:
         warnings.warn(f"{call}: `{path}` {problem}; used as it is.", ModelWarning, stacklevel=3)
     rest = numbers_of(value) if path == "joints.rest" else None
     for body, kind in enumerate(topology.kinds if rest is not None else ()):
-        if kind.nq != kind.nv:
-            quaternion = rest[..., topology.q_slice(body)][..., -4:]
+        if kind.quaternion is not None:
+            quaternion = rest[..., topology.q_slice(body)][..., kind.quaternion]
             check(call, f"{path} of {topology.joint_names[body]}", quaternion, is_unit)
 
 
@@ -157,7 +157,7 @@ def _rest(call: str, kind: Kind, rest) -> np.ndarray:
     if found.shape not in ((), (kind.nq,)) or (found.shape == () and kind.nq != kind.nv):
         raise ValueError(f"{call}: `joint.rest` has shape {found.shape}, not ({kind.nq},).")
     found = np.full(kind.nq, found)
-    if kind.nq != kind.nv:
-        check(call, "joint.rest", found[-4:], is_unit)
-        found[-4:] = normalized(call, "joint.rest", found[-4:])
+    if kind.quaternion is not None:
+        check(call, "joint.rest", found[kind.quaternion], is_unit)
+        found[kind.quaternion] = normalized(call, "joint.rest", found[kind.quaternion])
     return found
