@@ -93,7 +93,8 @@ def test_everything_stays_single():
         jd.impulse(model, state, tau, restitution=0.3),
         jd.impulse(model, state, constraints=()),
     ]
-    assert {x.dtype for x in jax.tree.leaves(outputs)} == {jnp.dtype(jnp.float32)}
+    numbers = [x.dtype for x in jax.tree.leaves(outputs) if jnp.issubdtype(x.dtype, jnp.floating)]
+    assert set(numbers) == {jnp.dtype(jnp.float32)}
     assert model.neutral().dtype == jnp.float32
 
 

@@ -67,8 +67,7 @@ class Kind:
     nv: ClassVar[int]
     #: one letter per velocity: "l" for linear (metres), "a" for angular (radians)
     units: ClassVar[str] = ""
-    #: the coordinates that are a unit quaternion (w, x, y, z), if there are such
-    quaternion: ClassVar[slice | None] = None
+    quaternion: ClassVar[slice | None] = None  # the coordinates that are a unit quaternion (w, x, y, z)
 
     # kinds are equal by value: options that change the code path are attributes, which are set before any use
     def __eq__(self, other):
@@ -99,24 +98,14 @@ class Kind:
         return None
 
     def integrate(self, q, dv):
-        self._check_vector_space("integrate")
         return q + dv
 
     def difference(self, q0, q1):
-        self._check_vector_space("difference")
         return q1 - q0
-
-    def _check_vector_space(self, method: str) -> None:
-        if self.nq != self.nv:
-            raise ValueError(
-                f"`{type(self).__name__}` has {self.nq} coordinates and {self.nv} velocities: it needs a method "
-                f"`{method}` of its own."
-            )
 
 
 class FreeKind(Kind):
-    nq, nv, units = 7, 6, "lllaaa"
-    quaternion = slice(3, 7)
+    nq, nv, units, quaternion = 7, 6, "lllaaa", slice(3, 7)
 
     def neutral(self):
         return np.array([0.0, 0, 0, 1, 0, 0, 0])
@@ -196,8 +185,7 @@ class PrismaticKind(Kind):
 
 
 class SphericalKind(Kind):
-    nq, nv, units = 4, 3, "aaa"
-    quaternion = slice(0, 4)
+    nq, nv, units, quaternion = 4, 3, "aaa", slice(0, 4)
 
     def neutral(self):
         return np.array([1.0, 0, 0, 0])
