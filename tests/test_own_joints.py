@@ -9,15 +9,9 @@ import pytest
 
 import jaxdyn as jd
 from jaxdyn.extend import Column, Joint, Kind, axis_rotation, eye, mtv, outer, skew
-from jaxdyn.spatial.rotation import (
-    matrix_from_quaternion,
-    quaternion_conjugate,
-    quaternion_exp,
-    quaternion_log,
-    quaternion_multiply,
-    quaternion_normalize,
-)
+from jaxdyn.model.joints import SphericalKind
 
+BALL = SphericalKind()
 INERTIA = jd.Inertia(1.0, (0, 0, 0), 0.1 * np.eye(3))
 
 
@@ -59,29 +53,27 @@ class CircleKind(Kind):
 
 
 class BallFirstKind(Kind):
-    """A ball, then a coordinate without effect."""
+    """A ball, then a slide along its axis that does not move the body's origin."""
 
-    nq, nv, units = 5, 4, "aaal"
-    quaternion = slice(0, 4)
+    nq, nv, units, quaternion = 5, 4, "aaal", slice(0, 4)
 
     def neutral(self):
-        return np.array([1.0, 0, 0, 0, 0])
+        return np.array([*BALL.neutral(), 0])
 
     def normalize(self, q):
-        return jnp.concatenate([quaternion_normalize(q[:4]), q[4:]])
+        return jnp.concatenate([BALL.normalize(q[:4]), q[4:]])
 
     def pose(self, par, q):
-        return matrix_from_quaternion(q[:4]), None
+        return BALL.pose(par, q[:4])
 
     def columns(self, par, q):
-        return [Column(k, None) for k in range(3)] + [Column(None, par.axis)]
+        return [*BALL.columns(par, q[:4]), Column(None, par.axis)]
 
     def integrate(self, q, dv):
-        return jnp.concatenate([quaternion_multiply(q[:4], quaternion_exp(dv[:3])), q[4:] + dv[3:]])
+        return jnp.concatenate([BALL.integrate(q[:4], dv[:3]), q[4:] + dv[3:]])
 
     def difference(self, q0, q1):
-        turn = quaternion_multiply(quaternion_conjugate(q0[:4]), q1[:4])
-        return jnp.concatenate([quaternion_log(turn), q1[4:] - q0[4:]])
+        return jnp.concatenate([BALL.difference(q0[:4], q1[:4]), q1[4:] - q0[4:]])
 
 
 @dataclasses.dataclass(frozen=True, eq=False)

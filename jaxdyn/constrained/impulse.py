@@ -27,8 +27,7 @@ def solved(model, constraints, q, p, r2, solver: Solver, warm=None) -> tuple[Arr
     if isinstance(solver, Auto):
         solver = solver.pick(model.topology, constraints, q.dtype)
     tree = jax.tree.structure((model, constraints, q))
-    x, y, some = call(lambda _, known, c: SaddleSolve(solver, tree, known, c), model, constraints, q, p, r2, warm)
-    return x, y, some
+    return tuple(call(lambda _, known, c: SaddleSolve(solver, tree, known, c), model, constraints, q, p, r2, warm))
 
 
 def rates(model: Model, constraints: Sequence[Constraint], q, v) -> Array:

@@ -114,16 +114,7 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array
     if found.unfinished is not None:
         code = jnp.where((code > 0) & found.unfinished, code_of("max_steps_reached"), code)
     code = jnp.where(at_odds & (conflict > good * scale), code_of("inconsistent_constraints"), code)
-    code = jnp.where(largest_of(v) > FASTEST, code_of("diverged"), code)
-    code = jnp.where(_off_unit(problem), code_of("non_unit_quaternion"), code)
-    known = _finite(inputs)
-    finite = _finite((found.acceleration, balance_of(found)))
-    code = jnp.where(known & finite, code, code_of("not_finite"))
-    if solver.hard and problem.rows is not None:
-        code = jnp.where(known & ~finite, code_of("dependent_rows"), code)
-    if problem.model.topology.clusters:
-        code = jnp.where(known & (code != code_of("diverged")), _embedded(problem, code), code)
-    return code.astype(jnp.int32)
+    return _checked(solver, problem, code, v, inputs, (found.acceleration, balance_of(found)))
 
 
 def jumped(solver: Solver, problem: Problem, start: Start, v: Array, x: Array, y: Array) -> Array:
@@ -143,14 +134,22 @@ def jumped(solver: Solver, problem: Problem, start: Start, v: Array, x: Array, y
         apart = largest_of(apart)
         code = jnp.where(apart > good * speed + noise, code_of("inaccurate"), code)
         code = jnp.where(apart > CONFLICT * speed + noise, code_of("inconsistent_constraints"), code)
-    code = jnp.where(largest_of(v + x) > FASTEST, code_of("diverged"), code)
+    return _checked(solver, problem, code, v + x, (problem.q, v, start.tau, start.rows), (x, y))
+
+
+def _checked(solver: Solver, problem: Problem, code: Array, v: Array, inputs, outputs) -> Array:
+    """Return the results `code`, changed in lanes whose velocities `v` no robot has, whose configurations are none, or
+    whose `inputs` or `outputs` are not finite."""
+    code_of = MEMBERS.index
+    code = jnp.where(largest_of(v) > FASTEST, code_of("diverged"), code)
     code = jnp.where(_off_unit(problem), code_of("non_unit_quaternion"), code)
-    known, finite = _finite((problem.q, v, start.tau, start.rows)), _finite((x, y))
-    hard = solver.hard and problem.rows is not None
-    code = jnp.where(known & ~finite, code_of("dependent_rows" if hard else "not_finite"), code)
+    known, finite = _finite(inputs), _finite(outputs)
+    code = jnp.where(known & finite, code, code_of("not_finite"))
+    if solver.hard and problem.rows is not None:
+        code = jnp.where(known & ~finite, code_of("dependent_rows"), code)
     if problem.model.topology.clusters:
         code = jnp.where(known & (code != code_of("diverged")), _embedded(problem, code), code)
-    return jnp.where(known, code, code_of("not_finite")).astype(jnp.int32)
+    return code.astype(jnp.int32)
 
 
 def _embedded(problem: Problem, code: Array) -> Array:

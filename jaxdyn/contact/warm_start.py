@@ -33,12 +33,17 @@ def cold_start(
     contact (None: no contact)."""
     name = "cold_start"
     model = check_model(name, model)
-    rows = rows_of_constraints(model, check_constraints(name, model, constraints))
-    dtype, chosen = model.gravity.dtype, 0
     if contacts is not None:
         check_law(name, model, contacts)
-        rows += rows_of(model, contacts)
-        chosen = sum(own.stop - own.start for _, own in spans(groups_of(model, contacts)))
+    return cold(model, check_constraints(name, model, constraints), contacts)
+
+
+def cold(model: Model, constraints: Sequence[Constraint], law: Law | None) -> WarmStart:
+    """Return what `cold_start` returns, for checked arguments."""
+    rows, dtype, chosen = rows_of_constraints(model, constraints), model.gravity.dtype, 0
+    if law is not None:
+        rows += rows_of(model, law)
+        chosen = sum(own.stop - own.start for _, own in spans(groups_of(model, law)))
     return WarmStart(jnp.zeros(rows, dtype), jnp.full(chosen, -1, dtype))
 
 

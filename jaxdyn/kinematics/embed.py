@@ -294,30 +294,23 @@ def independent_forces(model: Model, q: Array, tau: Array) -> Float[Array, " nv"
     return laned(_gathered)(model, q, tau) if tau.shape != (model.nv,) else tau
 
 
-def gains(model: Model, q: Array, each: Array, w: Array) -> Array:
-    """Return what `gained` returns, for arrays with lanes last."""
-    if not model.topology.clusters:
+def gains(model: Model, q: Array, each: Array, w: Array, v: Array | None = None) -> Array:
+    """Return what `gained` returns, for arrays with lanes last; without velocities v, only Gᵀ K G w."""
+    topology = model.topology
+    if not topology.clusters:
         return each * w
-    found = Embedded(model, q).ratios()
-    return ratios.gathered(model.topology, found.G, each * ratios.spread(model.topology, found.G, w))
-
-
-def gained(model: Model, q: Array, each: Array, w: Array) -> Float[Array, " nv"]:
-    """Return the forces (nv,) that gains K (n,) at all joints of the tree exert for motions w (nv,): Gᵀ K G w."""
-    return laned(gains)(model, q, each, w) if model.topology.clusters else each * w
-
-
-def _curved(model, q, each, w):
-    topology, loops = model.topology, Embedded(model, q)
+    loops = Embedded(model, q)
     found = loops.ratios()
-    curved = loops.bias(found, ratios.spread(topology, found.G, w))
-    return jnp.zeros_like(w) if curved is None else ratios.gathered(topology, found.G, each * curved)
+    spread = lambda x: ratios.spread(topology, found.G, x)  # noqa: E731
+    curved = None if v is None else loops.bias(found, spread(v))
+    moved = spread(w) if curved is None else spread(w) + curved
+    return ratios.gathered(topology, found.G, each * moved)
 
 
-def curved(model: Model, q: Array, each: Array, w: Array) -> Float[Array, " nv"]:
-    """Return Gᵀ K g (nv,) for gains K (n,) at all joints of the tree, where g = Ġ w are the accelerations of dependent
-    joints at constant velocities w (nv,)."""
-    return laned(_curved)(model, q, each, w) if model.topology.clusters else jnp.zeros_like(w)
+def gained(model: Model, q: Array, each: Array, w: Array, v: Array) -> Float[Array, " nv"]:
+    """Return the forces (nv,) that gains K (n,) at all joints of the tree exert for accelerations w (nv,) at velocities
+    v (nv,): Gᵀ K (G w + Ġ v)."""
+    return laned(gains)(model, q, each, w, v) if model.topology.clusters else each * w
 
 
 def checked_forces(call: str, model: Model, tau) -> Array:

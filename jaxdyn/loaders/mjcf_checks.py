@@ -10,6 +10,7 @@ from lxml import etree
 
 from .files import check_regular, is_there
 from .xml import Document, Element, brief, cut, fail
+from .xml_tree import parser_of
 
 #: attributes of <compiler> that name folders of assets
 FOLDERS = ("assetdir", "meshdir", "texturedir")
@@ -117,9 +118,8 @@ def _checked(element: Element, path: Path) -> None:
 
 def _root(path: Path) -> list[Element]:
     """Return a list with the root element of an included file, empty if it is no XML: MuJoCo reports the error."""
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, recover=True)
     try:
-        root = etree.fromstring(path.read_bytes(), parser, base_url=str(path))
+        root = etree.fromstring(path.read_bytes(), parser_of(recover=True), base_url=str(path))
     except (etree.XMLSyntaxError, OSError, ValueError):
         return []
     return [] if root is None else [root]

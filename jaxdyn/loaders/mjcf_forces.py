@@ -7,7 +7,7 @@ import numpy as np
 
 from ..model.spec import ModelSpec
 from .free_names import free_name
-from .mjcf_tree import FREE, Tree, is_off
+from .mjcf_tree import FREE, Tree, field, is_off
 from .pose import Pose, from_quaternion
 from .xml import Document, Notes, located
 
@@ -125,16 +125,11 @@ def _thrust(m: Any, tree: Tree, site: int, gear: np.ndarray) -> dict[str, np.nda
     return {tree.joint_names[tree.joints(body)[0]]: np.r_[force, torque + np.cross(pose.p, force)]}
 
 
-def _field(m: Any, what: str, count: int) -> np.ndarray:
-    """Return an array of a compiled model, zeros for one that the installed MuJoCo does not have."""
-    return np.asarray(getattr(m, what, np.zeros(count)))
-
-
 def note_forces(notes: Notes, document: Document, m: Any, tree: Tree) -> None:
     """Note the forces of MuJoCo that jaxdyn does not model."""
     root = document.root
     for t in range(m.ntendon):
-        acts = [said for what, said in TENDONS.items() if np.any(_field(m, f"tendon_{what}", m.ntendon)[t])]
+        acts = [said for what, said in TENDONS.items() if np.any(field(m, f"tendon_{what}", m.ntendon)[t])]
         if acts:
             told = f"{tree.name('TENDON', t)!r} ({', '.join(dict.fromkeys(acts))})"
             notes.add(root, "tendons whose forces are not modelled: {}.", told)
@@ -144,16 +139,16 @@ def note_forces(notes: Notes, document: Document, m: Any, tree: Tree) -> None:
             text = "armature of free joints, which acts along the body's axes here and along the world's there: {}."
             notes.add(root, text, repr(tree.joint_names[j]))
     for what, kind in (("jnt_stiffnesspoly", "JOINT"), ("dof_dampingpoly", "DOF"), ("jnt_springyield", "JOINT")):
-        values = np.asarray(getattr(m, what, np.zeros(0)))
+        values = field(m, what, 0)
         for i in range(len(values)):
             if np.any(values[i]):
                 joint = tree.joint_names[i if kind == "JOINT" else int(m.dof_jntid[i])]
                 notes.add(root, "springs and dampers that are not linear, taken as linear: {}.", repr(joint))
     for k in range(tree.actuators):
         name = repr(tree.name("ACTUATOR", k))
-        if np.any(_field(m, "actuator_dampingpoly", tree.actuators)[k]):
+        if np.any(field(m, "actuator_dampingpoly", tree.actuators)[k]):
             notes.add(root, "actuators whose damping is not linear, taken as linear: {}.", name)
-        if np.any(_field(m, "actuator_delay", tree.actuators)[k]):
+        if np.any(field(m, "actuator_delay", tree.actuators)[k]):
             notes.add(root, "actuators with a delay, which act at once: {}.", name)
         if (tree.motor("armature", k) or tree.motor("damping", k)) and not tree.turns_joint(k):
             notes.add(root, "armature and damping of actuators that is not modelled: {}.", tree.name("ACTUATOR", k))

@@ -11,7 +11,7 @@ import numpy as np
 from ..model.collision import SLIDES, TWISTS
 from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, HeightField, Mesh, Plane, Shape, Sphere
 from ..model.spec import ModelSpec
-from .mjcf_tree import Tree, is_off, is_on
+from .mjcf_tree import Tree, field, is_off, is_on
 from .pose import Pose, from_quaternion
 from .shapes import Shapes, Wanted
 from .xml import Document, Notes
@@ -103,7 +103,7 @@ def _note(notes: Notes, root: Any, m: Any, g: int, name: str) -> None:
     if int(m.geom_condim[g]) >= ROLLS and m.geom_friction[g][2]:
         notes.add(root, "rolling friction of geoms, which is not modelled: {}.", repr(name))
     for what in ("surfacevel", "adhesion"):
-        if np.any(getattr(m, f"geom_{what}", np.zeros(m.ngeom))[g]):
+        if np.any(field(m, f"geom_{what}", m.ngeom)[g]):
             notes.add(root, f"`{what}` of geoms, which is not modelled: {{}}.", repr(name))
 
 
@@ -124,7 +124,7 @@ def _add_pairs(spec: ModelSpec, notes: Notes, root: Any, m: Any, names: dict[int
             )
         if m.pair_margin[k] or m.pair_gap[k]:
             notes.add(root, "margins and gaps of pairs, which are not kept: {}.", f"{one} and {other}")
-        if np.any(getattr(m, "pair_adhesion", np.zeros(m.npair))[k]):
+        if np.any(field(m, "pair_adhesion", m.npair)[k]):
             notes.add(root, "`adhesion` of pairs, which is not modelled: {}.", f"{one} and {other}")
         dimensions = int(m.pair_dim[k])
         if dimensions >= ROLLS and friction[3:].any():

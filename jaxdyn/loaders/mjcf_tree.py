@@ -11,6 +11,11 @@ from .pose import Pose, from_quaternion
 FREE, BALL, SLIDE, HINGE = range(4)
 
 
+def field(m: Any, what: str, count: int) -> np.ndarray:
+    """Return an array of a compiled model, zeros for one that the installed MuJoCo does not have."""
+    return np.asarray(getattr(m, what, np.zeros(count)))
+
+
 def is_off(m: Any, *flags: str) -> bool:
     """Return True if <flag> disables one of these. A flag that the installed MuJoCo does not know disables nothing."""
     import mujoco

@@ -46,18 +46,19 @@ def tree(data: bytes, url: str) -> Any:
 def _nested(data: bytes, url: str) -> Any:
     """Return the root element of a file, which may nest deeply only if it is MJCF."""
     try:
-        return etree.fromstring(data, _parser(), base_url=url)
+        return etree.fromstring(data, parser_of(), base_url=url)
     except etree.XMLSyntaxError as error:
         # chains of bodies nest deeply in MJCF; without a DOCTYPE (in UTF-8) there are no entities to expand
         if "depth" not in (error.msg or "") or len(data) > LARGE or b"<!DOCTYPE" in data:
             raise
-        root = etree.fromstring(_plain(data), _parser(huge_tree=True), base_url=url)
+        root = etree.fromstring(_plain(data), parser_of(huge_tree=True), base_url=url)
         if root.tag != "mujoco":
             raise
         return root
 
 
-def _parser(**options: bool) -> etree.XMLParser:
+def parser_of(**options: bool) -> etree.XMLParser:
+    """Return a parser that expands no entities and reads no other files."""
     return etree.XMLParser(
         resolve_entities=False,
         load_dtd=False,
@@ -86,7 +87,7 @@ def _mended(data: bytes) -> bytes:
 def _unbound(data: bytes, url: str) -> Any:
     """Return the root element of an MJCF file in which nothing is wrong but prefixes without a namespace, else None:
     MuJoCo reads it itself."""
-    parser = _parser(recover=True)
+    parser = parser_of(recover=True)
     root = etree.fromstring(data, parser, base_url=url)
     known = all(e.type_name == "NS_ERR_UNDEFINED_NAMESPACE" for e in parser.error_log)
     return root if known and root is not None and root.tag == "mujoco" else None

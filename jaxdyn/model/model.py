@@ -17,7 +17,7 @@ from ..spatial.transform import Transform
 from ..tree.topology import Topology, unknown
 from .acting import widened
 from .collision import Collision
-from .joints import FreeKind, JointParameters, SphericalKind
+from .joints import JointParameters
 from .state import State
 from .values import check_field, check_limits
 
@@ -210,7 +210,7 @@ class Model(eqx.Module):
         parts = []
         for b, kind in enumerate(topology.kinds):
             piece = flat[topology.v_slice(b)]
-            if type(kind) in (FreeKind, SphericalKind):
+            if kind.quaternion == slice(kind.nq - 4, kind.nq) and kind.nq == kind.nv + 1:
                 w = normal[4 * b : 4 * b + 4]
                 piece = jnp.concatenate([piece[: kind.nq - 4], w / jnp.linalg.norm(w)])
             elif kind.nq != kind.nv:

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..engine.meshes import alike
 from ..engine.once import once
-from ..kinematics.embed import curved, gained
+from ..kinematics.embed import gained
 from ..kinematics.manifold import moving
 from ..model.model import Model
 from ..model.state import State
@@ -173,8 +173,7 @@ class ImplicitMidpoint(Integrator):
             mean = state.v + dt / 2 * a
             middle = State(move(state.q, mean, dt / 2), mean)
             # the inertia added to joints must not resist what they accelerate by at the midpoint
-            own = gained(model, middle.q, added, a) + curved(model, middle.q, added, mean)
-            return dynamics(middle, added, own), None
+            return dynamics(middle, added, gained(model, middle.q, added, a, mean)), None
 
         start = alike(jnp.zeros_like(state.v), model, dynamics, state, dt)
         a, _ = jax.lax.scan(closer, start, length=self.iterations)

@@ -15,7 +15,7 @@ from ..constrained.base import Solver
 from ..constrained.result import Result
 from ..contact.laws import Law
 from ..contact.solution import Contacts
-from ..contact.warm_start import WarmStart, cold_start
+from ..contact.warm_start import WarmStart, cold
 from ..engine.meshes import alike, sharded
 from ..engine.once import once
 from ..kinematics.embed import independent_forces
@@ -122,10 +122,10 @@ def _first(call: str, model: Model, constraints, law, warm_start, dtype) -> Warm
         check_flag(f"`{call}`", "warm_start", warm_start)
         if not warm_start:
             return None
-    cold = cold_start(model, constraints=constraints, contacts=law)
+    start = cold(model, constraints, law)
     if not isinstance(warm_start, WarmStart):
-        return cold
-    shapes = [(jnp.shape(x.forces), jnp.shape(x.which)) for x in (warm_start, cold)]
+        return start
+    shapes = [(jnp.shape(x.forces), jnp.shape(x.which)) for x in (warm_start, start)]
     if shapes[0] != shapes[1]:
         raise ValueError(
             f"`{call}`: `warm_start` has forces and which of shapes {shapes[0]}, not {shapes[1]}. Take that of a "
