@@ -34,7 +34,8 @@ from .model.constraints import (
     checked_options,
     checked_unit,
 )
-from .model.joints import Column, Joint, JointParameters, Kind, axis_rotation
+from .model.joints import Joint
+from .model.kind import Column, JointParameters, Kind, axis_rotation
 from .model.pairs import FrameConstraint
 from .simulate.dynamics import StepInfo
 from .spatial.numbers import as_floats

@@ -120,3 +120,10 @@ def test_a_quaternion_is_where_the_kind_says():
         alone(BallFirst(rest=(1, 0.5, 0, 0, 0.2)))
     state = jd.State([1.1, 0, 0, 0, 0], np.zeros(4))
     assert jd.forward_dynamics(model, state, np.zeros(4)).result == jd.Result.non_unit_quaternion
+
+
+def test_other_spaces_than_vector_spaces_need_methods_of_their_own():
+    """Here `difference`, without which a rest would be subtracted."""
+    model = alone(Circle())
+    with pytest.raises(ValueError, match=r"`CircleKind` has 2 coordinates and 1 velocities: it needs .* `difference`"):
+        jd.forward_dynamics(model, jd.State([1.0, 0.0], [0.0]), [0.0])

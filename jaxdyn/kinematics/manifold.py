@@ -17,7 +17,7 @@ from ..engine.lanes import laned
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..model.checks import check_model, check_vector, common_dtype
-from ..model.joints import Kind
+from ..model.kind import Kind
 from ..model.model import Model
 from ..spatial.instances import check_callable
 from ..spatial.numbers import floats

@@ -20,7 +20,7 @@ from jaxtyping import Array, ArrayLike, Float
 from ..spatial.instances import check_callable, check_instance
 from ..spatial.numbers import direction, finite, floats, not_negative
 from ..tree.topology import Topology
-from .joints import JointParameters
+from .kind import JointParameters
 
 
 class BodyView(NamedTuple):

@@ -17,7 +17,7 @@ from ..spatial.transform import Transform
 from ..tree.topology import Topology, unknown
 from .acting import widened
 from .collision import Collision
-from .joints import JointParameters
+from .kind import JointParameters
 from .state import State
 from .values import check_field, check_limits
 

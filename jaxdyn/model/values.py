@@ -26,7 +26,8 @@ from ..spatial.numbers import (
     shown,
 )
 from ..tree.topology import Topology
-from .joints import Joint, Kind
+from .joints import Joint
+from .kind import Kind
 
 
 class ModelWarning(UserWarning):

@@ -11,9 +11,10 @@ from .bilinear import Form, form
 from .small import mm, mmt, mv, outer, skew_times, skew_times_transpose, times_skew
 
 _UPPER = [(i, j) for i in range(3) for j in range(i, 3)]
-#: places of the upper triangle among all nine entries, and the place of each of the nine among the six
-_KEPT = np.array([3 * i + j for i, j in _UPPER])
-_FOUND = np.array([_UPPER.index((min(i, j), max(i, j))) for i in range(3) for j in range(3)])
+#: places of the upper triangle among all nine entries, and the place of each of the nine among the six. Of 32 bits: JAX
+#: keeps the type of an array that it has seen before, also if `jax_enable_x64` has been switched since
+_KEPT = np.array([3 * i + j for i, j in _UPPER], np.int32)
+_FOUND = np.array([_UPPER.index((min(i, j), max(i, j))) for i in range(3) for j in range(3)], np.int32)
 
 
 def _picked(x, axes: int, at):
