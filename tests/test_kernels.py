@@ -337,6 +337,14 @@ def test_choice_of_a_compiler(monkeypatch):
     assert kernels.choice("auto") == "xla"
 
 
+def test_programs_in_both_precisions_are_lowered_in_one_process():
+    for wide in (False, True):
+        with jax.enable_x64(wide):
+            model = jd.load("four_bar", compiler="xla")
+            found = jax.jit(jd.mass_matrix)(model, model.neutral())
+            assert found.dtype == (jnp.float64 if wide else jnp.float32)
+
+
 def lowered(model) -> str:
     x = jnp.zeros(model.nv)
     return jax.jit(lambda q: accelerate(model, q, x, x)).lower(model.neutral()).as_text()
