@@ -124,9 +124,12 @@ def taken(group: Group, which: Array) -> Array:
 
 
 def at_places(hits: Array, x: Array) -> Array:
-    """Return the values of x (places, ..., lanes) at the slots, (slots, ..., lanes)."""
+    """Return the values of x (places, ..., lanes) at the slots, (slots, ..., lanes); zero at slots without a place."""
     hits = hits.reshape(*hits.shape[:2], *[1] * (x.ndim - 2), hits.shape[-1])
-    return jnp.where(hits, x, 0).sum(1)
+    found = jnp.zeros((), x.dtype)
+    for k in range(len(x)):
+        found = jnp.where(hits[:, k], x[k], found)
+    return found
 
 
 def places_of(groups: tuple[Group, ...], which: Array) -> Array:

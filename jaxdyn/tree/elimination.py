@@ -33,7 +33,7 @@ import jax
 
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
-from . import articulated, driven, gyrostats, multipliers, panels
+from . import articulated, driven, gyrostats, multipliers, panels, parties
 from . import columns as co
 from .plan import Joint, Multipliers, Order
 from .rows import Plan
@@ -90,14 +90,21 @@ class Elimination:
         when = {x.body: k for k, x in enumerate(order) if isinstance(x, Joint)}
         self.written: set[Ref] = set()
         rows = [self.penalty(c, sorted(plan.bodies(c), key=when.__getitem__)) for c in penalised]
-        rows += [self.of(x, self.joint, self.driven, self.multipliers) for x in order if not self.turns_with_joint(x)]
+        for x in order:
+            if not self.turns_with_joint(x):
+                rows += [self.of(x, self.joint, self.driven, self.multipliers), *self.party(parties.along, x)]
         sizes = {name: c.size for name, c in self.cells.items()}
         self.factor = Table(rows, sizes | {"H": topology.nb, "U": topology.nv, "whole": plan.whole})
-        ups = [self.of(x, self.push, self.push_driven, self.forwards) for x in order]
+        ups = []
+        for x in order:
+            ups += [self.of(x, self.push, self.push_driven, self.forwards), *self.party(parties.pushed, x)]
         more = {"tau": topology.nv} if topology.geared else {}  # what rotors add
         self.up = Table(ups, {"u": topology.nv, "force": topology.nb, "b": plan.whole, "w": sizes["Linv"]} | more)
-        downs = [self.of(x, self.pull, self.pull_driven, self.backwards) for x in reversed(order)]
-        self.down = Table(downs, {"x": topology.nv, "a": topology.nb, "nu": plan.whole})
+        downs = []
+        for x in reversed(order):
+            downs += [*self.party(parties.pulled, x), self.of(x, self.pull, self.pull_driven, self.backwards)]
+        more = {"u": topology.nv} if any(parties.parties_of(self, x) for x in order) else {}
+        self.down = Table(downs, {"x": topology.nv, "a": topology.nb, "nu": plan.whole} | more)
 
     def turns_with_joint(self, x) -> bool:
         """Return whether `x` is a rotor that is eliminated with the joint of another body."""
@@ -108,6 +115,11 @@ class Elimination:
         if isinstance(x, Multipliers):
             return multipliers(x)
         return joint(x) if x.drives is None else driven(x)
+
+    def party(self, rows: Callable, x) -> list[Row]:
+        """Return the rows of the parties of an elimination, see `parties.py`."""
+        found = parties.parties_of(self, x)
+        return [self.wrote(row) for row in rows(self, x, found)] if found else []
 
     # cells
 
@@ -128,7 +140,11 @@ class Elimination:
     def pairs(self, constraints) -> tuple[tuple[int, int], ...]:
         """Return the pairs that have blocks in L, by their places among the constraints."""
         every = itertools.combinations_with_replacement(range(len(constraints)), 2)
-        return tuple((k, l) for k, l in every if k == l or not self.apart.issuperset((constraints[k], constraints[l])))
+        return tuple((k, l) for k, l in every if k == l or self.coupled(constraints[k], constraints[l]))
+
+    def coupled(self, c: int, d: int) -> bool:
+        """Return whether two constraints have a block in L if both ride on a body."""
+        return not self.apart.issuperset((c, d))
 
     @property
     def blocks(self) -> dict[tuple[int, int], int]:
@@ -158,7 +174,7 @@ class Elimination:
         return self.wrote(Row(Step(_penalty), reads, (refs("H", bodies), self.ties(bodies))))
 
     def joint(self, x: Joint) -> Row:
-        b, p, near = x.body, x.parent, x.neighbours
+        b, p, near, riders = x.body, x.parent, x.neighbours, self.with_joint(x)
         kind = self.topology.kinds[b]
         reads = (
             Ref("inertia", b),
@@ -168,23 +184,23 @@ class Elimination:
             v_of(self.topology, b, "armature"),
             Ref("pose", b),
             tuple(self.tie(b, j) for j in near),
-            tuple(self.K(c, b) for c in x.riders),
+            tuple(self.K(c, b) for c in riders),
             tuple(
                 (Ref("spin", a), v_of(self.topology, a, "armature"), self.ratios(a))
                 for a, leader in self.topology.geared.items()
                 if leader == b
             ),
         )
-        pairs = self.pairs(x.riders)
+        pairs = self.pairs(riders)
         writes = (
             (v_of(self.topology, b, "U"), *self.sides(x)),
             None if x.root else Ref("H", p),
             refs("H", near),
             self.ties(near),
-            *self.above(x, x.riders),
-            tuple(self.K(c, j) for c in x.riders for j in near),
-            tuple(self.L(x.riders[k], x.riders[l]) for k, l in pairs),
-            tuple(self.plan.row("whole", c) for c in x.riders),
+            *self.above(x, riders),
+            tuple(self.K(c, j) for c in riders for j in near),
+            tuple(self.L(riders[k], riders[l]) for k, l in pairs),
+            tuple(self.plan.row("whole", c) for c in riders),
         )
         step = Step(articulated.eliminate, (kind, x.tied, x.before, x.root, pairs))
         return self.wrote(Row(step, reads, writes))
@@ -243,12 +259,16 @@ class Elimination:
         at = self.topology.v_slice(b)
         return tuple(Ref("G", *self.topology.ratios[v]) for v in range(at.start, at.stop) if v in self.topology.ratios)
 
+    def with_joint(self, x: Joint) -> tuple[int, ...]:
+        """Return the riders that the step of a joint takes along."""
+        return () if parties.parties_of(self, x) else x.riders
+
     def sides(self, x: Joint) -> tuple[Ref | None, Ref | None]:
         """Return the cells of V and R of a joint."""
         nv = self.topology.kinds[x.body].nv
         return (
             self.cells["V"](x.body, nv * len(x.neighbours)),
-            self.cells["R"](x.body, nv * sum(self.counts(x.riders))),
+            self.cells["R"](x.body, nv * sum(self.counts(self.with_joint(x)))),
         )
 
     def multipliers(self, x: Multipliers) -> Row:
@@ -294,15 +314,15 @@ class Elimination:
         return v_of(self.topology, x.body, "U"), *self.sides(x)
 
     def push(self, x: Joint) -> Row:
-        b, n = x.body, len(x.neighbours)
+        b, n, riders = x.body, len(x.neighbours), self.with_joint(x)
         if self.turns_with_joint(x):
             reads = Ref("spin", b), self.ratios(b), Ref("force", b)
             to = v_of(self.topology, self.topology.geared[b], "tau")
             return Row(Step(gyrostats.push, ((None,), 1)), reads, to)
         reads = *place_of(self.topology, b), v_of(self.topology, b, "tau"), Ref("force", b), *self.factors(x)
         to = None if x.root else Ref("force", x.parent)
-        rows = tuple(self.plan.row("b", c) for c in x.riders)
-        static = self.topology.kinds[b], x.root, n, self.counts(x.riders)
+        rows = tuple(self.plan.row("b", c) for c in riders)
+        static = self.topology.kinds[b], x.root, n, self.counts(riders)
         return Row(
             Step(articulated.push, static),
             reads,
@@ -310,14 +330,14 @@ class Elimination:
         )
 
     def pull(self, x: Joint) -> Row:
-        b = x.body
+        b, riders = x.body, self.with_joint(x)
         if self.turns_with_joint(x):
             reads = Ref("spin", b), self.ratios(b), v_of(self.topology, self.topology.geared[b], "x")
             return Row(Step(gyrostats.pull, ((None,), 1)), reads, Ref("a", b))
-        nu = tuple(self.plan.row("nu", c) for c in x.riders)
+        nu = tuple(self.plan.row("nu", c) for c in riders)
         above = of_parent("a", x.parent), refs("a", x.neighbours), nu
         reads = *place_of(self.topology, b), v_of(self.topology, b, "u"), *self.factors(x), *above
-        static = self.topology.kinds[b], self.counts(x.riders)
+        static = self.topology.kinds[b], self.counts(riders)
         return Row(Step(articulated.pull, static), reads, (v_of(self.topology, b, "x"), Ref("a", b)))
 
     def push_driven(self, x: Joint) -> Row:

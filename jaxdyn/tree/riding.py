@@ -1,4 +1,5 @@
-"""Rules for `articulated.py`: how each column changes riding rows, i.e. rows that pass on to the parent.
+"""How each column of a joint changes riding rows, i.e. rows that pass on to the parent: rules for `articulated.py`, and
+steps for riders that are taken along on their own (`parties.py`).
 
 | symbol | name here | equation (lcaba_proxbbo 45 and 46) |
 | --- | --- | --- |
@@ -126,3 +127,45 @@ class Rates(_Factor):
         if not self.counts:
             return u
         return u - summed((r * x).sum(0) for r, x in zip(self.at(c), self.nu, strict=True))
+
+
+def along(kind, n, root, coupled, par, q, pose, U, V, K):
+    """Take the rows `K` of a party along from an eliminated body with n neighbours. `coupled` are the pairs of its
+    parts that have a block in L.
+
+    Returns R for the solves; then the additions to K of the parent by part, to K of the neighbours by part, to L row by
+    row, by pair of parts, and to its diagonal by part.
+    """
+    rows = Riding(K, coupled)
+    for c, s in enumerate(kind.columns(par, q)):
+        Un, Uf, Dinv = (x[c] for x in U)
+        rows.column(s, (Un * Dinv, Uf * Dinv), Dinv, [(V[0][c * n + i], V[1][c * n + i]) for i in range(n)], None)
+    parent = () if root else tuple(co.rows_to_parent(pose, k) for k in rows.K)
+    blocks = zip(coupled, rows.coupling, strict=True)
+    L = tuple(tuple(x.reshape(rows.counts[k], -1, x.shape[-1])) for (k, _), x in blocks)
+    return rows.factor, parent, rows.on_neighbours, L, rows.diagonal
+
+
+def coupled(counts, others, pairs, both, R, S, U):
+    """Return the additions to L of pairs of parts of two parties with these numbers of rows: row by row and, where they
+    are there `both` ways, those of the transpose."""
+    first = co.apart(jnp.swapaxes(R.reshape(-1, sum(counts), R.shape[-1]) * U[2][:, None], 0, 1), counts)
+    second = co.apart(jnp.swapaxes(S.reshape(-1, sum(others), S.shape[-1]), 0, 1), others)
+    blocks = [summed(first[k][:, None, c] * second[l][None, :, c] for c in range(len(U[2]))) for k, l in pairs]
+    back = [tuple(jnp.swapaxes(x, 0, 1)) if way else () for x, way in zip(blocks, both, strict=True)]
+    return tuple((tuple(x), way) for x, way in zip(blocks, back, strict=True))
+
+
+def pushed(counts, u, U, R):
+    """Return the additions to the right sides of a party, by part."""
+    rows = Forces(counts, R)
+    for c in range(len(u)):
+        rows.column(c, u[c] * U[2][c], None)
+    return rows.taken
+
+
+def pulled(R, nu):
+    """Return what the multipliers of a party add to u, by column."""
+    nu = jnp.concatenate(nu)
+    R = R.reshape(-1, len(nu), R.shape[-1])
+    return -summed(R[:, r] * nu[r] for r in range(len(nu)))
