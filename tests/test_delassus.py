@@ -418,6 +418,16 @@ def test_wrong_vectors_are_refused():
     op = made(scenes.scene("box"), jd.osim.MatrixFree())
     with pytest.raises(ValueError, match=r"`Delassus.mv`: `x` has shape \(2,\), neither \(12,\) nor \(12, k\)"):
         op.mv(np.ones(2))
+    with pytest.raises(ValueError, match=r"`Delassus.solution`: `b` has shape \(12, 2\), not \(12,\)"):
+        op.solution(np.ones((12, 2)))
+    batch = jax.tree.map(lambda x: jnp.stack([x, x]), op)
+    with pytest.raises(ValueError, match=r"`Delassus.mv`: this is a batch of operators; call it for each by `jax.vmap"):
+        batch.mv(np.ones(12))
+    for wrong in ({"tol": -1.0}, {"max_steps": 0}):
+        with pytest.raises(ValueError, match="`MatrixFree`: `"):
+            jd.osim.MatrixFree(**wrong)
+        with pytest.raises(ValueError, match="`conjugate_gradient`: `"):
+            jd.osim.conjugate_gradient(op, np.ones(12), **wrong)
 
 
 @pytest.mark.slow
