@@ -123,6 +123,23 @@ def test_blocks_and_diagonals_of_damping(name):
             assert backward(whole, solved, b) < 1e-10, method
 
 
+def test_damping_by_constraint():
+    """A number for each, or a diagonal, is one number a row."""
+    scene = scenes.scene("box")
+    op = made(scene, jd.osim.ConstrainedABA())
+    sizes = [c.layout(scene.model.topology).rows for c in scene.constraints]
+    numbers = [0.1 * (k + 1) for k in range(len(sizes))]
+    wanted = np.diag(np.repeat(numbers, sizes))
+    mixed = [numbers[0], *(np.full(r, x) for r, x in zip(sizes[1:], numbers[1:], strict=True))]
+    for given in (numbers, tuple(numbers), mixed):
+        damped = op.with_damping(given)
+        np.testing.assert_allclose(damped.dense() - op.dense(), wanted, atol=1e-12)
+    b = np.ones(scene.rows)
+    np.testing.assert_allclose(damped.dense() @ damped.solve(b), b, atol=1e-9)
+    with pytest.raises(ValueError, match=r"`damping\[1\]` is negative"):
+        op.with_damping([0.1, *[-0.1] * (len(sizes) - 1)])
+
+
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_columns_batches_and_single_precision(method):
     scene = scenes.scene("box")
@@ -401,6 +418,16 @@ def test_wrong_vectors_are_refused():
     op = made(scenes.scene("box"), jd.osim.MatrixFree())
     with pytest.raises(ValueError, match=r"`Delassus.mv`: `x` has shape \(2,\), neither \(12,\) nor \(12, k\)"):
         op.mv(np.ones(2))
+    with pytest.raises(ValueError, match=r"`Delassus.solution`: `b` has shape \(12, 2\), not \(12,\)"):
+        op.solution(np.ones((12, 2)))
+    batch = jax.tree.map(lambda x: jnp.stack([x, x]), op)
+    with pytest.raises(ValueError, match=r"`Delassus.mv`: this is a batch of operators; call it for each by `jax.vmap"):
+        batch.mv(np.ones(12))
+    for wrong in ({"tol": -1.0}, {"max_steps": 0}):
+        with pytest.raises(ValueError, match="`MatrixFree`: `"):
+            jd.osim.MatrixFree(**wrong)
+        with pytest.raises(ValueError, match="`conjugate_gradient`: `"):
+            jd.osim.conjugate_gradient(op, np.ones(12), **wrong)
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import functools
 
+import jax
 import numpy as np
 import oracle
 import pytest
@@ -71,3 +72,16 @@ def test_solvers_solve_one_system(name, solver):
     for got, wanted in zip((found.acceleration, found.multipliers), reference(name), strict=True):
         assert got.shape == wanted.shape
         assert (np.abs(got - wanted).max(1) / np.abs(wanted).max(1)).max() < 1e-10
+
+
+@pytest.mark.parametrize("method", ["PV", "PVReduced", "ConstrainedABA"])
+@pytest.mark.parametrize("name", ["geared_floating", "four_bar_floating"])
+def test_rows_on_every_body(name, method):
+    """More than six meet at bodies beyond which joints move with joints elsewhere."""
+    model, q = embedded(name), np.asarray(states(name).q[0])
+    ends = [at(0.1, 0.05 * k, -0.1, (1, 2, 3), 0.2 * k) for k in range(model.nb)]
+    held = [Weld(b, placement_a=p, stabilization=None) for b, p in zip(model.body_names, ends, strict=True)]
+    held += [Point(b, placement_a=p, stabilization=None) for b, p in zip(model.body_names, ends[::-1], strict=True)]
+    wanted = oracle.delassus(cut(name), q, held, within=model.embedded)
+    made = lambda q: jd.delassus(model, q, held, method=getattr(jd.osim, method)()).dense()  # noqa: E731
+    assert np.abs(jax.jit(made)(q) - wanted).max() < 1e-10 * np.abs(wanted).max()

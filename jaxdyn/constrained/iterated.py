@@ -42,11 +42,14 @@ def check_number(
 
 
 def check_positive_integer(solver, name: str, optional: bool = False) -> None:
-    value = getattr(solver, name)
+    check_count(type(solver).__name__, name, getattr(solver, name), optional)
+
+
+def check_count(call: str, name: str, value, optional: bool = False) -> None:
     if value is None and optional:
         return
     if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
-        raise ValueError(f"`{type(solver).__name__}`: `{name}` = {value!r} is not a positive integer below 2**31.")
+        raise ValueError(f"`{call}`: `{name}` = {value!r} is not a positive integer below 2**31.")
 
 
 class Proximal(Unrollable):

@@ -33,9 +33,9 @@ def damped(problem):
 
 
 def free(problem, start):
-    """Return the accelerations (nv, lanes) without constraints."""
+    """Return what a solve without constraints finds."""
     alone = problem._replace(constraints=(), rows=None)
-    return iterate(damped(alone), start._replace(rows=None), None, Stop(0.0, 1)).acceleration
+    return iterate(damped(alone), start._replace(rows=None), None, Stop(0.0, 1))
 
 
 def _steps(problem) -> int:

@@ -76,8 +76,8 @@ def damping_of(call: str, given, rows: Sequence[int], dtype) -> Damping | None:
     if given is None or isinstance(given, Damping):
         return given
     m = sum(rows)
-    if isinstance(given, list | tuple) and any(np.ndim(x) > 0 for x in given):
-        return _blocks(call, given, rows, dtype)
+    if isinstance(given, list | tuple) and (any(np.ndim(x) > 0 for x in given) or len(given) == len(rows)):
+        return _by_constraint(call, given, rows, dtype)
     R = floats(f"`{call}`", "damping", given)
     check(f"`{call}`", "damping", R, finite, not_negative)
     if R.shape not in ((), (m,)):
@@ -88,7 +88,8 @@ def damping_of(call: str, given, rows: Sequence[int], dtype) -> Damping | None:
     return Damping(jnp.broadcast_to(R, (m,)).astype(dtype))
 
 
-def _blocks(call, given, rows, dtype) -> Damping:
+def _by_constraint(call, given, rows, dtype) -> Damping:
+    """Return the damping of a list with an entry for each constraint: a diagonal, unless an entry is a block."""
     if len(given) != len(rows):
         raise ValueError(f"`{call}`: `damping` has {len(given)} blocks for {len(rows)} constraints; give one for each.")
     out = []
@@ -99,11 +100,13 @@ def _blocks(call, given, rows, dtype) -> Damping:
             raise ValueError(f"`{call}`: `{name}` has shape {block.shape}, neither (), ({r},) nor ({r}, {r}).")
         if block.ndim < 2:
             check(f"`{call}`", name, block, finite, not_negative)
-            block = jnp.diag(jnp.broadcast_to(block, (r,)))
+            block = jnp.broadcast_to(block, (r,))
         elif not isinstance(block, jax.core.Tracer):
             _check_block(call, name, np.asarray(block))
-        out.append((block + block.T) / 2)
-    return Damping(blocks=tuple(out))
+        out.append(block)
+    if all(x.ndim == 1 for x in out):
+        return Damping(jnp.concatenate(out))
+    return Damping(blocks=tuple(jnp.diag(x) if x.ndim == 1 else (x + x.T) / 2 for x in out))
 
 
 def _check_block(call: str, name: str, block: np.ndarray) -> None:

@@ -5,6 +5,7 @@ import jax.numpy as jnp
 import lineax
 from jaxtyping import Array, ArrayLike, Float
 
+from ..constrained.iterated import check_count, check_number
 from ..constrained.result import MEMBERS, result_of
 from ..engine.meshes import alike
 from ..engine.once import once
@@ -42,8 +43,12 @@ def conjugate_gradient(
     **Returns** a `Solved`; `result` is `max_steps_reached` if `tol` was not reached. Derivatives are those of the
     solution.
     """
-    call, m = "`conjugate_gradient`", operator.shape[0]
+    call = "`conjugate_gradient`"
     check_instance(call, "operator", operator, Delassus)
+    if not isinstance(tol, jax.Array):
+        check_number("conjugate_gradient", "tol", tol, lambda x: x >= 0, "a number from 0 on")
+    check_count("conjugate_gradient", "max_steps", max_steps, optional=True)
+    m = operator.shape[0]
     b = floats(call, "b", b, (m,)).astype(operator.dtype)
     if preconditioner is not None:
         check_instance(call, "preconditioner", preconditioner, Delassus)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..constrained.implicit import saddle
+from ..constrained.iterated import check_count, check_number
 from ..engine.lanes import laned
 from ..kinematics.rows import plan_of
 from ..systems.problem import problem_of, still
@@ -87,6 +88,10 @@ class MatrixFree(Method):
 
     tol: float | None = eqx.field(static=True, default=None)
     max_steps: int = eqx.field(static=True, default=30)
+
+    def __check_init__(self):
+        check_number("MatrixFree", "tol", self.tol, lambda x: x >= 0, "a number from 0 on", optional=True)
+        check_count("MatrixFree", "max_steps", self.max_steps)
 
     def _stop(self, dtype) -> Stop:
         return Stop(self.tol if self.tol is not None else (1e-12 if dtype == jnp.float64 else 1e-6), self.max_steps)

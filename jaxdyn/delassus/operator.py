@@ -58,7 +58,7 @@ class Delassus(eqx.Module):
 
     def solution(self, b: ArrayLike) -> Solved:
         """Return the `Solved` for a vector b (m,): the x of `solve`, its result, and the number of damped solves."""
-        return _solution(self, self._vector("solution", "b", b))
+        return _solution(self, self._vector("solution", "b", b, columns=False))
 
     def dense(self) -> Float[Array, "m m"]:
         """Return A as a matrix."""
@@ -90,11 +90,16 @@ class Delassus(eqx.Module):
         added = R.times if self._damping is None else lambda x: R.times(x) - self._damping.times(x)
         return damped_inverse(self._times, damped, added, b, exceeds(R, self._damping))
 
-    def _vector(self, call, name, x):
-        x = floats(f"`Delassus.{call}`", name, x)
+    def _vector(self, call, name, x, columns=True):
+        if self._given.q.ndim > 1:
+            mapped = f"`jax.vmap(lambda A, {name}: A.{call}({name}))`"
+            raise ValueError(f"`Delassus.{call}`: this is a batch of operators; call it for each by {mapped}.")
+        call = f"`Delassus.{call}`"
+        x = floats(call, name, x)
         m = self.shape[0]
-        if x.ndim not in (1, 2) or x.shape[0] != m:
-            raise ValueError(f"`Delassus.{call}`: `{name}` has shape {x.shape}, neither ({m},) nor ({m}, k).")
+        if x.ndim not in ((1, 2) if columns else (1,)) or x.shape[0] != m:
+            shapes = f"neither ({m},) nor ({m}, k)" if columns else f"not ({m},)"
+            raise ValueError(f"{call}: `{name}` has shape {x.shape}, {shapes}.")
         return x.astype(self.dtype)
 
 

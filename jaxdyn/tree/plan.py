@@ -113,15 +113,20 @@ def elimination(topology: Topology, cliques: frozenset[tuple[int, ...]], riders:
 @tables
 def relays(topology: Topology, given: tuple[int, ...], most: int) -> tuple[int, ...]:
     """Return the bodies at which more than `most` rows meet, leaves first. There the rows stop, and `most` other rows,
-    which represent the body, ride on. `given` counts the rows on every body."""
-    rows, found = list(given), []
+    which represent the body, ride on. `given` counts the rows on every body. A body represents what is beyond it only
+    if no joint there moves with a joint elsewhere: clusters are beyond a relay with all of their bodies, or with none.
+    """
+    rows, found, clusters = list(given), [], topology.clusters
+    beyond = [[0] * len(clusters) for _ in rows]
 
     def row(b, p):
-        if rows[b] > most:
+        whole = all(n in (0, len(c.bodies)) for n, c in zip(beyond[b], clusters, strict=True))
+        if rows[b] > most and whole:
             found.append(b)
             rows[b] = most
         if p != WORLD:
             rows[p] += rows[b]
+            beyond[p] = [m + n + (b in c.bodies) for m, n, c in zip(beyond[p], beyond[b], clusters, strict=True)]
 
     up(topology, row)
     return tuple(found)
