@@ -249,6 +249,11 @@ BAD = {
     "an unknown attribute value": ('<body><joint type="ring"/><geom size=".1"/></body>', "ring"),
     "no mass": ('<body name="light"><joint/></body>', "light"),
     "an unknown body": ("</worldbody><equality><weld body1='none'/></equality><worldbody>", "none"),
+    "a polynomial without bounds": (
+        '<body><joint name="p"/><joint name="q" axis="1 0 0"/><geom size=".1"/></body></worldbody><equality>'
+        '<joint name="bent" joint1="p" joint2="q" polycoef="0 1 inf 0 0"/></equality><worldbody>',
+        "'bent'.*polycoef",
+    ),
     "a name twice": ('<body name="a"><geom size=".1"/></body><body name="a"><geom size=".1"/></body>', "'a'"),
 }
 

@@ -9,6 +9,7 @@ import numpy as np
 from ..model.pairs import Point, Weld
 from ..model.spec import ModelSpec
 from ..model.transmission import Coupling, Transmission
+from ..spatial.numbers import constants
 from .mjcf_tree import Tree
 from .pose import Pose, from_quaternion
 from .xml import Document, Notes, fail, located
@@ -79,6 +80,8 @@ def _couple(spec: ModelSpec, root: Any, m: Any, tree: Tree, k: int, sides: list[
     joints = tuple(dict.fromkeys([*first, *second]))
     start = tuple(float(m.qpos0[m.jnt_qposadr[tree.index[j]]]) for j in joints)
     x1, x2 = (tuple(side.get(j, 0.0) for j in joints) for side in (first, second))
+    for what, values in (("polycoef", c), ("coef", (*x1, *x2))):
+        located(root, constants, f"equality {name!r}", what, values, None)
     if second and any(c[2:]):
         made = located(root, Transmission, joints, Polynomial(x1, x2, start, tuple(c)), 1, name=name)
     else:
