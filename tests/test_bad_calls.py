@@ -232,6 +232,8 @@ BAD = {
         ValueError,
         r"`simulate`: the policy returns shape \(2,\)",
     ),
+    "state_beyond_a_trajectory": (lambda: run()[2], IndexError, r"`Trajectory`: there is no state 2 of 2"),
+    "state_before_a_trajectory": (lambda: run()[np.int64(-3)], IndexError, r"`Trajectory`: there is no state -3 of 2"),
 }
 
 
@@ -257,3 +259,13 @@ def test_values_under_jit_are_told_by_the_result():
     found = solve(ARM, jd.State(q, np.zeros(10)), np.zeros(10))
     assert found.result == jd.Result.non_unit_quaternion
     assert "unit length" in jd.Result[found.result]
+
+
+def test_trajectories_are_sequences_of_states():
+    """A loop over one ends; a traced index is JAX's own."""
+    found = run()
+    states = [*found]
+    assert len(found) == len(states) == 2
+    np.testing.assert_array_equal(states[-1].q, found[-1].q)
+    np.testing.assert_array_equal(jax.jit(lambda k: found[k].q)(1), found[1].q)
+    assert found[:1].q.shape == found[jnp.array([0])].q.shape == (1, 1)

@@ -74,6 +74,7 @@ def test_help_and_version(capsys):
         (["info"], "MODEL"),
         (["simulate", "four_bar", "--batch", "0"], "0 is not a positive number"),
         (["simulate", "four_bar", "--seconds", "soon"], "'soon' is not a number"),
+        (["simulate", "four_bar", "--batch", "1.5"], "'1.5' is not a whole number"),
         (["simulate", "four_bar", "--dt", "nan"], "nan is not a positive number"),
         (["simulate", "four_bar", "--integrator", "magic"], "magic"),
         (["simulate", "four_bar", "--contacts", "magic"], "magic"),
@@ -368,6 +369,11 @@ def test_wrong_use_of_contacts(argv, told, tmp_path, capsys):
     assert main(["simulate", "brick.urdf", "--floating", "--out", "t.npz", *argv]) == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "t.npz").exists()
+
+
+def test_a_floor_that_is_there_is_not_asked_for(capsys):
+    assert main(["simulate", "four_bar", "--contacts", "--ground", "--out", "t.npz"]) == 2
+    assert "no joint has limits or dry friction; add shapes to its file." in capsys.readouterr().err
 
 
 def test_settings_are_put_back():

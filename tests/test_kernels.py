@@ -95,6 +95,8 @@ def test_bits_do_not_depend_on_place_neighbours_or_batch(name):
 def test_effort_is_a_level_of_llvm(monkeypatch):
     monkeypatch.delenv("JAXDYN_EFFORT")
     assert kernels.effort() == 2
+    monkeypatch.setenv("JAXDYN_EFFORT", "")  # as a shell has it
+    assert kernels.effort() == 2
     monkeypatch.setenv("JAXDYN_EFFORT", "much")
     with pytest.raises(ValueError, match="JAXDYN_EFFORT=much is none of 0, 1, 2, 3; unset it for 2"):
         kernels.effort()
@@ -335,6 +337,8 @@ def test_choice_of_a_compiler(monkeypatch):
         kernels.choice("auto")
     monkeypatch.setenv("JAXDYN_COMPILER", "xla")
     assert kernels.choice("auto") == "xla"
+    monkeypatch.setenv("JAXDYN_COMPILER", "")
+    assert kernels.choice("auto") in ("kernel", "xla")
 
 
 def test_programs_in_both_precisions_are_lowered_in_one_process():

@@ -9,7 +9,6 @@ from jaxdyn.loaders.load import load
 
 BODIES = """<mujoco><worldbody><body name="b"><joint name="j1"/><geom size=".1"/><body name="c"><joint name="j2"/>
 <geom size=".1" pos="1 0 0"/></body></body></worldbody>{}</mujoco>"""
-TENDON = '<tendon><fixed name="t"><joint joint="j1" coef="1"/><joint joint="j2" coef="1"/></fixed></tendon>'
 
 
 def test_actuators_without_a_name():
@@ -23,14 +22,6 @@ def test_equalities_without_a_name():
     joints = '<joint name="equality1" joint1="j1" joint2="j2"/><joint joint1="j1" joint2="j2"/>'
     text = BODIES.format(f"<equality>{joints}</equality>")
     assert [c.name for c in load(text).constraints] == ["equality1", "equality1_"]
-
-
-def test_motors_of_tendons():
-    pytest.importorskip("mujoco")
-    motors = '<motor name="m" tendon="t"/><motor name="m_j1" joint="j1"/>'
-    with pytest.warns(jd.ModelWarning, match="actuators whose name was taken: 'm_j1' is now 'm_j1_'"):
-        model = load(BODIES.format(f"{TENDON}<actuator>{motors}</actuator>"))
-    assert model.actuator_names == ("m_j1_", "m_j2", "m_j1")
 
 
 def test_the_joint_of_a_floating_base():

@@ -2,6 +2,7 @@
 
 import builtins
 import os
+import pickle
 import re
 
 import equinox as eqx
@@ -133,7 +134,8 @@ def test_equalities_span_mujocos_rows_and_close_where_they_do(name):
 ACTUATORS = """<tendon><fixed name="cord"><joint joint="hip" coef="1"/><joint joint="slide" coef="2"/></fixed></tendon>
 <actuator><motor name="m" joint="hip" gear="3"/><general name="g" joint="slide" gainprm="5"/>
 <motor name="thrust" site="top" gear="0 0 1 0 0 .1"/>
-<motor name="twist" joint="ball" gear="1 2 3"/><position name="servo" joint="x" kp="10"/></actuator>"""
+<motor name="twist" joint="ball" gear="1 2 3"/><position name="servo" joint="x" kp="10"/>
+<motor name="pull" tendon="cord" gear="4"/></actuator>"""
 
 
 def test_actuators():
@@ -142,11 +144,11 @@ def test_actuators():
     with pytest.warns(jd.ModelWarning, match="commands are forces here: 'servo'"):
         model = load(text)
     mm = mujoco.MjModel.from_xml_string(text)
-    assert model.actuator_names == ("m", "g", "thrust", "twist", "servo")
+    assert model.actuator_names == ("m", "g", "thrust", "twist", "servo", "pull")
     state = model.random_state(jax.random.key(2))
     data = mujoco.MjData(mm)
     data.qpos[:] = np.array(interop.to_mujoco(model, mm, state)[0])
-    data.ctrl[:] = [0.3, -0.2, 0.7, 0.5, 0.9]
+    data.ctrl[:] = [0.3, -0.2, 0.7, 0.5, 0.9, 0.4]
     mujoco.mj_forward(mm, data)
     T = velocity_map(model, mm, state.q, state.v)
     command = data.ctrl.copy()
@@ -155,13 +157,29 @@ def test_actuators():
 
 
 def test_actuators_that_have_no_single_gear():
-    extra = ACTUATORS.replace('site="top"', 'site="hand"') + '<actuator><motor name="pull" tendon="cord"/></actuator>'
-    with pytest.warns(jd.ModelWarning) as told:
-        model = load(TREE.format(extra))
-    text = " ".join(str(w.message) for w in told)
-    assert "left out: 'thrust'" in text and "each driven by itself: 'pull'" in text
-    assert model.actuator_names == ("m", "g", "twist", "servo", "pull_hip", "pull_slide")
-    np.testing.assert_allclose(model.actuation[model.v_slice("slide"), -1], 2)
+    with pytest.warns(jd.ModelWarning, match="left out: 'thrust'"):
+        model = load(TREE.format(ACTUATORS.replace('site="top"', 'site="hand"')))
+    assert model.actuator_names == ("m", "g", "twist", "servo", "pull")
+
+
+CURVED = """<tendon><fixed name="cord"><joint joint="hip" coef="1"/><joint joint="slide" coef="2"/></fixed>
+<fixed name="other"><joint joint="x" coef="3"/><joint joint="hip" coef=".5"/></fixed></tendon>
+<equality><joint name="knee" joint1="y" joint2="hip" polycoef=".1 .5 -.3 .2 .4"/>
+<tendon name="cam" tendon1="cord" tendon2="other" polycoef="0 1 .7 0 0"/></equality>"""
+
+
+def test_curved_equalities():
+    """Rows and errors are MuJoCo's in any pose; two loads are one program; a copy is complete."""
+    model, mm = both(CURVED)
+    assert [type(c) for c in model.constraints] == [jd.constraints.Transmission] * 2
+    state, data = model.random_state(jax.random.key(4)), mujoco.MjData(mm)
+    data.qpos[:], data.qvel[:] = (np.array(x) for x in interop.to_mujoco(model, mm, state))
+    mujoco.mj_forward(mm, data)
+    np.testing.assert_allclose(jd.constraint_residual(model, state.q), data.efc_pos[:2], atol=1e-12)
+    theirs = data.efc_J.reshape(-1, mm.nv)[:2] @ velocity_map(model, mm, state.q, state.v)
+    np.testing.assert_allclose(jd.constraint_jacobian(model, state.q), theirs, atol=1e-12)
+    for other in (both(CURVED)[0], pickle.loads(pickle.dumps(model))):
+        assert jax.tree.structure(other) == jax.tree.structure(model)
 
 
 def test_what_is_not_modelled_is_told():
@@ -231,12 +249,12 @@ BAD = {
     "an unknown attribute value": ('<body><joint type="ring"/><geom size=".1"/></body>', "ring"),
     "no mass": ('<body name="light"><joint/></body>', "light"),
     "an unknown body": ("</worldbody><equality><weld body1='none'/></equality><worldbody>", "none"),
-    "a name twice": ('<body name="a"><geom size=".1"/></body><body name="a"><geom size=".1"/></body>', "'a'"),
-    "a curved equality": (
+    "a polynomial without bounds": (
         '<body><joint name="p"/><joint name="q" axis="1 0 0"/><geom size=".1"/></body></worldbody><equality>'
-        '<joint name="bent" joint1="p" joint2="q" polycoef="0 1 2 0 0"/></equality><worldbody>',
-        "'bent'.*degree",
+        '<joint name="bent" joint1="p" joint2="q" polycoef="0 1 inf 0 0"/></equality><worldbody>',
+        "'bent'.*polycoef",
     ),
+    "a name twice": ('<body name="a"><geom size=".1"/></body><body name="a"><geom size=".1"/></body>', "'a'"),
 }
 
 

@@ -41,7 +41,8 @@ def number(kind, allowed: Callable[[float], bool], what: str):
             value = kind(text)
             size = float(value)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{_short(text)!r} is not a number") from None
+            whole = "whole " if kind is int else ""
+            raise argparse.ArgumentTypeError(f"{_short(text)!r} is not a {whole}number") from None
         except OverflowError:
             size = float("inf")
         if not abs(size) < float("inf") or not allowed(size):

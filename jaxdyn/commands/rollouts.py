@@ -101,9 +101,10 @@ def check_contacts(model: Model, law: str, integrator: str) -> None:
         raise ValueError(f"--contacts goes with --integrator euler, not with {integrator}.")
     made = LAWS[law]()
     if not (rows := rows_of(model, made)):
+        floor = any(shape.kind == "plane" for shape in model.collision.scene.shapes)
+        add = "add shapes to its file" if floor else "add a floor by --ground, or shapes to its file"
         raise ValueError(
-            f"--contacts: no shapes of {model.name!r} can collide, and no joint has limits or dry friction; add "
-            "a floor by --ground, or shapes."
+            f"--contacts: no shapes of {model.name!r} can collide, and no joint has limits or dry friction; {add}."
         )
     if rows > FORMED and not made.without_matrix(rows):
         raise ValueError(

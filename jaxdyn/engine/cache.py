@@ -98,7 +98,7 @@ def folder() -> Path | None:
 
 
 def _limit() -> int:
-    asked = os.environ.get("JAXDYN_CACHE_BYTES", str(_BYTES))
+    asked = os.environ.get("JAXDYN_CACHE_BYTES") or str(_BYTES)  # empty is not set
     if not asked.strip().isdigit():
         raise ValueError(f"JAXDYN_CACHE_BYTES={asked} is no number of bytes; unset it for {_BYTES}")
     return int(asked)

@@ -24,7 +24,7 @@ SMALL, SHORT = 20, 10_000
 
 def steps() -> str:
     """Return the choice of the environment variable JAXDYN_STEPS: "auto", "straight" or "called"."""
-    found = os.environ.get("JAXDYN_STEPS", "auto")
+    found = os.environ.get("JAXDYN_STEPS") or "auto"  # empty is not set
     if found not in ("auto", "straight", "called"):
         raise ValueError(f"JAXDYN_STEPS is {found!r}; choose auto, straight or called.")
     return found

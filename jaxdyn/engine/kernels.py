@@ -32,7 +32,7 @@ log = logging.getLogger("jaxdyn")
 
 def default() -> str:
     """Return the choice of the environment variable JAXDYN_COMPILER, or "auto"."""
-    found = os.environ.get("JAXDYN_COMPILER", "auto")
+    found = os.environ.get("JAXDYN_COMPILER") or "auto"  # empty is not set
     if found not in CHOICES:
         raise ValueError(f"JAXDYN_COMPILER is {found!r}; choose one of {', '.join(CHOICES)}.")
     return found
@@ -55,7 +55,7 @@ def choice(compiler: str, platform: str = "cpu") -> str:
 def effort() -> int:
     """Return LLVM's optimisation level: that of the environment variable JAXDYN_EFFORT, or 2. At level 0, more steps
     are called rather than copied, too."""
-    found = os.environ.get("JAXDYN_EFFORT", "2")
+    found = os.environ.get("JAXDYN_EFFORT") or "2"  # empty is not set
     if found not in ("0", "1", "2", "3"):
         raise ValueError(f"JAXDYN_EFFORT={found} is none of 0, 1, 2, 3; unset it for 2")
     return int(found)

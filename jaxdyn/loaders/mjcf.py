@@ -6,7 +6,7 @@
 | several joints in a body | a chain of massless bodies ``<body>_<joint>`` before it |
 | `<joint>`, `<freejoint>` | a joint of the same name, with its passive forces; its q is MuJoCo's qpos |
 | `<equality>` connect, weld | a `Point`, a `Weld` |
-| `<equality>` joint, tendon (fixed), of first degree | a `Coupling` |
+| `<equality>` joint, tendon (fixed) | a `Coupling`; of higher degree a `Transmission` |
 | `<actuator>` | an actuator whose command is the actuator's force; its `forcerange` bounds the joint's `effort` |
 | `<site>` | a frame |
 | `<geom>` that collides, `<pair>`, `<exclude>` | shapes and pairs, see `jaxdyn.loaders.mjcf_shapes` |

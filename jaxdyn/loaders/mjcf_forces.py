@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 
 from ..model.spec import ModelSpec
-from .free_names import free_name
 from .mjcf_tree import FREE, Tree, field, is_off
 from .pose import Pose, from_quaternion
 from .xml import Document, Notes, located
@@ -28,7 +27,6 @@ JOINT, JOINT_IN_PARENT, SLIDER_CRANK, TENDON, SITE, BODY = range(6)
 def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: Tree) -> None:
     """Add the actuators. A command is the actuator's force; the gear includes the gain of a motor without bias."""
     joints = {b.joint.name: b.joint for b in spec.bodies.values()}
-    named = {tree.name("ACTUATOR", k) for k in range(tree.actuators)}
     for k in range(tree.actuators):
         name = tree.name("ACTUATOR", k)
         disabled = _disabled(m, k)
@@ -45,15 +43,8 @@ def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tre
         if not pulls or not all(p in joints and joints[p].kind.nv == len(g) for p, g in pulls.items()):
             notes.add(document.root, "actuators on what has no fixed gear to joints, left out: {}.", repr(name))
             continue
-        if len(pulls) > 1:
-            text = "actuators that pull several joints, each driven by itself: {}."
-            notes.add(document.root, text, repr(name))
-        for joint, gear in pulls.items():
-            label = name
-            if len(pulls) > 1:
-                label = free_name(notes, document.root, "actuators", f"{name}_{joint}", {*named, *spec.actuators})
-            gear = scale * gear
-            located(document.root, spec.add_actuator, joint, label, gear=gear[0] if len(gear) == 1 else gear)
+        gears = {joint: scale * (gear[0] if len(gear) == 1 else gear) for joint, gear in pulls.items()}
+        located(document.root, spec.add_actuator, gears, name)
 
 
 def _disabled(m: Any, k: int) -> str | None:

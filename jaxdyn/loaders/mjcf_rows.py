@@ -1,12 +1,15 @@
 """Conversion of the equalities of a compiled MuJoCo model to constraints."""
 
+import dataclasses
 from typing import Any
 
+import jax.numpy as jnp
 import numpy as np
 
 from ..model.pairs import Point, Weld
 from ..model.spec import ModelSpec
-from ..model.transmission import Coupling
+from ..model.transmission import Coupling, Transmission
+from ..spatial.numbers import constants
 from .mjcf_tree import Tree
 from .pose import Pose, from_quaternion
 from .xml import Document, Notes, fail, located
@@ -26,11 +29,9 @@ def add_equalities(spec: ModelSpec, notes: Notes, document: Document, m: Any, tr
         if kind in (CONNECT, WELD):
             _pair(spec, root, m, tree, k, name)
         elif kind == JOINT:
-            terms = _linear(root, m, k, name, [{tree.joint_names[i]: 1.0} for i in _two(m, k)])
-            _couple(spec, root, m, tree, name, *terms)
+            _couple(spec, root, m, tree, k, [{tree.joint_names[i]: 1.0} for i in _two(m, k)])
         elif kind == TENDON:
-            terms = _linear(root, m, k, name, [_coefficients(root, m, tree, i, name) for i in _two(m, k)])
-            _couple(spec, root, m, tree, name, *terms)
+            _couple(spec, root, m, tree, k, [_coefficients(root, m, tree, i, name) for i in _two(m, k)])
         else:
             fail(root, f"the equality {name!r} is of a kind (number {kind}) that has no constraint here; remove it.")
 
@@ -71,21 +72,39 @@ def _coefficients(root: Any, m: Any, tree: Tree, tendon: int, name: str) -> dict
     return out
 
 
-def _linear(root: Any, m: Any, k: int, name: str, sides: list[dict[str, float]]) -> tuple[dict[str, float], float]:
-    """Return the coefficients, by joint, and the constant of ``x1 = c0 + c1 x2``, where x is zero in the file's
-    pose."""
-    c = np.array(m.eq_data[k][:5])
-    if len(sides) == 2 and np.any(c[2:]):
-        fail(root, f"the equality {name!r} is a polynomial of degree above one, which has no constraint here.")
-    terms = dict(sides[0])
-    for joint, factor in sides[1].items() if len(sides) == 2 else ():
-        terms[joint] = terms.get(joint, 0.0) - c[1] * factor
-    return terms, float(c[0])
+def _couple(spec: ModelSpec, root: Any, m: Any, tree: Tree, k: int, sides: list[dict[str, float]]) -> None:
+    """Add the constraint x1 = c0 + c1 x2 + ... + c4 x2⁴, where x1 and x2, the `sides`, are sums of coordinates times
+    coefficients, by joint, and zero in the file's pose; x2 is zero if there is one side."""
+    c, name = [float(x) for x in m.eq_data[k][:5]], tree.name("EQUALITY", k)
+    first, second = sides[0], sides[1] if len(sides) == 2 else {}
+    joints = tuple(dict.fromkeys([*first, *second]))
+    start = tuple(float(m.qpos0[m.jnt_qposadr[tree.index[j]]]) for j in joints)
+    x1, x2 = (tuple(side.get(j, 0.0) for j in joints) for side in (first, second))
+    for what, values in (("polycoef", c), ("coef", (*x1, *x2))):
+        located(root, constants, f"equality {name!r}", what, values, None)
+    if second and any(c[2:]):
+        made = located(root, Transmission, joints, Polynomial(x1, x2, start, tuple(c)), 1, name=name)
+    else:
+        factors = [a - c[1] * b for a, b in zip(x1, x2, strict=True)]
+        constant = c[0] + float(np.dot(factors, start))
+        made = located(root, Coupling, joints, factors, constant, name=name)
+    spec.add_constraint(made)
 
 
-def _couple(
-    spec: ModelSpec, root: Any, m: Any, tree: Tree, name: str, terms: dict[str, float], constant: float
-) -> None:
-    for joint, factor in terms.items():
-        constant += factor * float(m.qpos0[m.jnt_qposadr[tree.index[joint]]])
-    spec.add_constraint(located(root, Coupling, tuple(terms), tuple(terms.values()), constant, name=name))
+@dataclasses.dataclass(frozen=True)  # equal polynomials share a compiled program
+class Polynomial:
+    """The function x1 − Σ c_k x2ᵏ of coordinates of joints, with x1 and x2 the sums of ``q - start`` times `first` and
+    `second`."""
+
+    first: tuple[float, ...]
+    second: tuple[float, ...]
+    start: tuple[float, ...]
+    coefficients: tuple[float, ...]
+
+    def __call__(self, q):
+        moved = [q[i] - x for i, x in enumerate(self.start)]
+        x1, x2 = (sum(c * x for c, x in zip(side, moved, strict=True) if c) for side in (self.first, self.second))
+        value = self.coefficients[-1]
+        for c in self.coefficients[-2::-1]:
+            value = value * x2 + c
+        return jnp.stack([x1 - value])

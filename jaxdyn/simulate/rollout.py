@@ -43,8 +43,15 @@ class Trajectory(eqx.Module):
     contacts: Contacts | None = None
     warm_start: WarmStart | None = None
 
+    def __len__(self) -> int:
+        """Return the number of states, T + 1."""
+        return self.q.shape[0]
+
     def __getitem__(self, index) -> State:
-        """Return the state, or states, at a time index."""
+        """Return the state, or states, at a time index. **Raises** `IndexError` for a number beyond the trajectory."""
+        number, states = _whole(index), len(self)
+        if number is not None and not -states <= number < states:  # JAX would return the last, and loops never end
+            raise IndexError(f"`Trajectory`: there is no state {number} of {states}.")
         return State(self.q[index], self.v[index])
 
 
