@@ -1,6 +1,7 @@
 """Time integration: order of convergence, what is conserved, loops that stay closed, gradients through rollouts."""
 
 import functools
+import itertools
 import re
 
 import jax
@@ -407,3 +408,16 @@ def test_accelerations_go_with_their_multipliers():
     assert found.stats.residual_dynamics.max() < 1e-9 * np.abs(found.multipliers).max()
     dense = np.stack([oracle.forward_dynamics(model, np.asarray(q), x, np.zeros(model.nv)).acceleration for x in v])
     assert np.abs(found.acceleration - dense).max() < 1e-9 * np.abs(dense).max()
+
+
+def test_iteration_ends():
+    """Over the states of a trajectory and over stacked poses; a single pose is none."""
+    model = jd.load("four_bar")
+    trajectory = jd.simulate(model, jd.State(model.neutral(), np.zeros(3)), np.zeros((4, 3)), 1e-3)
+    states = list(itertools.islice(trajectory, 9))  # without an end, it would take all memory
+    assert len(states) == len(trajectory) == 5
+    np.testing.assert_array_equal([s.q for s in states], trajectory.q)
+    poses = jd.forward_kinematics(model, trajectory.q[0])
+    assert len(list(itertools.islice(poses, 9))) == model.nb
+    with pytest.raises(TypeError, match="single pose"):
+        list(itertools.islice(poses[0], 9))

@@ -2,7 +2,7 @@
 
 import dataclasses
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -46,6 +46,14 @@ class Trajectory(eqx.Module):
     def __getitem__(self, index) -> State:
         """Return the state, or states, at a time index."""
         return State(self.q[index], self.v[index])
+
+    def __len__(self) -> int:
+        """Return the number of states, T + 1."""
+        return len(self.q)
+
+    def __iter__(self) -> Iterator[State]:
+        """Return the states, one after the other: arrays of JAX end at no index."""
+        return (self[k] for k in range(len(self)))
 
 
 def _whole(x: Any) -> int | None:
