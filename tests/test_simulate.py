@@ -421,3 +421,30 @@ def test_iteration_ends():
     assert len(list(itertools.islice(poses, 9))) == model.nb
     with pytest.raises(TypeError, match="single pose"):
         list(itertools.islice(poses[0], 9))
+
+
+@pytest.mark.parametrize("gains", (None, jd.constraints.Baumgarte(100.0, 5.0)))
+def test_rows_with_a_target_follow_it(gains):
+    """A crank that is driven against what its loop bears: by all methods of second order as on paper, with the same
+    forces, and with the slope of a difference."""
+    model, dt, T = jd.load("four_bar"), 1e-3, 200
+    start = jd.State(jd.assemble(model, model.neutral()), jnp.zeros(3))
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def moved(target, integrator):
+        lock = jd.constraints.Lock("crank", position=start.q[:1], target=target[None], stabilization=gains)
+        options = {"integrator": integrator, "constraints": (*model.constraints, lock)}
+        found = jd.simulate(model, start, jnp.zeros((T, 3)), dt, **options)
+        return found.q[-1, 0] - start.q[0], found.multipliers[-1, -1]
+
+    t, leap = T * dt, jd.integrators.Leapfrog()
+    angle = 3.0 * t**2 / 2
+    if gains is not None:
+        s = np.roots([1, 5.0, 100.0])
+        a = np.linalg.solve([[1, 1], s], [-3.0 / 100, 0])
+        angle = np.real(a @ np.exp(s * t)) + 3.0 / 100
+    found, other = moved(jnp.array(3.0), leap), moved(jnp.array(3.0), jd.integrators.Gauss())
+    np.testing.assert_allclose(found[0], angle, rtol=1e-4)
+    np.testing.assert_allclose(found[1], other[1], rtol=1e-2)
+    slope = jax.jit(jax.grad(lambda x: moved(x, leap)[0]))(jnp.array(3.0))
+    np.testing.assert_allclose(slope, angle / 3.0, rtol=1e-4)
