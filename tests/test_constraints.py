@@ -1,6 +1,8 @@
 """Rows of constraints against dense algebra: Jacobian, bias and residual of every robot that has any; and against
 numbers worked out by hand, which freeze the conventions."""
 
+import dataclasses
+
 import compiled
 import jax.numpy as jnp
 import numpy as np
@@ -118,3 +120,13 @@ def test_a_lock_holds_a_position():
     np.testing.assert_allclose(end.q[-1, 1:], (0.1, -0.2), atol=1e-6)
     with pytest.raises(ValueError, match=r"`position` of joint 'lower' has shape \(3,\), not \(2,\)"):
         spec.add_constraint(jd.constraints.Lock("lower", 2, position=(0.1, 0, 0))).build()
+
+
+def test_constraints_are_replaced():
+    """By `dataclasses.replace`, as other modules."""
+    plane = jd.constraints.PointOnPlane("foot", normal=(0, 3.0, 4.0))
+    gains = jd.constraints.Baumgarte(3.0)
+    changed = dataclasses.replace(plane, stabilization=gains)
+    np.testing.assert_array_equal(changed.axis, plane.axis)
+    assert changed.stabilization is gains
+    np.testing.assert_allclose(dataclasses.replace(plane, normal=(1.0, 0, 0)).axis, (1, 0, 0))

@@ -520,3 +520,36 @@ def test_too_many_rows_are_refused():
     state = jd.State(model.neutral(), np.zeros(model.nv))
     with pytest.raises(ValueError, match=r"`step`: `contacts` would have \d+ rows, and at most 200.*with_pairs"):
         jd.step(model, state, np.zeros(model.nv), 1e-3, contacts=PGS())
+
+
+#: overlaps by rounding, and by a millimetre, which the result tells
+DEPTHS = {0.0: jd.Result.successful, 1e-3: jd.Result.contact_not_converged}
+
+
+@pytest.mark.parametrize("joint", ("Planar", "Prismatic", "Revolute"))
+@pytest.mark.parametrize("law", (PGS(), jd.contact.Newton(), jd.contact.ADMM()), ids=lambda x: type(x).__name__)
+def test_contacts_that_cannot_move_along_their_normals_jam_nothing(law, joint):
+    """A body that slides, or turns, along a tilted ground, which it touches: it moves as if there were no ground."""
+    tilt, axis = scenes.at(tilt=0.3), (0, 0, 1) if joint == "Revolute" else (1, 0, 0)
+    made = jd.joints.Planar() if joint == "Planar" else getattr(jd.joints, joint)(axis=axis)
+    spec = jd.ModelSpec("slide", gravity=(0.0, 0.0, -9.81))
+    place = jd.Transform(tilt.rotation, tilt.rotation @ np.array([0.1, 0.3, 0.1]))
+    spec.add_body("slide", "world", made, placement=place, inertia=scenes.round_body(1.0, 0.3))
+    for k, (x, y) in enumerate(((0.2, 0.1), (0.2, -0.1), (0.0, 0.0))):
+        spec.add_shape("slide", jd.shapes.Sphere(0.1), name=f"wheel{k}", placement=scenes.at(x, y))
+    spec.add_shape("world", jd.shapes.Plane(), placement=tilt)
+    model = spec.build()
+    for depth, result in DEPTHS.items():
+        deep = model.replace({"collision.size": model.collision.size.at[:3, 0].add(depth)})
+
+        def end(force, contacts, deep=deep):
+            tau = jnp.zeros((20, model.nv)).at[:, 0].set(force)
+            start = jd.State(model.neutral(), jnp.zeros(model.nv))
+            found = jd.simulate(deep, start, tau, 1e-3, contacts=contacts)
+            return found.v[-1, 0], found
+
+        slope, found = jax.jit(jax.grad(end, has_aux=True), static_argnums=1)(1.0, law)
+        free, alone = jax.jit(jax.grad(end, has_aux=True), static_argnums=1)(1.0, None)
+        np.testing.assert_allclose(found.v, alone.v, atol=1e-12)
+        np.testing.assert_allclose(slope, free, rtol=1e-9)
+        assert (found.contacts.impulses == 0).all() and (found.result == result).all()

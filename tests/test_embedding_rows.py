@@ -8,7 +8,7 @@ import oracle
 import pytest
 from catalogue_base import at
 from compiled import mapped, succeeded
-from embedding_robots import cut, embedded, forces, states, wrenches
+from embedding_robots import ROBOTS, cut, embedded, forces, states, wrenches
 
 import jaxdyn as jd
 
@@ -85,3 +85,36 @@ def test_rows_on_every_body(name, method):
     wanted = oracle.delassus(cut(name), q, held, within=model.embedded)
     made = lambda q: jd.delassus(model, q, held, method=getattr(jd.osim, method)()).dense()  # noqa: E731
     assert np.abs(jax.jit(made)(q) - wanted).max() < 1e-10 * np.abs(wanted).max()
+
+
+@pytest.mark.parametrize("method", [jd.osim.PV(), jd.osim.PVFast()], ids=lambda m: type(m).__name__)
+def test_rows_hold_that_have_left_their_bodies_before_a_cluster(method):
+    """The operator of a tool on a robot whose cut loops act on bodies of clusters alone, against dense algebra."""
+    model, tool = embedded("partly"), (Point("tool"),)
+    q = states("partly").q[0]
+    M, J, K = (
+        np.asarray(x)
+        for x in (jd.mass_matrix(model, q), *(jd.constraint_jacobian(model, q, c) for c in (model.constraints, tool)))
+    )
+    back = np.linalg.solve(M, np.concatenate([J, K]).T)
+    L, m = np.concatenate([J, K]) @ back, len(J)
+    exact = L[m:, m:] - L[m:, :m] @ np.linalg.solve(L[:m, :m], L[:m, m:])
+    found = jd.delassus(model, q, tool, method=method, within=model.constraints).dense()
+    np.testing.assert_allclose(found, exact, atol=1e-9 * np.abs(L).max())
+
+
+def test_steps_with_contact_in_the_air_are_those_without():
+    """On the same robot, with a ball far above the ground."""
+    spec = jd.ModelSpec("partly")
+    ROBOTS["partly"].fill(spec)
+    spec.add_shape("tool", jd.shapes.Sphere(0.05))
+    spec.add_shape("world", jd.shapes.Plane(), placement=at(0, 0, -10.0))
+    model, state = (
+        jd.embed(spec.build(), ROBOTS["partly"].loops),
+        jd.State(states("partly").q[0], states("partly").v[0]),
+    )
+    tau = np.asarray(forces("partly")[0])
+    step = jax.jit(lambda law: jd.simulate(model, state, tau[None], 1e-3, contacts=law), static_argnums=0)
+    free, above = step(None), step(jd.contact.PGS())
+    assert (above.result == jd.Result.successful).all()
+    np.testing.assert_allclose(above.v, free.v, atol=1e-8)

@@ -1,6 +1,7 @@
 """Time integration: order of convergence, what is conserved, loops that stay closed, gradients through rollouts."""
 
 import functools
+import itertools
 import re
 
 import jax
@@ -407,3 +408,43 @@ def test_accelerations_go_with_their_multipliers():
     assert found.stats.residual_dynamics.max() < 1e-9 * np.abs(found.multipliers).max()
     dense = np.stack([oracle.forward_dynamics(model, np.asarray(q), x, np.zeros(model.nv)).acceleration for x in v])
     assert np.abs(found.acceleration - dense).max() < 1e-9 * np.abs(dense).max()
+
+
+def test_iteration_ends():
+    """Over the states of a trajectory and over stacked poses; a single pose is none."""
+    model = jd.load("four_bar")
+    trajectory = jd.simulate(model, jd.State(model.neutral(), np.zeros(3)), np.zeros((4, 3)), 1e-3)
+    states = list(itertools.islice(trajectory, 9))  # without an end, it would take all memory
+    assert len(states) == len(trajectory) == 5
+    np.testing.assert_array_equal([s.q for s in states], trajectory.q)
+    poses = jd.forward_kinematics(model, trajectory.q[0])
+    assert len(list(itertools.islice(poses, 9))) == model.nb
+    with pytest.raises(TypeError, match="single pose"):
+        list(itertools.islice(poses[0], 9))
+
+
+@pytest.mark.parametrize("gains", (None, jd.constraints.Baumgarte(100.0, 5.0)))
+def test_rows_with_a_target_follow_it(gains):
+    """A crank that is driven against what its loop bears: by all methods of second order as on paper, with the same
+    forces, and with the slope of a difference."""
+    model, dt, T = jd.load("four_bar"), 1e-3, 200
+    start = jd.State(jd.assemble(model, model.neutral()), jnp.zeros(3))
+
+    @functools.partial(jax.jit, static_argnums=1)
+    def moved(target, integrator):
+        lock = jd.constraints.Lock("crank", position=start.q[:1], target=target[None], stabilization=gains)
+        options = {"integrator": integrator, "constraints": (*model.constraints, lock)}
+        found = jd.simulate(model, start, jnp.zeros((T, 3)), dt, **options)
+        return found.q[-1, 0] - start.q[0], found.multipliers[-1, -1]
+
+    t, leap = T * dt, jd.integrators.Leapfrog()
+    angle = 3.0 * t**2 / 2
+    if gains is not None:
+        s = np.roots([1, 5.0, 100.0])
+        a = np.linalg.solve([[1, 1], s], [-3.0 / 100, 0])
+        angle = np.real(a @ np.exp(s * t)) + 3.0 / 100
+    found, other = moved(jnp.array(3.0), leap), moved(jnp.array(3.0), jd.integrators.Gauss())
+    np.testing.assert_allclose(found[0], angle, rtol=1e-4)
+    np.testing.assert_allclose(found[1], other[1], rtol=1e-2)
+    slope = jax.jit(jax.grad(lambda x: moved(x, leap)[0]))(jnp.array(3.0))
+    np.testing.assert_allclose(slope, angle / 3.0, rtol=1e-4)

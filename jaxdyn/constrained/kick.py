@@ -20,7 +20,7 @@ linear system at q₀ corrects a and λ until the changes are small: after k cor
 The openings of rows decay at the rate 2k / d of their stabilisation with stiffness k and damping d, which is that of a
 critically damped one: goal = g(q₀) / (1 + dt 2k / d). For rows that are open by much more than L the condition is
 written in accelerations, g(q₊) = g(q₀) + dt J v′ + ½ dt² γ: the condition that closes curved rows exactly near closure
-is inconsistent far from it.
+is inconsistent far from it. Rows with a target follow a* = target − k g − d ġ instead, by central differences.
 
 If the state is projected after the step, all this is replaced by the condition that rows have no rate J(q′) v′ at the
 end of the step. Then the projection takes no energy. It only closes openings of odd orders in dt, which come and go.
@@ -98,9 +98,11 @@ def _wishes(rows, motion, v, a, dt):
     reach = dt * dt * (largest_of(rows.gamma) + turned)
     near = jnp.clip(2 - largest_of(here) / jnp.maximum(4 * reach, jnp.finfo(here.dtype).tiny), 0, 1)
     fade = dt * jnp.where(d > 0, 2 * k / jnp.where(d > 0, d, 1), jnp.sqrt(k))
-    change = dt * dt * rows.target - here * fade / (1 + fade)
     # J v is taken at q₀; before, the rows moved at that rate less dt γ / 2
-    return near, here + change, change / dt**2 - rows.times(motion.velocity) / dt - rows.gamma / 2
+    before = rows.times(motion.velocity) - dt * rows.gamma / 2
+    after = (before * (1 - dt * d / 2) + dt * (rows.target - k * here)) / (1 + dt * d / 2)
+    change = jnp.where(rows.target != 0, dt * after, dt * dt * rows.target - here * fade / (1 + fade))
+    return near, here + change, change / dt**2 - before / dt - rows.gamma
 
 
 def _moved(motion, dv):

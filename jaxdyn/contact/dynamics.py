@@ -29,6 +29,7 @@ from ..systems.base import System
 from ..systems.problem import Problem
 from .cones import Cones, calling, measures, natural, scales
 from .effect import diagonal, product
+from .immovable import borne, movable, parting, tolerated
 from .laws import Closing, Law
 from .limbs import groups_of, rows_of
 from .linear import ContactSolve
@@ -44,13 +45,15 @@ ROUNDING = 4
 
 
 class _Lawful(System):
-    """The factor with a law on top, at contact forces `f`. The law starts from the `guess`, or from f if it is None."""
+    """The factor with a law on top, at contact forces `f`. The law starts from the `guess`, or from f if it is None.
+    `moves` (contacts, lanes) says which contacts can move along their normals."""
 
     problem: Problem
     weights: Array
     kept: Kept
     law: Law
     cones: Cones
+    moves: Array
     f: Array
     guess: Array | None
 
@@ -59,7 +62,8 @@ class _Lawful(System):
 
         def top(b):
             guess = self.f if self.guess is None else self.guess
-            change = self.law.solve(G, -b - product(G, self.f), self.cones, guess) - self.f
+            g = parting(self.cones.counts, -b - product(G, self.f), self.moves)
+            change = borne(self.cones.counts, self.law.solve(G, g, self.cones, guess), self.moves) - self.f
             return change, change
 
         return self.kept.corrected(tau, force, r2, top)
@@ -126,7 +130,8 @@ class ContactStep(Core):
         stop = Stop(0.0, PASSES[q.dtype.itemsize] if kept.penalised else 1, plain=True)
         none = jnp.zeros((counts.rows, 1), q.dtype)
         guess = None if kept.penalised else none if warm is None else warm[first:]
-        system = _Lawful(step.problem, kept.weights, kept, self.law, step.cones, none, guess)
+        moves = movable(step, kept.G)
+        system = _Lawful(step.problem, kept.weights, kept, self.law, step.cones, moves, none, guess)
         compliance = joined([jnp.zeros((first, 1), q.dtype), step.compliance])
         passes = _Passes(system, step.start, warm if kept.penalised else None, stop, compliance)
         end = loop(lambda s: s.active, passes.step, passes.begun(), stop)
@@ -137,9 +142,11 @@ class ContactStep(Core):
         off = jnp.abs(natural(step.cones, w, f, s) / w)
         code = jnp.zeros(lanes, jnp.int32)
         if reads[5] or reads[1] and first:
-            nu, code = self._told(step, kept, end, at, (off, w), reads, (q, v, tau, external, dt))
+            nu, code = self._told(step, kept, end, at, (off, w, moves), reads, (q, v, tau, external, dt))
         if self.law.smoothing:  # for derivatives only: with these weights single rows are exactly on the central path
             w = scales(counts, kept.G, apart=True)
+        if counts.contacts:  # without a weight, forces of contacts that cannot move stay zero in derivatives
+            w = w.at[: 3 * counts.contacts : 3].multiply(moves.astype(w.dtype))
         return [
             a,
             nu,
@@ -154,7 +161,8 @@ class ContactStep(Core):
         ]
 
     def _told(self, step, kept, end, at, left, reads, inputs):
-        """Return the minimum-norm ν, and the result code; `left` are what is left of the law and the weights."""
+        """Return the minimum-norm ν, and the result code; `left` are what is left of the law, the weights, and which
+        contacts can move."""
         first, (_, v, *_, dt) = step.first, inputs
         nu, f = at.lam[:first], at.lam[first:]
         problem = step.loops()
@@ -171,8 +179,10 @@ class ContactStep(Core):
         found = Found(at.rates, nu, end.steps, None, None, at.bodies, at.lam[:first], judge)
         code = ended(LCABA(), problem, start, found, v + dt * at.rates, inputs)
         called = calling(step.cones, -end.r2[first:] - product(kept.G, f))
-        off, w = left
+        off, w, moves = left
         most = measures(step.cones, LAWFUL * called + self._noise(step, at.bodies, w, dt), w)
+        if step.cones.counts.contacts:
+            most = most + tolerated(step, moves, self.law.recovery, dt)
         lost = (code == 0) & ~(off <= most).all(0)
         return nu, jnp.where(lost, MEMBERS.index("contact_not_converged"), code).astype(jnp.int32)
 

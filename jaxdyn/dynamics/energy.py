@@ -97,8 +97,9 @@ def potential_energy(model: Model, q: ArrayLike) -> Float[Array, ""]:
     """Return the energy () at q (nq,) of gravity (zero with the centre of mass at the world's origin) and of springs,
     in joules.
 
-    A spring stores ½ stiffness (q ⊖ rest)². For joints with three rotations this is the potential of `passive_forces`
-    if the stiffness is the same about all axes.
+    A spring stores ½ stiffness (q ⊖ rest)². For `Spherical` joints this is the potential of `passive_forces` if the
+    stiffness is the same about all axes. A spring of a `Free` joint has no potential: it may gain or lose energy where
+    it is both stretched and twisted.
     """
     return laned(_potential)(*_at_q("potential_energy", model, q))
 

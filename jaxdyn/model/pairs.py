@@ -285,13 +285,15 @@ class Point(FrameConstraint):
 
 
 class PointOnPlane(FrameConstraint):
-    """Holds the origin of a in the plane through the origin of b with `normal` (3,), given in frame b: one row."""
+    """Holds the origin of a in the plane through the origin of b with `normal` (3,), given in frame b (default: z): one
+    row."""
 
     rows = 1
     direction = "normal"
 
-    def __init__(self, body_a: str, body_b: str = "world", *, normal: ArrayLike = (0.0, 0.0, 1.0), **options):
-        super().__init__(body_a, body_b, axis=normal, **options)
+    def __init__(self, body_a: str, body_b: str = "world", *, normal: ArrayLike | None = None, **options):
+        own = {} if normal is None else {"axis": normal}  # `dataclasses.replace` gives the field `axis`
+        super().__init__(body_a, body_b, **options | own)
 
     def pair_rows(self, pair):
         n = mv(pair.Rb, self.axis)

@@ -1,5 +1,7 @@
 """`Transform`: the pose of one frame in another."""
 
+from collections.abc import Iterator
+
 import equinox as eqx
 import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
@@ -73,6 +75,13 @@ class Transform(eqx.Module):
     def __getitem__(self, index) -> "Transform":
         """Return one pose of a stack, or several."""
         return pose(self.rotation[index], self.translation[index])
+
+    def __iter__(self) -> Iterator["Transform"]:
+        """Return the poses of a stack, one after the other: arrays of JAX end at no index. **Raises** `TypeError` for a
+        single pose."""
+        if self.translation.ndim < 2:
+            raise TypeError("This `Transform` is a single pose, not a stack: take its `rotation` and `translation`.")
+        return (self[k] for k in range(len(self.translation)))
 
 
 def pose(rotation: Array, translation: Array) -> Transform:

@@ -105,7 +105,7 @@ def elimination(topology: Topology, cliques: frozenset[tuple[int, ...]], riders:
     of bodies and constraints, with the restriction that a body comes after all its children (lcaba_proxbbo, section on
     the elimination order). Eliminating a body ties its neighbours, and its parent, to each other, and its rows act on
     them. Multipliers are eliminated as soon as their rows have left all bodies but the root (section on early
-    elimination).
+    elimination), and the columns of clusters that they passed are eliminated.
     """
     return _Elimination(topology, cliques, riders).run()
 
@@ -227,18 +227,25 @@ class _Elimination:
         """Eliminate the columns of clusters whose bodies are all eliminated."""
         for c in [c for c, left in self.members.items() if not left]:
             del self.members[c]
+            for d in self.coupled[c] & self.riding:  # its rows move what the cluster moves, on other branches too
+                self.tips[d] = self.tips[d] | self.at[c]
             self.leave(WORLD, [c])
 
     def multipliers(self) -> None:
-        """Eliminate the multipliers whose rows have reached their root."""
+        """Eliminate the multipliers whose rows have reached their root, or have passed it."""
         arrived: dict[int, list[int]] = defaultdict(list)
         for c in sorted(self.riding):
             root = self.riders[c].root
-            if self.tips[c] <= {root} and not self.riders[c].kept:
+            if self.tips[c] <= set(self.topology.ancestors(root)) and not (self.riders[c].kept or self.waits(c)):
                 arrived[root].append(c)
         for node, here in ((node, part) for node, riders in arrived.items() for part in self.apart(riders)):
             self.riding -= set(here)
             self.leave(node, here)
+
+    def waits(self, c: int) -> bool:
+        """Return whether a rider is coupled with columns of clusters that are not eliminated yet. Without what these
+        add, its pivots may be zero."""
+        return not self.coupled[c].isdisjoint(self.members)
 
     def leave(self, node: int, here: list[int]) -> None:
         """Eliminate the rows of riders, or the columns of a cluster."""
