@@ -24,37 +24,18 @@ Penalties μ KᵀK instead of riding rows (LCABA) are the same as eliminating th
 `jaxdyn.engine.steps` explains steps, tables and cells.
 """
 
-import dataclasses
-import itertools
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any
-
-import jax
 
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from . import articulated, driven, gyrostats, multipliers, panels, parties
 from . import columns as co
+from .cells import Cells
 from .plan import Joint, Multipliers, Order
 from .rows import Plan
 from .sweep import of_parent, place_of, q_of, refs, v_of
 from .topology import Topology
-
-
-class _Cells:
-    """Cells of a field, numbered in the order in which they are named."""
-
-    def __init__(self, name: str):
-        self.name, self.size, self.at = name, 0, {}
-
-    def __call__(self, key: Hashable, count: int | None = None) -> Ref | None:
-        """Return the cells of `key`; None if it has none."""
-        if count == 0:
-            return None
-        if key not in self.at:
-            self.at[key] = self.size
-            self.size += 1 if count is None else count
-        return Ref(self.name, self.at[key], count)
 
 
 def _penalty(K, weights):
@@ -64,7 +45,7 @@ def _penalty(K, weights):
     return own, tuple(co.sum_of(co.tie_product, weights, K[j], K[i]) for i, j in pairs)
 
 
-class Elimination:
+class Elimination(Cells):
     """Tables for the elimination of a tree in an order: of the factor, and of both sweeps of a solve.
 
     `penalised` are the constraints that tie bodies by penalties; `rule` (`panels.py`) gives 1 / D of riding rows. If
@@ -74,21 +55,14 @@ class Elimination:
     def __init__(
         self, topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], rule: Callable, apart: bool
     ):
-        clusters = tuple(map(len, topology.columns))
-        self.topology, self.plan, self.rule = topology, dataclasses.replace(plan, clusters=clusters), rule
-        plan = self.plan
+        super().__init__(topology, plan)
+        plan, self.rule = self.plan, rule
         gone = {c for x in order if isinstance(x, Multipliers) for c in x.riders}
         self.riding = {c for x in order if isinstance(x, Joint) for c in x.riders}
         #: True if some rows ride that are never eliminated
         self.keeps = bool(self.riding - gone)
         self.apart = {c for c in self.riding - gone if c >= 0} if apart else set()
-        names = "tie", "K", "L", "V", "R", "Linv", "below", "taken"
-        self.cells = {name: _Cells(name) for name in names}
-        for c in range(len(plan)):
-            for b in plan.bodies(c):
-                self.K(c, b)
         when = {x.body: k for k, x in enumerate(order) if isinstance(x, Joint)}
-        self.written: set[Ref] = set()
         rows = [self.penalty(c, sorted(plan.bodies(c), key=when.__getitem__)) for c in penalised]
         for x in order:
             if not self.turns_with_joint(x):
@@ -120,50 +94,6 @@ class Elimination:
         """Return the rows of the parties of an elimination, see `parties.py`."""
         found = parties.parties_of(self, x)
         return [self.wrote(row) for row in rows(self, x, found)] if found else []
-
-    # cells
-
-    def K(self, c: int, b: int) -> Ref:
-        return self.cells["K"]((c, b), self.count(c))
-
-    def tie(self, first: int, later: int) -> Ref:
-        """Return the block whose rows belong to the body that is eliminated later."""
-        return self.cells["tie"]((later, first))
-
-    def ties(self, bodies) -> tuple[Ref, ...]:
-        return tuple(self.tie(i, j) for k, i in enumerate(bodies) for j in bodies[k + 1 :])
-
-    def L(self, c: int, d: int) -> Ref:
-        c, d = sorted((c, d))
-        return self.cells["L"]((c, d), self.count(c) * self.count(d))
-
-    def pairs(self, constraints) -> tuple[tuple[int, int], ...]:
-        """Return the pairs that have blocks in L, by their places among the constraints."""
-        every = itertools.combinations_with_replacement(range(len(constraints)), 2)
-        return tuple((k, l) for k, l in every if k == l or self.coupled(constraints[k], constraints[l]))
-
-    def coupled(self, c: int, d: int) -> bool:
-        """Return whether two constraints have a block in L if both ride on a body."""
-        return not self.apart.issuperset((c, d))
-
-    @property
-    def blocks(self) -> dict[tuple[int, int], int]:
-        """Return where the blocks of constraints c ≤ d begin among the cells of L, row by row of c."""
-        return {pair: at for pair, at in self.cells["L"].at.items() if min(pair) >= 0}
-
-    def count(self, c: int) -> int:
-        return self.plan.count(c)
-
-    def counts(self, constraints) -> tuple[int, ...]:
-        return tuple(map(self.count, constraints))
-
-    def wrote(self, row: Row) -> Row:
-        self.written.update(jax.tree.leaves(row.writes, is_leaf=lambda x: isinstance(x, Ref)))
-        return row
-
-    def inertia(self, b: int) -> Ref | None:
-        """Return the cell of what others have added to a body's inertia so far, None if nothing."""
-        return Ref("H", b) if Ref("H", b) in self.written else None
 
     # the factor
 
@@ -275,7 +205,7 @@ class Elimination:
         every = (*x.riders, *x.others)
         pairs = [(i, j) for i in range(len(x.riders)) for j in range(i, len(every))]
         blocks = {pair: self.L(every[pair[0]], every[pair[1]]) for pair in pairs}
-        blocks = {pair: ref for pair, ref in blocks.items() if ref in self.written}
+        blocks = {pair: ref for pair, ref in blocks.items() if self.has(ref)}
         turned = tuple(pair for pair in blocks if every[pair[0]] > every[pair[1]])
         acting, others = list(zip(*x.acting, strict=True)) if x.bodies else [], self.pairs(x.others)
         reads = (
@@ -285,7 +215,7 @@ class Elimination:
             ),
             tuple(blocks.values()),
             tuple(self.plan.row("compliance", c) for c in x.riders) if x.riders[0] >= 0 else None,
-            tuple(row if row in self.written else None for row in (self.plan.row("whole", c) for c in x.riders)),
+            tuple(row if self.has(row) else None for row in (self.plan.row("whole", c) for c in x.riders)),
         )
         writes = (
             self.parts(x),

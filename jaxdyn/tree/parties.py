@@ -7,15 +7,13 @@ parties. All parties have about the same size, so that a few pieces of code serv
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from ..engine.steps import Ref, Row, Step
 from . import riding
+from .cells import Cells
 from .plan import Joint, Multipliers
 from .sweep import place_of, v_of
-
-if TYPE_CHECKING:
-    from .elimination import Elimination
 
 #: most rows of a party
 MOST = 6
@@ -62,7 +60,7 @@ def cut(counts: Sequence[int]) -> list[list[tuple[int, int, int]]]:
     return parties
 
 
-def parties_of(e: "Elimination", x: Joint | Multipliers) -> list[Party]:
+def parties_of(e: Cells, x: Joint | Multipliers) -> list[Party]:
     """Return the parties of a body's riders; none if its own step takes them along."""
     if isinstance(x, Multipliers) or x.drives is not None:
         return []
@@ -79,7 +77,7 @@ def parties_of(e: "Elimination", x: Joint | Multipliers) -> list[Party]:
     return found
 
 
-def blocks(e: "Elimination", some: Sequence[Part], others: Sequence[Part]) -> dict[tuple[int, int], tuple]:
+def blocks(e: Cells, some: Sequence[Part], others: Sequence[Part]) -> dict[tuple[int, int], tuple]:
     """Return the cells of the blocks L between parts, row by row, by the places of the parts: of each part with those
     after it and with itself if `some` are `others`. A block between parts of one constraint is there both ways."""
     found = {}
@@ -95,7 +93,7 @@ def blocks(e: "Elimination", some: Sequence[Part], others: Sequence[Part]) -> di
     return found
 
 
-def along(e: "Elimination", x: Joint, parties: Sequence[Party]) -> Iterator[Row]:
+def along(e: Cells, x: Joint, parties: Sequence[Party]) -> Iterator[Row]:
     """Yield the rows of the factor that take parties along from a body to its parent."""
     b, near = x.body, x.neighbours
     U, V = v_of(e.topology, b, "U"), e.cells["V"](b, e.topology.kinds[b].nv * len(near))
@@ -118,7 +116,7 @@ def along(e: "Elimination", x: Joint, parties: Sequence[Party]) -> Iterator[Row]
             yield Row(step, (some.R, others.R, U), tuple(between.values()))
 
 
-def pushed(e: "Elimination", x: Joint, parties: Sequence[Party]) -> Iterator[Row]:
+def pushed(e: Cells, x: Joint, parties: Sequence[Party]) -> Iterator[Row]:
     """Yield the rows of the way up that add a body's velocities u to the right sides of parties."""
     at = [v_of(e.topology, x.body, name) for name in ("u", "U")]
     for party in parties:
@@ -126,7 +124,7 @@ def pushed(e: "Elimination", x: Joint, parties: Sequence[Party]) -> Iterator[Row
         yield Row(Step(riding.pushed, (party.counts,)), (*at, party.R), to)
 
 
-def pulled(e: "Elimination", x: Joint, parties: Sequence[Party]) -> Iterator[Row]:
+def pulled(e: Cells, x: Joint, parties: Sequence[Party]) -> Iterator[Row]:
     """Yield the rows of the way down that add the forces of parties to u of a body."""
     u = v_of(e.topology, x.body, "u")
     for party in parties:
