@@ -553,3 +553,46 @@ def test_contacts_that_cannot_move_along_their_normals_jam_nothing(law, joint):
         np.testing.assert_allclose(found.v, alone.v, atol=1e-12)
         np.testing.assert_allclose(slope, free, rtol=1e-9)
         assert (found.contacts.impulses == 0).all() and (found.result == result).all()
+
+
+def on_a_slide(joint, height, friction=0.6):
+    """Return a ball on a joint with its centre at this height above the ground."""
+    spec = jd.ModelSpec("ball", gravity=(0.0, 0.0, -9.81))
+    spec.add_body("ball", "world", joint, placement=scenes.at(0.1, 0.3, height), inertia=scenes.round_body(1.0, 0.1))
+    spec.add_shape("ball", jd.shapes.Sphere(0.1), friction=friction)
+    spec.add_shape("world", jd.shapes.Plane(), friction=friction)
+    return spec.build()
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.01])
+@pytest.mark.parametrize(
+    ("joint", "height", "friction"),
+    [(jd.joints.Free(), 1.0, 0.6), (jd.joints.Free(), 0.1, 0.0), (jd.joints.Planar(), 0.1, 0.6)],
+    ids=["in the air", "frictionless", "cannot move along the normal"],
+)
+def test_derivatives_at_rest_are_those_without_friction(joint, height, friction, smoothing):
+    """Where nothing presses or rubs, forces along the ground move a body at rest as if there were none."""
+    model, law = on_a_slide(joint, height, friction), jd.contact.PGS(smoothing=smoothing)
+
+    def end(force, contacts):
+        tau = jnp.zeros((3, model.nv)).at[:, 0].set(force)
+        return jd.simulate(model, jd.State(model.neutral(), jnp.zeros(model.nv)), tau, 1e-3, contacts=contacts).v[-1, 0]
+
+    for f in (jax.grad(end), jax.jacfwd(end)):
+        # smoothing by 0.01 m/s is felt a little a metre above the ground
+        np.testing.assert_allclose(f(0.0, law), f(0.0, None), rtol=1e-4 if smoothing else 1e-9)
+
+
+def test_light_feet_of_heavy_bodies_move():
+    """In single precision, on a slide: 50 kg over a foot of one gram that turns."""
+    spec = jd.ModelSpec("leg", gravity=(0.0, 0.0, -9.81))
+    slide, hinge = jd.joints.Prismatic(axis=(0, 0, 1)), jd.joints.Revolute(axis=(0, 1, 0))
+    spec.add_body("leg", "world", slide, placement=scenes.at(z=1.02), inertia=scenes.round_body(50.0, 0.3))
+    inertia = jd.Inertia(1e-3, (0, 0, 0), 1e-8 * np.eye(3))
+    spec.add_body("foot", "leg", hinge, placement=scenes.at(z=-1), inertia=inertia)
+    spec.add_shape("foot", jd.shapes.Sphere(0.02))
+    spec.add_shape("world", jd.shapes.Plane())
+    model = jax.tree.map(lambda x: x.astype(jnp.float32) if x.dtype == jnp.float64 else x, spec.build())
+    start = jd.State(model.neutral(), jnp.zeros(2, jnp.float32))
+    found = jd.simulate(model, start, jnp.zeros((100, 2), jnp.float32), 1e-3, contacts=jd.contact.PGS())
+    assert (found.result == jd.Result.successful).all() and abs(found.q[-1, 0]) < 1e-5

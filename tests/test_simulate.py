@@ -448,3 +448,20 @@ def test_rows_with_a_target_follow_it(gains):
     np.testing.assert_allclose(found[1], other[1], rtol=1e-2)
     slope = jax.jit(jax.grad(lambda x: moved(x, leap)[0]))(jnp.array(3.0))
     np.testing.assert_allclose(slope, angle / 3.0, rtol=1e-4)
+
+
+def test_the_leapfrog_has_derivatives_at_rest():
+    """Without gravity, a lock, and no force: nothing opens, and nothing moves."""
+    spec = jd.ModelSpec("two", gravity=(0.0, 0.0, 0.0))
+    for k, parent in enumerate(("world", "a")):
+        inertia = jd.Inertia(1.0, (0.1, 0, 0), 0.1 * np.eye(3))
+        spec.add_body("ab"[k], parent, jd.joints.Revolute(axis=(0, 1, 0)), inertia=inertia)
+    model = spec.build()
+    rest, lock = jd.State(model.neutral(), jnp.zeros(2)), (jd.constraints.Lock("a", position=[0.0]),)
+
+    def end(force):
+        tau = jnp.zeros((5, 2)).at[:, 1].set(force)
+        leap = jd.integrators.Leapfrog()
+        return jd.simulate(model, rest, tau, 1e-3, constraints=lock, integrator=leap).v[-1, 1]
+
+    np.testing.assert_allclose(jax.grad(end)(0.0), (end(1e-3) - end(-1e-3)) / 2e-3, rtol=1e-9)

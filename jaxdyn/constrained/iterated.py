@@ -48,7 +48,7 @@ def check_positive_integer(solver, name: str, optional: bool = False) -> None:
 def check_count(call: str, name: str, value, optional: bool = False) -> None:
     if value is None and optional:
         return
-    if not isinstance(value, int) or isinstance(value, bool) or not 0 < value < 2**31:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not 0 < value < 2**31:
         raise ValueError(f"`{call}`: `{name}` = {value!r} is not a positive integer below 2**31.")
 
 

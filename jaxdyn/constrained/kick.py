@@ -96,7 +96,8 @@ def _wishes(rows, motion, v, a, dt):
     here, k, d = rows.residual, rows.stiffness, rows.damping
     turned = dt * (largest_of(v) + dt * largest_of(a)) * largest_of(a) * jnp.sqrt(largest_of(rows.squares()))
     reach = dt * dt * (largest_of(rows.gamma) + turned)
-    near = jnp.clip(2 - largest_of(here) / jnp.maximum(4 * reach, jnp.finfo(here.dtype).tiny), 0, 1)
+    least = jnp.finfo(here.dtype).tiny ** 0.5  # derivatives divide by its square
+    near = jnp.clip(2 - largest_of(here) / jnp.maximum(4 * reach, least), 0, 1)
     fade = dt * jnp.where(d > 0, 2 * k / jnp.where(d > 0, d, 1), jnp.sqrt(k))
     # J v is taken at q₀; before, the rows moved at that rate less dt γ / 2
     before = rows.times(motion.velocity) - dt * rows.gamma / 2

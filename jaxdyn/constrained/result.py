@@ -135,7 +135,8 @@ def jumped(solver: Solver, problem: Problem, start: Start, v: Array, x: Array, y
         # what momentum alone gives the rows is taken away again, to some digits
         doubtful = apart > good * speed + noise
         unhindered = lambda: good * largest_of(problem.rows.times(free(problem, start).bodies))  # noqa: E731
-        noise = noise + jax.lax.cond(doubtful.any(), lambda: jnp.where(doubtful, unhindered(), 0), lambda: 0 * noise)
+        taken = lambda: jnp.where(doubtful, unhindered(), 0)  # noqa: E731
+        noise = noise + jax.lax.cond(doubtful.any(), taken, lambda: jnp.zeros_like(noise))
         code = jnp.where(apart > good * speed + noise, code_of("inaccurate"), code)
         code = jnp.where(apart > CONFLICT * speed + noise, code_of("inconsistent_constraints"), code)
     return _checked(solver, problem, code, v + x, (problem.q, v, start.tau, start.rows), (x, y))

@@ -143,13 +143,14 @@ def bounded(z: Array, bound: Array, k: Array | None = None) -> Array:
 
 
 def within(t: Array, radius: Array, k: Array | None = None) -> Array:
-    """Return the nearest vectors (n, 2, lanes) of lengths up to `radius` (n, lanes)."""
+    """Return the nearest vectors (n, 2, lanes) of lengths up to `radius` (n, lanes); their derivative is zero without a
+    radius."""
     if k is not None:
         return t * smooth.share(lengths(t), radius, k)[:, None]
     square = (t * t).sum(1)
     outside = square > radius * radius
     length = jnp.sqrt(jnp.where(outside, square, 1))  # the square root has no derivative at zero
-    return t * jnp.where(outside, radius / length, 1)[:, None]
+    return t * jnp.where(outside, radius / length, jnp.where(radius > 0, 1, 0))[:, None]
 
 
 def natural(cones: Cones, w: Array, f: Array, s: Array, k: Array | None = None) -> Array:

@@ -142,7 +142,7 @@ class ContactStep(Core):
         off = jnp.abs(natural(step.cones, w, f, s) / w)
         code = jnp.zeros(lanes, jnp.int32)
         if reads[5] or reads[1] and first:
-            nu, code = self._told(step, kept, end, at, (off, w, moves), reads, (q, v, tau, external, dt))
+            nu, code = self._told(step, kept, end, at, moves, (off, w), reads, (q, v, tau, external, dt))
         if self.law.smoothing:  # for derivatives only: with these weights single rows are exactly on the central path
             w = scales(counts, kept.G, apart=True)
         if counts.contacts:  # without a weight, forces of contacts that cannot move stay zero in derivatives
@@ -160,9 +160,9 @@ class ContactStep(Core):
             step.slots.which,
         ]
 
-    def _told(self, step, kept, end, at, left, reads, inputs):
-        """Return the minimum-norm ν, and the result code; `left` are what is left of the law, the weights, and which
-        contacts can move."""
+    def _told(self, step, kept, end, at, moves, left, reads, inputs):
+        """Return the minimum-norm ν, and the result code; `moves` says which contacts can move, `left` are what is left
+        of the law and the weights."""
         first, (_, v, *_, dt) = step.first, inputs
         nu, f = at.lam[:first], at.lam[first:]
         problem = step.loops()
@@ -179,7 +179,7 @@ class ContactStep(Core):
         found = Found(at.rates, nu, end.steps, None, None, at.bodies, at.lam[:first], judge)
         code = ended(LCABA(), problem, start, found, v + dt * at.rates, inputs)
         called = calling(step.cones, -end.r2[first:] - product(kept.G, f))
-        off, w, moves = left
+        off, w = left
         most = measures(step.cones, LAWFUL * called + self._noise(step, at.bodies, w, dt), w)
         if step.cones.counts.contacts:
             most = most + tolerated(step, moves, self.law.recovery, dt)

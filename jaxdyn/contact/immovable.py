@@ -25,7 +25,9 @@ def movable(step, G: Array | Unformed) -> Array:
     own = diagonal(G)[:a]
     own = own.reshape(-1, 3, own.shape[-1])
     nothing = vanishing(step.problem)[first : first + a : 3] if a else own[:, 0]
-    return own[:, 0] > LEAST[own.dtype.itemsize] * own.sum(1) + nothing
+    # G of a tree is a sum of squares of rows, which are zero to rounding here; loops subtract from it
+    least = LEAST[own.dtype.itemsize] if first else (32 * jnp.finfo(own.dtype).eps) ** 2
+    return own[:, 0] > least * own.sum(1) + nothing
 
 
 def parting(counts: Counts, g: Array, moves: Array) -> Array:

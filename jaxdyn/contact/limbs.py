@@ -126,7 +126,7 @@ def taken(group: Group, which: Array) -> Array:
 def at_places(hits: Array, x: Array) -> Array:
     """Return the values of x (places, ..., lanes) at the slots, (slots, ..., lanes); zero at slots without a place."""
     hits = hits.reshape(*hits.shape[:2], *[1] * (x.ndim - 2), hits.shape[-1])
-    found = jnp.zeros((), x.dtype)
+    found = jnp.zeros((), x.dtype)  # one selection for each place: half the code of a sum of products with the mask
     for k in range(len(x)):
         found = jnp.where(hits[:, k], x[k], found)
     return found

@@ -24,8 +24,9 @@ from jaxtyping import Array
 
 def forces(speed: float, w: Array, dt: Array) -> Array | None:
     """Return k (m, lanes) for steps of dt, from the weights w of the natural map; None if `speed` is zero. Rows without
-    a weight have any k."""
-    return jnp.where(w > 0, w, 1) * (speed / jax.lax.stop_gradient(dt)) if speed else None
+    a weight have a k near zero: the cone of a contact that bears no force is empty."""
+    least = jnp.finfo(w.dtype).tiny ** 0.5
+    return jnp.where(w > 0, w, least) * (speed / jax.lax.stop_gradient(dt)) if speed else None
 
 
 def pushing(z: Array, k: Array) -> Array:

@@ -44,7 +44,7 @@ class Trajectory(eqx.Module):
     warm_start: WarmStart | None = None
 
     def __len__(self) -> int:
-        """Return the number of states, T + 1."""
+        """Return the number of states, T + 1, of a single trajectory; of a batch, the number of trajectories."""
         return self.q.shape[0]
 
     def __getitem__(self, index) -> State:

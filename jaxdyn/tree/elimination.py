@@ -62,6 +62,7 @@ class Elimination(Cells):
         #: True if some rows ride that are never eliminated
         self.keeps = bool(self.riding - gone)
         self.apart = {c for c in self.riding - gone if c >= 0} if apart else set()
+        self.parties = {x: parties.parties_of(self, x) for x in order}
         when = {x.body: k for k, x in enumerate(order) if isinstance(x, Joint)}
         rows = [self.penalty(c, sorted(plan.bodies(c), key=when.__getitem__)) for c in penalised]
         for x in order:
@@ -72,13 +73,13 @@ class Elimination(Cells):
         ups = []
         for x in order:
             ups += [self.of(x, self.push, self.push_driven, self.forwards), *self.party(parties.pushed, x)]
-        more = {"tau": topology.nv} if topology.geared else {}  # what rotors add
-        self.up = Table(ups, {"u": topology.nv, "force": topology.nb, "b": plan.whole, "w": sizes["Linv"]} | more)
+        sizes = {"u": topology.nv, "force": topology.nb, "b": plan.whole, "w": sizes["Linv"]}
+        self.up = Table(ups, sizes | ({"tau": topology.nv} if topology.geared else {}))  # what rotors add
         downs = []
         for x in reversed(order):
             downs += [*self.party(parties.pulled, x), self.of(x, self.pull, self.pull_driven, self.backwards)]
-        more = {"u": topology.nv} if any(parties.parties_of(self, x) for x in order) else {}
-        self.down = Table(downs, {"x": topology.nv, "a": topology.nb, "nu": plan.whole} | more)
+        sizes = {"x": topology.nv, "a": topology.nb, "nu": plan.whole}
+        self.down = Table(downs, sizes | ({"u": topology.nv} if any(self.parties.values()) else {}))
 
     def turns_with_joint(self, x) -> bool:
         """Return whether `x` is a rotor that is eliminated with the joint of another body."""
@@ -92,8 +93,7 @@ class Elimination(Cells):
 
     def party(self, rows: Callable, x) -> list[Row]:
         """Return the rows of the parties of an elimination, see `parties.py`."""
-        found = parties.parties_of(self, x)
-        return [self.wrote(row) for row in rows(self, x, found)] if found else []
+        return [self.wrote(row) for row in rows(self, x, self.parties[x])] if self.parties[x] else []
 
     # the factor
 
@@ -191,7 +191,7 @@ class Elimination(Cells):
 
     def with_joint(self, x: Joint) -> tuple[int, ...]:
         """Return the riders that the step of a joint takes along."""
-        return () if parties.parties_of(self, x) else x.riders
+        return () if self.parties[x] else x.riders
 
     def sides(self, x: Joint) -> tuple[Ref | None, Ref | None]:
         """Return the cells of V and R of a joint."""

@@ -77,19 +77,21 @@ def parties_of(e: Cells, x: Joint | Multipliers) -> list[Party]:
     return found
 
 
-def blocks(e: Cells, some: Sequence[Part], others: Sequence[Part]) -> dict[tuple[int, int], tuple]:
-    """Return the cells of the blocks L between parts, row by row, by the places of the parts: of each part with those
-    after it and with itself if `some` are `others`. A block between parts of one constraint is there both ways."""
+def block(e: Cells, a: Part, b: Part) -> tuple[Ref, ...]:
+    """Return the cells of the block L of two parts, row by row of the first."""
+    L, wide = e.L(a.constraint, b.constraint).start, e.count(b.constraint)
+    return tuple(Ref("L", L + (a.first + i) * wide + b.first, b.rows) for i in range(a.rows))
+
+
+def between(e: Cells, some: Sequence[Part], others: Sequence[Part]) -> dict[tuple[int, int], tuple]:
+    """Return the cells of the blocks L between parts, by their places: of each part with those after it and with itself
+    if `some` are `others`. Parts of one constraint have a block for each order, others one and ()."""
     found = {}
     for (k, a), (l, b) in itertools.product(enumerate(some), enumerate(others)):
         own = a.constraint == b.constraint
         if (some is others and k > l) or not (own or e.coupled(a.constraint, b.constraint)):
             continue
-        L = e.L(a.constraint, b.constraint).start
-        at = lambda a, b, L=L: tuple(  # noqa: E731
-            Ref("L", L + (a.first + i) * e.count(b.constraint) + b.first, b.rows) for i in range(a.rows)
-        )
-        found[k, l] = (at(a, b), at(b, a) if own and a != b else ())
+        found[k, l] = block(e, a, b), (block(e, b, a) if own and a != b else ())
     return found
 
 
@@ -98,7 +100,7 @@ def along(e: Cells, x: Joint, parties: Sequence[Party]) -> Iterator[Row]:
     b, near = x.body, x.neighbours
     U, V = v_of(e.topology, b, "U"), e.cells["V"](b, e.topology.kinds[b].nv * len(near))
     for party in parties:
-        parts, within = party.parts, blocks(e, party.parts, party.parts)
+        parts, within = party.parts, between(e, party.parts, party.parts)
         reads = *place_of(e.topology, b), U, V, tuple(part.of(e.K(part.constraint, b)) for part in parts)
         writes = (
             party.R,
@@ -109,11 +111,11 @@ def along(e: Cells, x: Joint, parties: Sequence[Party]) -> Iterator[Row]:
         )
         yield Row(Step(riding.along, (e.topology.kinds[b], len(near), x.root, tuple(within))), reads, writes)
     for some, others in itertools.combinations(parties, 2):
-        between = blocks(e, some.parts, others.parts)
-        if between:
-            both = tuple(bool(back) for _, back in between.values())
-            step = Step(riding.coupled, (some.counts, others.counts, tuple(between), both))
-            yield Row(step, (some.R, others.R, U), tuple(between.values()))
+        blocks = between(e, some.parts, others.parts)
+        if blocks:
+            both = tuple(bool(back) for _, back in blocks.values())
+            step = Step(riding.coupled, (some.counts, others.counts, tuple(blocks), both))
+            yield Row(step, (some.R, others.R, U), tuple(blocks.values()))
 
 
 def pushed(e: Cells, x: Joint, parties: Sequence[Party]) -> Iterator[Row]:
