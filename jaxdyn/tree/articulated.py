@@ -125,8 +125,10 @@ def push(kind, root, n, counts, par, q, pose, tau, force, U, V, R):
     return us, None if root else co.to_parent(pose, force), near, rows.taken
 
 
-def pull(kind, counts, par, q, pose, u, U, V, R, above, around, nu):
+def pull(kind, counts, par, q, pose, u, U, V, R, above, around, nu, load):
     """Process one body on the way down of a solve. Return the accelerations of the joint and the body, from those of
-    the parent (`above`) and of the neighbours (`around`), and the multipliers `nu` of the rows that ride there."""
+    the parent (`above`) and of the neighbours (`around`), and the multipliers `nu` of the rows that ride there. `load`
+    are the forces of rows that ride in parties, None without such."""
+    u = u if load is None else u - load  # once, so that u is rounded once
     motion = seen_from(pose, above, U[0][0])
     return pull_columns(kind, par, q, u, U, V, motion, around, Rates(counts, R, nu))

@@ -79,7 +79,7 @@ class Elimination(Cells):
         for x in reversed(order):
             downs += [*self.party(parties.pulled, x), self.of(x, self.pull, self.pull_driven, self.backwards)]
         sizes = {"x": topology.nv, "a": topology.nb, "nu": plan.whole}
-        self.down = Table(downs, sizes | ({"u": topology.nv} if any(self.parties.values()) else {}))
+        self.down = Table(downs, sizes | ({"load": topology.nv} if any(self.parties.values()) else {}))
 
     def turns_with_joint(self, x) -> bool:
         """Return whether `x` is a rotor that is eliminated with the joint of another body."""
@@ -265,7 +265,8 @@ class Elimination(Cells):
             reads = Ref("spin", b), self.ratios(b), v_of(self.topology, self.topology.geared[b], "x")
             return Row(Step(gyrostats.pull, ((None,), 1)), reads, Ref("a", b))
         nu = tuple(self.plan.row("nu", c) for c in riders)
-        above = of_parent("a", x.parent), refs("a", x.neighbours), nu
+        load = v_of(self.topology, b, "load") if self.parties[x] else None
+        above = of_parent("a", x.parent), refs("a", x.neighbours), nu, load
         reads = *place_of(self.topology, b), v_of(self.topology, b, "u"), *self.factors(x), *above
         static = self.topology.kinds[b], self.counts(riders)
         return Row(Step(articulated.pull, static), reads, (v_of(self.topology, b, "x"), Ref("a", b)))

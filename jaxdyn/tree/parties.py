@@ -127,8 +127,8 @@ def pushed(e: Cells, x: Joint, parties: Sequence[Party]) -> Iterator[Row]:
 
 
 def pulled(e: Cells, x: Joint, parties: Sequence[Party]) -> Iterator[Row]:
-    """Yield the rows of the way down that add the forces of parties to u of a body."""
-    u = v_of(e.topology, x.body, "u")
+    """Yield the rows of the way down that add up the forces of parties on the joint of a body."""
+    load = v_of(e.topology, x.body, "load")
     for party in parties:
         nu = tuple(part.of(e.plan.row("nu", part.constraint)) for part in party.parts)
-        yield Row(Step(riding.pulled), (party.R, nu), u)
+        yield Row(Step(riding.pulled), (party.R, nu), load)

@@ -149,9 +149,14 @@ def along(kind, n, root, coupled, par, q, pose, U, V, K):
 def coupled(counts, others, pairs, both, R, S, U):
     """Return the additions to L of pairs of parts of two parties with these numbers of rows: row by row and, where they
     are there `both` ways, those of the transpose."""
-    first = co.apart(jnp.swapaxes(R.reshape(-1, sum(counts), R.shape[-1]) * U[2][:, None], 0, 1), counts)
-    second = co.apart(jnp.swapaxes(S.reshape(-1, sum(others), S.shape[-1]), 0, 1), others)
-    blocks = [summed(first[k][:, None, c] * second[l][None, :, c] for c in range(len(U[2]))) for k, l in pairs]
+    first, second = (
+        co.apart(jnp.swapaxes(x.reshape(-1, sum(n), x.shape[-1]), 0, 1), n) for x, n in ((R, counts), (S, others))
+    )
+    blocks = []
+    for (k, l), way in zip(pairs, both, strict=True):
+        # as `Riding` does: within a constraint the later row is scaled, so that equal entries have equal bits
+        x, y = (first[k], second[l] * U[2]) if way else (first[k] * U[2], second[l])
+        blocks.append(summed(x[:, None, c] * y[None, :, c] for c in range(len(U[2]))))
     back = [tuple(jnp.swapaxes(x, 0, 1)) if way else () for x, way in zip(blocks, both, strict=True)]
     return tuple((tuple(x), way) for x, way in zip(blocks, back, strict=True))
 
@@ -165,7 +170,7 @@ def pushed(counts, u, U, R):
 
 
 def pulled(R, nu):
-    """Return what the multipliers of a party add to u, by column."""
+    """Return the forces of the multipliers of a party, by column."""
     nu = jnp.concatenate(nu)
     R = R.reshape(-1, len(nu), R.shape[-1])
-    return -summed(R[:, r] * nu[r] for r in range(len(nu)))
+    return summed(R[:, r] * nu[r] for r in range(len(nu)))
