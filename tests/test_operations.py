@@ -16,6 +16,8 @@ from lane_operations import lane_operations
 
 import jaxdyn as jd
 from jaxdyn.constrained.auto import features_of
+from jaxdyn.engine import kernels
+from jaxdyn.engine.facts import counts
 from jaxdyn.engine.lanes import laned
 from jaxdyn.engine.steps import Ref, Row, Step, Table
 from jaxdyn.engine.sweeps import swept
@@ -216,3 +218,25 @@ def test_only_rows_of_coupled_limbs_make_blocks_of_pv_fast():
     model, q = systems.system("go1_4")
     made = jd.osim.PVFast().prepare(osim_parts.given_at(model, q))
     assert [L.shape for L in made.L] == [(3, 3)] * 4 and made.K.shape == (12, 6)
+
+
+@pytest.mark.parametrize("rows", [36, 75])
+def test_code_does_not_grow_with_the_rows_that_ride_on_a_body(rows):
+    """Points on two bodies, against dense algebra; a few pieces of code serve all of them."""
+    spec, rng = jd.ModelSpec("arm"), np.random.default_rng(0)
+    inertia = jd.Inertia(1.0, (0.1, 0.02, 0.03), 0.1 * np.eye(3))
+    spec.add_body("base", "world", jd.joints.Free(), inertia=inertia)
+    elbow = jd.Transform(np.eye(3), (0.3, 0.1, 0.2))
+    spec.add_body("arm", "base", jd.joints.Revolute(axis=(0, 1, 0)), placement=elbow, inertia=inertia)
+    model = spec.build()
+    q = model.random_state(jax.random.key(0)).q
+    places = [jd.Transform(np.eye(3), rng.normal(size=3)) for _ in range(rows // 3)]
+    names = [("base", "arm")[k % 2] for k in range(len(places))]
+    held = [jd.constraints.Point(b, placement_a=p, stabilization=None) for b, p in zip(names, places, strict=True)]
+    operator = jax.jit(lambda q: jd.delassus(model, q, held, method=jd.osim.PV()).dense())
+    with kernels.watching() as seen:
+        operator.lower(q)
+    assert [counts(*x).compiled < 1500 for x in seen] == [True]
+    J = np.asarray(jd.constraint_jacobian(model, q, held))
+    exact = J @ np.linalg.solve(np.asarray(jd.mass_matrix(model, q)), J.T)
+    np.testing.assert_allclose(operator(q), exact, atol=1e-12 * np.abs(exact).max())
