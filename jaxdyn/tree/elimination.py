@@ -67,7 +67,8 @@ class Elimination(Cells):
         rows = [self.penalty(c, sorted(plan.bodies(c), key=when.__getitem__)) for c in penalised]
         for x in order:
             if not self.turns_with_joint(x):
-                rows += [self.of(x, self.joint, self.driven, self.multipliers), *self.party(parties.along, x)]
+                rows.append(self.of(x, self.joint, self.driven, self.multipliers))
+                rows += map(self.wrote, self.party(parties.along, x))
         sizes = {name: c.size for name, c in self.cells.items()}
         self.factor = Table(rows, sizes | {"H": topology.nb, "U": topology.nv, "whole": plan.whole})
         ups = []
@@ -93,7 +94,7 @@ class Elimination(Cells):
 
     def party(self, rows: Callable, x) -> list[Row]:
         """Return the rows of the parties of an elimination, see `parties.py`."""
-        return [self.wrote(row) for row in rows(self, x, self.parties[x])] if self.parties[x] else []
+        return list(rows(self, x, self.parties[x])) if self.parties[x] else []
 
     # the factor
 
