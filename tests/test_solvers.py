@@ -208,3 +208,23 @@ def test_armature_of_a_free_joint_on_a_moving_body():
     got = run(q, v, tau).acceleration
     wanted = oracle.forward_dynamics(model, q, v, tau, constraints=()).acceleration
     close(got, wanted, 1e-10, np.abs(wanted).max())
+
+
+@pytest.mark.parametrize("name", names(lambda row: row.constraints and row.loops and not row.soft))
+def test_open_loops_of_points_on_a_moving_base(name):
+    """Two points that are apart differ in velocity when the whole loop turns: what is above a loop moves its rows."""
+    spec, part = jd.ModelSpec("open"), jd.Inertia(1.0, (0.1, 0.0, -0.1), 0.05 * np.eye(3))
+    spec.add_body("base", "world", jd.joints.Free(), inertia=part)
+    for side in ("left", "right"):
+        spec.add_body(f"{side}_hip", "base", jd.joints.Universal(), inertia=part)
+        spec.add_body(side, f"{side}_hip", jd.joints.Revolute(), inertia=part)
+    at = [jd.Transform(np.eye(3), x) for x in ((0.3, 0.1, -0.2), (0.2, 0.5, 0.1))]
+    spec.add_constraint(jd.constraints.Point("left", "right", placement_a=at[0], placement_b=at[1]))
+    model = spec.build()
+    q = np.asarray(jd.integrate(model, model.neutral(), np.linspace(-0.5, 0.6, model.nv), 1.0))
+    v, tau = np.ones((2, model.nv))
+    solver = SOLVERS[name].solver
+    found = jax.jit(lambda tau: jd.forward_dynamics(model, jd.State(q, v), tau, solver=solver))(tau)
+    wanted = oracle.forward_dynamics(model, q, v, tau)
+    assert succeeded(found.result).all()
+    close(found.acceleration, wanted.acceleration, 1e-8, max(1.0, np.abs(wanted.acceleration).max()))

@@ -66,6 +66,7 @@ class Layout:
     """The static part of a constraint. `bodies` are the moving bodies that it acts on, each once;
     `attachments` are (body, frame or None) pairs whose placements `evaluate` receives. `relative` is True if the
     rows do not change when all bodies move together: then the poses of views are seen from their common ancestor.
+    `dragged` is True if this holds for their coefficients, but a common turn of all bodies moves rows that are open.
     `joints` is True if `evaluate` looks at the joints that move the bodies of the attachments. `velocities` lists, if
     each row is just the velocity of one degree of freedom of a joint, the indices of these velocities; otherwise it is
     empty."""
@@ -77,6 +78,7 @@ class Layout:
     relative: bool = False
     joints: bool = False
     velocities: tuple[int, ...] = ()
+    dragged: bool = False
 
 
 class Baumgarte(eqx.Module):

@@ -6,6 +6,7 @@ its own origin.
 """
 
 import abc
+import dataclasses
 from typing import ClassVar, NamedTuple
 
 import equinox as eqx
@@ -270,6 +271,10 @@ class Point(FrameConstraint):
 
     rows = 3
     __init__ = FrameConstraint.__init__
+
+    def layout(self, topology: Topology) -> Layout:
+        # two points that are apart have different velocities in a common turn
+        return dataclasses.replace(super().layout(topology), dragged=True)
 
     def pair_rows(self, pair):
         axes = [mv(pair.Ra, e) for e in _axes(pair.pa)]

@@ -11,7 +11,7 @@ from ..dynamics.crba import mass_matrix_at
 from ..dynamics.rnea import joint_forces
 from ..engine.core import widen
 from ..kinematics.embedding import body_rates, jacobian_at
-from ..tree.blocks import blocks_of, moving
+from ..tree.blocks import blocks_of, dragging, moving
 from ..tree.fronts import Front, Pattern, SparseFactor, factorise_sparse, fronts
 from ..tree.rows import Plan
 from ..tree.topology import Topology
@@ -61,7 +61,7 @@ class JointFactor(System):
 def supports(topology: Topology, plan: Plan) -> list[tuple[int, ...]]:
     """Return, by constraint, the blocks of velocities that move its rows."""
     movers = blocks_of(topology).movers
-    return [tuple(sorted({m for b in bodies for m in movers[b]})) for bodies in moving(topology, plan)]
+    return [tuple(sorted({m for b in bodies for m in movers[b]})) for bodies in dragging(topology, plan)]
 
 
 def saddle_fronts(topology: Topology, plan: Plan, dense: bool = False) -> tuple[Front, ...]:

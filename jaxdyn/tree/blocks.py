@@ -7,7 +7,7 @@ from ..engine.kept import tables
 from .carriers import carrier_of
 from .plan import bodies_of, elimination
 from .rows import Plan
-from .topology import Topology
+from .topology import WORLD, Topology
 
 
 class Blocks(NamedTuple):
@@ -47,9 +47,17 @@ def blocks_of(topology: Topology, cliques: frozenset[tuple[int, ...]] = frozense
 
 
 def moving(topology: Topology, plan: Plan) -> list[tuple[int, ...]]:
-    """Return, by constraint, the bodies whose joints move its rows."""
-    out = []
-    for layout in plan.layouts:
-        moving = {a for b in layout.bodies for a in topology.ancestors(b)}
-        out.append(tuple(sorted(moving.difference(topology.ancestors(carrier_of(topology, layout))))))
-    return out
+    """Return, by constraint, the bodies whose joints move its rows where it is closed."""
+    return [_below(topology, layout, carrier_of(topology, layout)) for layout in plan.layouts]
+
+
+def dragging(topology: Topology, plan: Plan) -> list[tuple[int, ...]]:
+    """Return, by constraint, the bodies whose joints move its rows, also where it is open."""
+    still = lambda layout: WORLD if layout.dragged else carrier_of(topology, layout)  # noqa: E731
+    return [_below(topology, layout, still(layout)) for layout in plan.layouts]
+
+
+def _below(topology: Topology, layout, still: int) -> tuple[int, ...]:
+    """Return the bodies of a constraint and all above them that are not above the body `still`, nor this body."""
+    moving = {a for b in layout.bodies for a in topology.ancestors(b)}
+    return tuple(sorted(moving.difference(topology.ancestors(still))))
