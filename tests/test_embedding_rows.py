@@ -118,3 +118,36 @@ def test_steps_with_contact_in_the_air_are_those_without():
     free, above = step(None), step(jd.contact.PGS())
     assert (above.result == jd.Result.successful).all()
     np.testing.assert_allclose(above.v, free.v, atol=1e-8)
+
+
+@pytest.mark.parametrize("name", ["PV", "LTL"])
+def test_feet_of_limbs_with_fewer_freedoms_than_joints(name):
+    """Independent velocities count, not joints: the base moves what the geared leg alone cannot."""
+    spec, part = jd.ModelSpec("leg"), jd.Inertia(1.0, (0.05, 0.1, -0.1), 0.05 * np.eye(3))
+    spec.add_body("base", "world", jd.joints.Free(), inertia=part)
+    parent = "base"
+    for k, axis in enumerate(np.eye(3)):
+        spec.add_body(f"l{k}", parent, jd.joints.Revolute(axis=axis), placement=at(0.1, 0.2, -0.3), inertia=part)
+        parent = f"l{k}"
+    spec.add_constraint(jd.constraints.Coupling(("l0", "l1"), (1.0, -2.0)))
+    model, foot = jd.embed(spec.build()), (Point("l2", placement_a=at(0.2, 0.1, -0.3), stabilization=None),)
+    state, tau = jd.State(model.neutral(), np.linspace(-1, 1, model.nv)), np.ones(model.nv)
+    found = jd.forward_dynamics(model, state, tau, constraints=foot, solver=getattr(S, name)())
+    wanted = jd.forward_dynamics(model, state, tau, constraints=foot, solver=S.Dense())
+    assert found.result == wanted.result == jd.Result.successful
+    np.testing.assert_allclose(found.acceleration, wanted.acceleration, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("method", ["PV", "PVFast"])
+def test_floating_bases_within_clusters(method):
+    """A loop to the world through a floating base, whose velocities are then those of a cluster."""
+    spec, part = jd.ModelSpec("tethered"), jd.Inertia(1.0, (0.05, 0.1, -0.1), 0.05 * np.eye(3))
+    spec.add_body("base", "world", jd.joints.Free(), inertia=part)
+    spec.add_body("arm", "base", jd.joints.Universal(), placement=at(0.1, 0.2, -0.3), inertia=part)
+    spec.add_body("hand", "arm", jd.joints.Revolute(), placement=at(0.3), inertia=part)
+    spec.add_constraint(PointOnPlane("base", placement_a=at(0.2), normal=(0.2, 0.1, 1.0), placement_b=at(0.2)))
+    model, tip = jd.embed(spec.build()), (Point("hand", placement_a=at(0.1, 0.2, 0.1)), Point("arm"))
+    q = jd.integrate(model, model.neutral(), np.linspace(-0.3, 0.2, model.nv), 1.0)
+    M, J = jd.mass_matrix(model, q), jd.constraint_jacobian(model, q, tip)
+    found = jd.delassus(model, q, tip, method=getattr(jd.osim, method)()).dense()
+    np.testing.assert_allclose(found, J @ np.linalg.solve(M, J.T), atol=1e-10)

@@ -19,7 +19,7 @@ freedoms than rows, are eliminated after the base (Eq. 47).
 
 import dataclasses
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -33,6 +33,14 @@ from .base import Solver
 from .iterated import Direct, Proximal
 
 
+def _freedoms(topology: Topology, limb: int, bodies: Collection[int]) -> int:
+    """Return the number of independent velocities that move these bodies relative to the base that their `limb`, the
+    first body of it, branches from. Those of clusters that reach beyond the limb do not count."""
+    single = sum(topology.kinds[b].nv for b in bodies if b not in topology.cluster_of)
+    met = [topology.clusters[k] for k in {topology.cluster_of.get(b, -1) for b in bodies} - {-1}]
+    return single + sum(len(c.independent) for c in met if all(limb in topology.ancestors(b) for b in c.bodies))
+
+
 def _at_the_base(topology: Topology, riders: Sequence[Rider]) -> tuple[Rider, ...]:
     """Return the riders with new roots: constraints of limbs with enough freedoms are eliminated at the floating base
     that the limbs branch from."""
@@ -41,12 +49,11 @@ def _at_the_base(topology: Topology, riders: Sequence[Rider]) -> tuple[Rider, ..
         path = topology.ancestors(*rider.bodies)[::-1]
         if len(path) > 1 and topology.kinds[path[0]].nv == 6:
             limbs[path[1]].append((rider, path[1:]))
-    freedoms = lambda bodies: sum(topology.kinds[b].nv for b in bodies)  # noqa: E731
     moved = {}
-    for members in limbs.values():
+    for limb, members in limbs.items():
         needs = [(len(rider.rows), path) for rider, path in members]
         needs.append((sum(rows for rows, _ in needs), {b for _, path in needs for b in path}))
-        if all(rows <= freedoms(bodies) for rows, bodies in needs):
+        if all(rows <= _freedoms(topology, limb, bodies) for rows, bodies in needs):
             moved |= {rider: topology.ancestors(*rider.bodies)[-1] for rider, _ in members}
     return tuple(dataclasses.replace(rider, root=moved.get(rider, rider.root)) for rider in riders)
 

@@ -198,8 +198,9 @@ class Topology:
 
     @cached_property
     def floating_bases(self) -> tuple[int, ...]:
-        """Return the roots with six freedoms."""
-        return tuple(b for b, kind in enumerate(self.kinds) if self.parents[b] == WORLD and kind.nv == 6)
+        """Return the roots with six freedoms of their own."""
+        free = [b for b, kind in enumerate(self.kinds) if self.parents[b] == WORLD and kind.nv == 6]
+        return tuple(b for b in free if b not in self.cluster_of)
 
     @cached_property
     def velocity_bodies(self) -> tuple[int, ...]:
