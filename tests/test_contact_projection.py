@@ -206,6 +206,26 @@ def test_the_velocity_loses_energy(name):
     assert (after <= before * (1 + 1e-7)).all() and (after < before * (1 - 1e-6)).mean() > 0.2
 
 
+@pytest.mark.parametrize("place", np.linspace(0, 1, 5))
+def test_an_impact_keeps_its_friction_and_its_impulses(place):
+    """A ball that cannot turn lands at any fraction of a step, and so does a slider at its limit: the impulses of all
+    steps are the change of momentum, and friction acts on the whole of it."""
+    spec = jd.ModelSpec("landing", gravity=(0, 0, 0))
+    spec.add_body("ball", "world", jd.joints.Translation(), inertia=scenes.round_body(1.3, 0.1))
+    spec.add_shape("ball", jd.shapes.Sphere(0.1), friction=0.3)
+    slider = jd.joints.Prismatic(axis=scenes.X, limits=(-1.0, 1.0))
+    spec.add_body("slider", "world", slider, inertia=scenes.round_body(2.0, 0.1))
+    model = spec.add_ground(friction=0.3).build()
+    h, dt = 2 * 2e-3 * (3 + place), 2e-3
+    start = jd.State(np.array([0, 0, 0.1 + h, 1 - h]), np.array([3.0, 0, -2.0, 2.0]))
+    for project in (False, True):
+        ends = jd.simulate(model, start, jnp.zeros((8, 4)), dt, contacts=jd.contact.Auto(), project=project)
+        np.testing.assert_allclose(ends.v[-1], [3 - 0.3 * 2, 0, 0, 0], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(ends.contacts.impulses.sum((0, 1)), [1.3 * 2, -1.3 * 0.6, 0], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(ends.contacts.joints.sum(), 4.0, rtol=0, atol=1e-9)
+        assert np.asarray(ends.q)[:, 2].min() > 0.1 - 1e-9 and np.asarray(ends.q)[:, 3].max() < 1 + 1e-9
+
+
 @pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev], ids=["forward", "backward"])
 @pytest.mark.parametrize("name", ["looped sticks", "looped slides", "looped bounces", "quadruped turns up", "balls"])
 def test_derivatives(name, mode):

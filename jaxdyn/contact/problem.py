@@ -77,7 +77,7 @@ def begun(
     """Return the step of a model (lanes-last) under constraints and contact, with slots at the places `which` (None:
     those with the least gaps). If `recursive`, rotors may be gyrostats (see `with_gyrostats`). Springs and dampers of
     joints act at the end of the step. With an `Impact`, dt is 1 and `tau` an impulse; with a `Closing`, q and v are
-    those after a step, and `tau` its forces along the contact rows."""
+    those after a step, and `tau` its forces along the contact rows and the gaps at its start."""
     groups, strikes = groups_of(model, law), isinstance(law, Impact)
     rows, joints = joint_rows(model, law), held_of(model, law)
     if recursive:
@@ -107,11 +107,13 @@ def begun(
 
 
 def _corrected(
-    law: Closing, problem: Problem, v, rates, f, dt, held: int, counts: Counts, slots: Slots, joints: Held
+    law: Closing, problem: Problem, v, rates, pushed, dt, held: int, counts: Counts, slots: Slots, joints: Held
 ) -> Step:
-    """Return the equations that correct the end of a step with forces f along the contact rows; `rates` are J v."""
+    """Return the equations that correct the end of a step with `pushed`, its forces along the contact rows and then the
+    gaps at its start; `rates` are J v."""
     first, open_by, surface = problem.plan.starts[held], problem.rows.residual, slots.surface
-    given = open_by[first:], rates[first:], dt, f, surface.restitution, surface.stiffness
+    f, before = pushed[: counts.rows], pushed[counts.rows :]
+    given = open_by[first:], rates[first:], dt, f, before, surface.restitution, surface.stiffness
     cones, c, had = closing(law, counts, joints, *given)
     cones = dataclasses.replace(cones, parts=parts_of(problem.model.topology, problem.plan, first))
     shut = open_by[:first] / (dt * dt) if law.positions else rates[:first] / dt

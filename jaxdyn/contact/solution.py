@@ -90,15 +90,16 @@ def contact_step(
 
 @once
 def closed(
-    model: Model, constraints: Sequence[Constraint], state: State, warm: WarmStart, dt, law: Law, steps: int
+    model: Model, constraints: Sequence[Constraint], state: State, warm: WarmStart, gaps, dt, law: Law, steps: int
 ) -> State:
-    """Return the state after a step with the forces `warm` at its slots, corrected as in `jaxdyn.contact.closing`: q by
-    `steps` corrections, then v."""
+    """Return the state after a step with the forces `warm` at its slots, and the gaps (slots,) at its start, corrected
+    as in `jaxdyn.contact.closing`: q by `steps` corrections, then v."""
     m, n = rows_of(model, constraints), rows_of_joints(model, law)
     pushed = warm.forces[m:].at[-n:].set(held_of(model, law).stopped(warm.forces[-n:])) if n else warm.forces[m:]
 
     def change(q, f, positions: bool):
-        args = model, tuple(constraints), q, state.v, f, None, dt, WarmStart(jnp.pad(f, (m, 0)), warm.which)
+        start, given = WarmStart(jnp.pad(f, (m, 0)), warm.which), jnp.concatenate([f, gaps])
+        args = model, tuple(constraints), q, state.v, given, None, dt, start
         made = Closing.of(law, positions=positions, smoothing=0.0)
         a, _, F, *_ = call(lambda tree, known, c: ContactStep(made, tree, known, c), *args, parameters=(6,))  # dt
         return a, F

@@ -63,7 +63,7 @@ def advance(model, dynamics: Dynamics, state, dt, integrator) -> tuple[State, St
         constraints = dynamics.constraints
         if dynamics.law is None:
             return projected(model, after, constraints, dynamics.solver), now
-        after = closed(model, constraints, after, now.warm, dt, dynamics.law, CORRECTIONS)
+        after = closed(model, constraints, after, now.warm, now.contacts.gaps, dt, dynamics.law, CORRECTIONS)
     return after, now
 
 
