@@ -192,7 +192,7 @@ def test_without_contact_it_is_the_projection_of_loops():
 
 @pytest.mark.parametrize("name", ["two_links", "looped"])
 def test_the_velocity_loses_energy(name):
-    """Of random states on and in the ground: at the place where the step ends."""
+    """Of random states on and in the ground: at the place where the step ends. Without loops it is that of the step."""
     made = lying(scenes.two_links()) if name == "two_links" else scenes.looped()
     model = made[0]
     q, v, tau = states(model, made[1], 40, seed=5)
@@ -203,7 +203,49 @@ def test_the_velocity_loses_energy(name):
         return tuple(jd.kinetic_energy(model, jd.State(end.q, v)) for v in (loose.v, end.v))
 
     before, after = (np.asarray(x) for x in jax.jit(jax.vmap(one))(q, v, tau))
-    assert (after <= before * (1 + 1e-7)).all() and (after < before * (1 - 1e-6)).mean() > 0.2
+    assert (after <= before * (1 + 1e-7)).all()
+    assert (after < before * (1 - 1e-6)).mean() > 0.2 if model.constraints else (after == before).all()
+
+
+@pytest.mark.parametrize("place", np.linspace(0, 1, 5))
+def test_an_impact_keeps_its_friction_and_its_impulses(place):
+    """A ball that cannot turn lands at any fraction of a step, and so does a slider at its limit: the impulses of all
+    steps are the change of momentum, and friction acts on the whole of it."""
+    spec = jd.ModelSpec("landing", gravity=(0, 0, 0))
+    spec.add_body("ball", "world", jd.joints.Translation(), inertia=scenes.round_body(1.3, 0.1))
+    spec.add_shape("ball", jd.shapes.Sphere(0.1), friction=0.3)
+    slider = jd.joints.Prismatic(axis=scenes.X, limits=(-1.0, 1.0))
+    spec.add_body("slider", "world", slider, inertia=scenes.round_body(2.0, 0.1))
+    model = spec.add_ground(friction=0.3).build()
+    h, dt = 2 * 2e-3 * (3 + place), 2e-3
+    start = jd.State(np.array([0, 0, 0.1 + h, 1 - h]), np.array([3.0, 0, -2.0, 2.0]))
+    for project in (False, True):
+        ends = jd.simulate(model, start, jnp.zeros((8, 4)), dt, contacts=jd.contact.Auto(), project=project)
+        np.testing.assert_allclose(ends.v[-1], [3 - 0.3 * 2, 0, 0, 0], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(ends.contacts.impulses.sum((0, 1)), [1.3 * 2, -1.3 * 0.6, 0], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(ends.contacts.joints.sum(), 4.0, rtol=0, atol=1e-9)
+        assert np.asarray(ends.q)[:, 2].min() > 0.1 - 1e-9 and np.asarray(ends.q)[:, 3].max() < 1 + 1e-9
+
+
+@pytest.mark.parametrize("project", [False, True])
+def test_the_force_at_a_foot_that_turns(project):
+    """A rod slides on its lower end and falls: the force is that of the equations of motion on paper, where it depends
+    on the rate at which the rod turns."""
+    mass, half, dt = 1.3, 0.25, 1e-4
+    rod = scenes.rod(mass, 2 * half)
+    spec = jd.ModelSpec("rod", gravity=(0, 0, -G))
+    spec.add_body("rod", "world", jd.joints.Planar(axis=scenes.Y), inertia=rod)
+    spec.add_shape("rod", jd.shapes.Sphere(0.02), placement=scenes.at(z=-2 * half), friction=0.0)
+    model = spec.add_ground(friction=0.0).build()
+    q = np.array([0.0, -0.02 - 2 * half * np.cos(0.3), 0.3])  # along x, downwards, and the angle
+    v = np.array([0.0, 2 * half * np.sin(0.3) * 4.0, 4.0])
+    ends = jd.simulate(model, jd.State(q, v), jnp.zeros((400, 3)), dt, contacts=jd.contact.Auto(), project=project)
+    angle, rate = np.asarray(ends.q)[1:-1, 2], np.asarray(ends.v)[1:-1, 2]
+    inertia = float(rod.rotational[1, 1]) + 0 * angle
+    wanted = mass * (G - half * rate**2 * np.cos(angle)) / (1 + mass * (half * np.sin(angle)) ** 2 / inertia)
+    assert rate[-1] > 4.05
+    found = np.asarray(ends.contacts.impulses)[1:, 0, 0] / dt
+    np.testing.assert_allclose(found[2:], wanted[2:], rtol=2e-3)  # the first steps still learn how the foot turns
 
 
 @pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev], ids=["forward", "backward"])

@@ -89,10 +89,8 @@ class Impact(Around):
 
 
 class Closing(Around):
-    """A law for corrected normal forces of a step: if `positions`, touching shapes neither overlap nor part at its end;
-    else they have no normal velocity there. See `closing.py`."""
-
-    positions: bool = eqx.field(static=True, kw_only=True)
+    """A law for corrected normal forces of a step: touching shapes neither overlap nor part at its end. See
+    `closing.py`."""
 
 
 #: relative change of the forces in a sweep below which a lane is done, in single and double precision

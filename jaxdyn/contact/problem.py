@@ -92,7 +92,7 @@ def begun(
     counts = Counts(len(slots.surface.friction), slots.twisted, len(joints.bound))
     held = len(constraints)
     if isinstance(law, Closing):
-        return _corrected(law, problem, v, rates, tau, dt, held, counts, slots, joints)
+        return _corrected(problem, v, tau, dt, held, counts, slots, joints)
     c, compliance = goals(law, slots.surface, counts, problem.rows.residual[first:], rates[first:], dt)
     none = jnp.zeros((0, 1), q.dtype)
     radius = slots.surface.torsion[jnp.asarray(slots.twisted, int)] if slots.twisted else none
@@ -106,17 +106,14 @@ def begun(
     return Step(problem, start, held, cones, compliance, slots)
 
 
-def _corrected(
-    law: Closing, problem: Problem, v, rates, f, dt, held: int, counts: Counts, slots: Slots, joints: Held
-) -> Step:
-    """Return the equations that correct the end of a step with forces f along the contact rows; `rates` are J v."""
+def _corrected(problem: Problem, v, f, dt, held: int, counts: Counts, slots: Slots, joints: Held) -> Step:
+    """Return the equations that correct the end of a step with forces f along the contact rows."""
     first, open_by, surface = problem.plan.starts[held], problem.rows.residual, slots.surface
-    given = open_by[first:], rates[first:], dt, f, surface.restitution, surface.stiffness
-    cones, c, had = closing(law, counts, joints, *given)
+    given = open_by[first:], dt, f, surface.restitution, surface.stiffness
+    cones, c, had = closing(counts, joints, *given)
     cones = dataclasses.replace(cones, parts=parts_of(problem.model.topology, problem.plan, first))
-    shut = open_by[:first] / (dt * dt) if law.positions else rates[:first] / dt
     force = problem.rows.forces(joined([jnp.zeros((first, 1), f.dtype), had]), still(problem, had))
-    start = Start(jnp.zeros_like(v), joined([-shut, -c]), None, force)
+    start = Start(jnp.zeros_like(v), joined([-open_by[:first] / (dt * dt), -c]), None, force)
     return Step(problem, start, held, cones, jnp.zeros_like(c), slots)
 
 

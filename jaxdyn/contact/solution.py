@@ -92,22 +92,18 @@ def contact_step(
 def closed(
     model: Model, constraints: Sequence[Constraint], state: State, warm: WarmStart, dt, law: Law, steps: int
 ) -> State:
-    """Return the state after a step with the forces `warm` at its slots, corrected as in `jaxdyn.contact.closing`: q by
-    `steps` corrections, then v."""
+    """Return the state after a step with the forces `warm` at its slots, and q corrected as in `jaxdyn.contact.closing`
+    by `steps` corrections."""
     m, n = rows_of(model, constraints), rows_of_joints(model, law)
     pushed = warm.forces[m:].at[-n:].set(held_of(model, law).stopped(warm.forces[-n:])) if n else warm.forces[m:]
-
-    def change(q, f, positions: bool):
-        args = model, tuple(constraints), q, state.v, f, None, dt, WarmStart(jnp.pad(f, (m, 0)), warm.which)
-        made = Closing.of(law, positions=positions, smoothing=0.0)
-        a, _, F, *_ = call(lambda tree, known, c: ContactStep(made, tree, known, c), *args, parameters=(6,))  # dt
-        return a, F
+    made = Closing.of(law, smoothing=0.0)
 
     def closer(s, _):
         q, f = s
-        a, F = change(q, f, True)
+        args = model, tuple(constraints), q, state.v, f, None, dt, WarmStart(jnp.pad(f, (m, 0)), warm.which)
+        a, _, F, *_ = call(lambda tree, known, c: ContactStep(made, tree, known, c), *args, parameters=(6,))  # dt
         return (integrate(model, q, a, dt * dt), F), None
 
     start = alike((state.q, pushed), model, constraints, state, dt)
     (q, _), _ = jax.lax.scan(closer, start, length=steps)
-    return State(q, state.v + dt * change(q, pushed, False)[0])
+    return State(q, state.v)

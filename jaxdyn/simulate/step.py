@@ -43,13 +43,22 @@ def projected(model: Model, state: State, constraints, solver: Solver) -> State:
     if not constraints:
         return state
     zero = jnp.zeros_like(state.v)
-    nearest = lambda q, r2: least(model, constraints, q, zero, r2, solver)[0]  # noqa: E731
 
     def closer(q, _):
-        return integrate(model, q, nearest(q, -laned(residual)(model, constraints, q))), None
+        r2 = -laned(residual)(model, constraints, q)
+        return integrate(model, q, least(model, constraints, q, zero, r2, solver)[0]), None
 
     q, _ = jax.lax.scan(closer, alike(state.q, model, state, constraints), length=CORRECTIONS)
-    return State(q, state.v + nearest(q, -rates(model, constraints, q, state.v)))
+    return kept(model, State(q, state.v), constraints, solver)
+
+
+@once
+def kept(model: Model, state: State, constraints, solver: Solver) -> State:
+    """Return the state with the nearest velocity, in the metric of M, that keeps loops closed."""
+    if not constraints:
+        return state
+    r2 = -rates(model, constraints, state.q, state.v)
+    return State(state.q, state.v + least(model, constraints, state.q, jnp.zeros_like(state.v), r2, solver)[0])
 
 
 def advance(model, dynamics: Dynamics, state, dt, integrator) -> tuple[State, StepInfo]:
@@ -64,6 +73,7 @@ def advance(model, dynamics: Dynamics, state, dt, integrator) -> tuple[State, St
         if dynamics.law is None:
             return projected(model, after, constraints, dynamics.solver), now
         after = closed(model, constraints, after, now.warm, dt, dynamics.law, CORRECTIONS)
+        after = kept(model, after, constraints, dynamics.solver)
     return after, now
 
 
