@@ -130,6 +130,14 @@ URDFS = {
         urdf(link("base"), link("a"), joint("j1", "base", "a", inner='<dynamics friction="-1"/>')),
         "<joint name='j1'>.*friction.*negative",
     ),
+    "two reductions": (
+        urdf(
+            *TWO,
+            '<transmission name="t"><joint name="j1"/><actuator name="m"><mechanicalReduction>2</mechanicalReduction>'
+            "<mechanicalReduction>3</mechanicalReduction></actuator></transmission>",
+        ),
+        "<mechanicalReduction> of <actuator name='m'>.*second",
+    ),
     "a mimic of nobody": (
         urdf(link("base"), link("a"), joint("j1", "base", "a", inner="<mimic/>")),
         "<mimic> of <joint name='j1'>.*`joint`",

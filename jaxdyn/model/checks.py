@@ -16,8 +16,8 @@ from .model import Model
 from .state import State
 
 
-def check_model(call: str, model: Any) -> Model:
-    check_instance(f"`{call}`", "model", model, Model, " Use `load(...)` or `ModelSpec`.")
+def check_model(call: str, model: Any, name: str = "model") -> Model:
+    check_instance(f"`{call}`", name, model, Model, " Use `load(...)` or `ModelSpec`.")
     _check_precision(call, model)
     if model.nb == 0 and call != "frame_pose":
         raise ValueError(f"`{call}`: no joint of {model.name!r} moves; load it with `floating=True`, or add a joint.")
@@ -69,17 +69,17 @@ def check_frame(call: str, model: Model, frame: Any) -> tuple[int, int | None]:
         raise ValueError(f"`{call}`: `frame`: {error}") from None
 
 
-def check_constraints(call: str, model: Model, constraints: Any) -> tuple[Constraint, ...]:
+def check_constraints(call: str, model: Model, constraints: Any, name: str = "constraints") -> tuple[Constraint, ...]:
     """Return the constraints as a tuple; None stands for those of the model. Raise `TypeError` unless they are a
     sequence of constraints, and `ValueError` for unknown bodies and joints."""
     if constraints is None:
         return model.constraints
     if hasattr(constraints, "layout"):
-        raise TypeError(f"`{call}`: `constraints` is a single {type(constraints).__name__}; put it in a tuple.")
+        raise TypeError(f"`{call}`: `{name}` is a single {type(constraints).__name__}; put it in a tuple.")
     if not isinstance(constraints, Sequence) or isinstance(constraints, str | bytes):
-        raise TypeError(f"`{call}`: `constraints` is {type(constraints).__name__}, not a tuple of constraints.")
+        raise TypeError(f"`{call}`: `{name}` is {type(constraints).__name__}, not a tuple of constraints.")
     for k, c in enumerate(constraints):
-        check_instance(f"`{call}`", f"constraints[{k}]", c, Constraint, " Use one such as `jd.constraints.Point(...)`.")
+        check_instance(f"`{call}`", f"{name}[{k}]", c, Constraint, " Use one such as `jd.constraints.Point(...)`.")
         try:
             c.layout(model.topology)
         except ValueError as error:

@@ -4,6 +4,7 @@ import dataclasses
 import warnings
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..spatial.inertia import is_definite, is_rotational
@@ -117,7 +118,9 @@ def checked_joint(call: str, joint: Joint, body: str) -> Joint:
         changes[what] = normalized(call, f"joint.{what}", axis)
     for what in ("armature", "damping", "stiffness", "effort", "friction"):
         changes[what] = _per_velocity(call, f"joint.{what}", getattr(joint, what), kind.nv, *RULES[what])
-    constants(call, "joint.pitch", joint.pitch, ())
+    pitch = constants(call, "joint.pitch", joint.pitch, ())
+    if "pitch" in vars(joint):
+        changes["pitch"] = float(pitch)
     changes |= {what: constants(call, f"joint.{what}", value, None) for what, value in joint.own.items()}
     changes["rest"] = _rest(call, kind, joint.rest)
     changes["limits"] = _limits(call, kind, joint.limits)
@@ -143,9 +146,9 @@ def _per_velocity(call: str, name: str, x, nv: int, *rules: Rule) -> np.ndarray:
 def _limits(call: str, kind: Kind, limits) -> tuple[np.ndarray, np.ndarray]:
     if limits is None:
         return np.full(kind.nv, -np.inf), np.full(kind.nv, np.inf)
-    pair = isinstance(limits, tuple | list) or isinstance(limits, np.ndarray) and limits.ndim > 0
+    pair = isinstance(limits, tuple | list) or isinstance(limits, np.ndarray | jax.Array) and limits.ndim > 0
     if not pair or len(limits) != 2:
-        raise ValueError(f"{call}: `joint.limits` is {limits!r}, not a pair (lower, upper).")
+        raise ValueError(f"{call}: `joint.limits` is {limits!r:.60}, not a pair (lower, upper).")
     lower, upper = (_per_velocity(call, f"joint.limits[{k}]", x, kind.nv, not_nan) for k, x in enumerate(limits))
     check_limits(call, lower, upper)
     return lower, upper
