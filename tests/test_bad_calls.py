@@ -250,6 +250,11 @@ BAD = {
         TypeError,
         r"`General\(.*`fn` cannot be called with 2 arguments",
     ),
+    "transmission_of_numpy": (
+        lambda: jd.constraints.Transmission(("rod",), np.sin, 1),
+        TypeError,
+        r"`Transmission\(.*`fn` calls NumPy.*use `jax.numpy`",
+    ),
     "anchored_elsewhere": (
         lambda: jd.anchored(ROD, [0.0, 1.0], jd.constraints.Point("rod")),
         ValueError,

@@ -143,7 +143,10 @@ def check_function(call: str, fn: Any, rows: Any, *given: Any) -> None:
     if not isinstance(rows, int | np.integer) or isinstance(rows, bool) or rows < 1:
         raise ValueError(f"{call}: `rows` is {rows!r:.60}, not a positive integer.")
     check_callable(call, "fn", fn, len(given))
-    got = jax.eval_shape(lambda *args: fn(*args), *given)
+    try:
+        got = jax.eval_shape(lambda *args: fn(*args), *given)  # JAX itself may crash on functions of C
+    except jax.errors.TracerArrayConversionError:
+        raise TypeError(f"{call}: `fn` calls NumPy, which has no derivatives: use `jax.numpy`.") from None
     if getattr(got, "shape", None) != (rows,):
         raise ValueError(f"{call}: `fn` returns {got}, not an array of shape ({rows},).")
     if not jnp.issubdtype(got.dtype, jnp.floating):
