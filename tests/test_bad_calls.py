@@ -1,5 +1,6 @@
 """Wrong calls: each raises one error that names the call, the argument, and what is wrong with it."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -88,6 +89,26 @@ BAD = {
         lambda: solve(ROD.replace({"bodies.mass": jnp.ones((5, 1))})),
         ValueError,
         r"`model.bodies.mass`.*\(5, 1\).*jax.vmap",
+    ),
+    "batch_of_gravities": (
+        lambda: jd.potential_energy(ROD.replace({"gravity": np.ones((5, 3))}), ZERO),
+        ValueError,
+        r"`potential_energy`: `model.gravity` has shape \(5, 3\), not \(3,\).*jax.vmap",
+    ),
+    "mass_is_a_number": (
+        lambda: jd.mass_matrix(eqx.tree_at(lambda m: m.bodies.mass, ROD, 3.0), ZERO),
+        TypeError,
+        r"`mass_matrix`: `model.bodies.mass` is 3.0, not an array. Use `Model.replace`",
+    ),
+    "damping_of_no_joint": (
+        lambda: jd.passive_forces(eqx.tree_at(lambda m: m.joints.damping, ROD, np.ones(3)), REST),
+        ValueError,
+        r"`passive_forces`: `model.joints.damping` has shape \(3,\), not \(1,\)",
+    ),
+    "joint_without_a_kind": (
+        lambda: jd.ModelSpec("x").add_body("a", "world", type("Odd", (jd.joints.Revolute,), {"kind": None})()),
+        TypeError,
+        r"`ModelSpec.add_body\('a'\)`: `Odd.kind` is NoneType, not a `jaxdyn.extend.Kind`",
     ),
     "state_is_a_vector": (lambda: solve(state=np.zeros(2)), TypeError, r"`forward_dynamics`.*`state`.*State\(q, v\)"),
     "short_tau": (
@@ -255,6 +276,11 @@ BAD = {
         TypeError,
         r"`Transmission\(.*`fn` calls NumPy.*use `jax.numpy`",
     ),
+    "batch_of_positions": (
+        lambda: jd.constraints.Lock("rod", position=[[0.1]]),
+        ValueError,
+        r"`Lock\('rod'\)`: `position` has shape \(1, 1\)",
+    ),
     "anchored_elsewhere": (
         lambda: jd.anchored(ROD, [0.0, 1.0], jd.constraints.Point("rod")),
         ValueError,
@@ -355,6 +381,7 @@ SAME = {
     "axis_of_other_machines": [
         lambda x=x: jd.constraints.Hinge("rod", axis=np.arange(3.0).astype(x)).axis for x in ("<f8", ">f8")
     ],
+    "rows_of_numpy": [lambda x=x: jd.constraints.Lock("rod", x).target for x in (1, np.int64(1))],
     "no_ground_of_numpy": [lambda x=x: jd.load("four_bar", ground=x).collision for x in (False, np.bool_(False))],
     "tableau_of_lists": [
         lambda a=a: run(integrator=jd.integrators.RungeKutta(a, [0.0, 1.0])).q

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from ..spatial.inertia import is_definite, is_rotational
-from ..spatial.instances import check_instance
+from ..spatial.instances import check_instance, described
 from ..spatial.numbers import (
     Rule,
     at_most_one,
@@ -111,7 +111,9 @@ def checked_joint(call: str, joint: Joint, body: str) -> Joint:
     """Return the joint of a body with checked numbers as arrays, axes of unit length, and a name."""
     if joint.name is not None:
         check_instance(call, "joint.name", joint.name, str)
-    kind = joint.kind
+    kind = getattr(joint, "kind", None)
+    if not isinstance(kind, Kind):
+        raise TypeError(f"{call}: `{type(joint).__name__}.kind` is {described(kind)}, not a `jaxdyn.extend.Kind`.")
     changes: dict = {"name": joint.name or body}
     for what in {"axis", "axis2"} & set(vars(joint)):
         axis = _any_size(call, f"joint.{what}", getattr(joint, what), (3,))
