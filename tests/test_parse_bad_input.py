@@ -232,6 +232,7 @@ def pin(name="j", parent="world", child="a", kind="revolute", inner="<axis><xyz>
 
 SDFS = {
     "a version of words": (sdf(body(), pin(), version="new"), "<sdf>.*'new'"),
+    "an endless version": (sdf(body(), pin(), version="1" * 5000), "<sdf>.*`version` is '111"),
     "no model": ('<sdf version="1.7"/>', "<sdf>.*<model>"),
     "two models without a world": ('<sdf><model name="a"/><model name="b"/></sdf>', "<model name='b'>.*one <model>"),
     "a model without a name": ("<sdf><model><link name='a'/></model></sdf>", "<model>.*`name`"),
