@@ -20,7 +20,7 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from .kinematics.embed import expand, reduce
-from .model.checks import check_state, check_vector
+from .model.checks import check_state, check_vector, common_dtype
 from .model.model import Model
 from .model.state import State
 from .spatial.instances import check_instance, described
@@ -78,12 +78,13 @@ def _check_joint(call: str, name: str, kind: str, at: slice, nv: int, there: str
 def _given(call: str, names: Sequence[str], sizes: Sequence[int], q: ArrayLike, v: ArrayLike | None):
     """Return a configuration and a velocity (None: zero) of the other engine, whose sizes are given."""
     q = check_vector(call, names[0], q, (sizes[0],))
-    return q, jnp.zeros(sizes[1], q.dtype) if v is None else check_vector(call, names[1], v, (sizes[1],))
+    v = jnp.zeros(sizes[1], q.dtype) if v is None else check_vector(call, names[1], v, (sizes[1],))
+    return common_dtype(q, v)
 
 
 def _whole(call: str, model: Model, state: State) -> State:
     """Return the state with the velocities of all joints of the tree."""
-    state = check_state(call, model, state)
+    (state,) = common_dtype(check_state(call, model, state))
     return expand(model, state) if model.topology.clusters else state
 
 

@@ -105,6 +105,20 @@ def test_wrong_states_are_told(pair):
         interop.from_mujoco(other_kind.build(), there, [0.0])
 
 
+@pytest.mark.parametrize("types", [(np.float32, np.float64), (np.float64, np.float32)])
+def test_of_two_precisions_the_wider_is_taken(types):
+    """Also where they are traced."""
+    there = mujoco.MjModel.from_xml_string(
+        "<mujoco><worldbody><body><freejoint/><geom size='1'/></body></worldbody></mujoco>"
+    )
+    ours = jd.ModelSpec().add_body("l", "world", jd.joints.Free(), inertia=jd.Inertia.box(1, (1, 1, 1))).build()
+    q, v = (np.asarray(x, t) for x, t in zip(([1, 2, 3, 0.6, 0, 0.8, 0], np.arange(6)), types, strict=True))
+    state = jax.jit(lambda q, v: interop.from_mujoco(ours, there, q, v))(q, v)
+    back = jax.jit(lambda q, v: interop.to_mujoco(ours, there, jd.State(q, v)))(state.q.astype(types[0]), state.v)
+    assert all(x.dtype == np.float64 for x in (*jax.tree.leaves(state), *back))
+    np.testing.assert_allclose(back[1], v, atol=1e-6)
+
+
 def test_conversions_may_be_traced(pair):
     model, other = pair
     states = jax.vmap(model.random_state)(jax.random.split(jax.random.key(0), 4))
