@@ -75,7 +75,9 @@ def _check_joint(call: str, name: str, kind: str, at: slice, nv: int, there: str
         raise ValueError(f"`{call}`: joint {name!r} has other coordinates {there} than here ({kind}).")
 
 
-def _given(call: str, names: Sequence[str], sizes: Sequence[int], q: ArrayLike, v: ArrayLike | None):
+def _given(
+    call: str, names: Sequence[str], sizes: Sequence[int], q: ArrayLike, v: ArrayLike | None
+) -> tuple[Array, Array]:
     """Return a configuration and a velocity (None: zero) of the other engine, whose sizes are given."""
     q = check_vector(call, names[0], q, (sizes[0],))
     v = jnp.zeros(sizes[1], q.dtype) if v is None else check_vector(call, names[1], v, (sizes[1],))
