@@ -20,11 +20,15 @@ import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from .kinematics.embed import expand, reduce
+from .model.checks import check_state, check_vector, common_dtype
 from .model.model import Model
 from .model.state import State
-from .spatial.numbers import as_floats
+from .spatial.instances import check_instance, described
 from .spatial.rotation import quaternion_conjugate, rotate
 from .tree.topology import unknown
+
+#: of joints: free, ball, slide, hinge
+MUJOCO_SIZES = (7, 6), (4, 3), (1, 1), (1, 1)
 
 
 class Span(NamedTuple):
@@ -53,22 +57,49 @@ def _own(model: Model, q: Array, v: Array) -> State:
     return reduce(model, State(q, v)) if model.topology.clusters else State(q, v)
 
 
-def _whole(model: Model, state: State) -> State:
+def _check_models(call: str, model: Model, other: Any, name: str, kind: str, fields: Sequence[str]) -> None:
+    """Raise `TypeError` unless these are a model of jaxdyn and one of the other engine, which need not be installed
+    here."""
+    check_instance(f"`{call}`", "model", model, Model)
+    if isinstance(other, Model) or not all(hasattr(other, x) for x in fields):
+        raise TypeError(f"`{call}`: `{name}` is {described(other)}, not a `{kind}`.")
+
+
+def _check_joint(call: str, name: str, kind: str, at: slice, nv: int, there: str, same: bool) -> None:
+    """Raise `ValueError` unless a joint has as many velocities there, and the `same` coordinates."""
+    if nv != at.stop - at.start:
+        raise ValueError(
+            f"`{call}`: joint {name!r} has {at.stop - at.start} velocities here ({kind}) and {nv} {there}."
+        )
+    if not same:
+        raise ValueError(f"`{call}`: joint {name!r} has other coordinates {there} than here ({kind}).")
+
+
+def _given(
+    call: str, names: Sequence[str], sizes: Sequence[int], q: ArrayLike, v: ArrayLike | None
+) -> tuple[Array, Array]:
+    """Return a configuration and a velocity (None: zero) of the other engine, whose sizes are given."""
+    q = check_vector(call, names[0], q, (sizes[0],))
+    v = jnp.zeros(sizes[1], q.dtype) if v is None else check_vector(call, names[1], v, (sizes[1],))
+    return common_dtype(q, v)
+
+
+def _whole(call: str, model: Model, state: State) -> State:
     """Return the state with the velocities of all joints of the tree."""
+    (state,) = common_dtype(check_state(call, model, state))
     return expand(model, state) if model.topology.clusters else state
 
 
-def _pinocchio_spans(model: Model, pin_model: Any) -> list[Span]:
+def _pinocchio_spans(call: str, model: Model, pin_model: Any) -> list[Span]:
+    _check_models(call, model, pin_model, "pin_model", "pinocchio.Model", ("names", "joints", "nq", "nv"))
     names, spans = list(pin_model.names), []
-    for name, kind, _, at in _joints(model):
+    for name, kind, own, at in _joints(model):
         if name not in names:
-            raise ValueError("`jaxdyn.interop`: in Pinocchio's model " + unknown("joint", name, names[1:]))
+            raise ValueError(f"`{call}`: in Pinocchio's model " + unknown("joint", name, names[1:]))
         joint = pin_model.joints[names.index(name)]
-        if joint.nv != at.stop - at.start:
-            raise ValueError(
-                f"`jaxdyn.interop`: joint {name!r} has {at.stop - at.start} velocities here ({kind}) and {joint.nv} in "
-                f"Pinocchio ({joint.shortname()})."
-            )
+        # continuous and planar joints have a cosine and a sine in place of an angle
+        known = {own.stop - own.start, own.stop - own.start + (kind in ("Revolute", "Planar"))}
+        _check_joint(call, name, kind, at, joint.nv, f"in Pinocchio ({joint.shortname()})", joint.nq in known)
         spans.append(Span(joint.idx_q, joint.idx_v, joint.nq))
     return spans
 
@@ -79,15 +110,15 @@ def pinocchio_velocity_order(model: Model, pin_model: Any) -> np.ndarray:
     A planar joint's velocity is also in other axes: see `from_pinocchio`. Joints that only Pinocchio's model has are
     left out. Raises `ValueError` for joints that Pinocchio's model does not have.
     """
-    return _order(model, _pinocchio_spans(model, pin_model))
+    return _order(model, _pinocchio_spans("pinocchio_velocity_order", model, pin_model))
 
 
 def from_pinocchio(model: Model, pin_model: Any, q: ArrayLike, v: ArrayLike | None = None) -> State:
     """Return jaxdyn's state for Pinocchio's q and v (None: zero)."""
-    q = as_floats(q)
-    v = jnp.zeros(pin_model.nv, q.dtype) if v is None else as_floats(v)
+    spans = _pinocchio_spans("from_pinocchio", model, pin_model)
+    q, v = _given("from_pinocchio", ("q", "v"), (pin_model.nq, pin_model.nv), q, v)
     qs, vs = [], []
-    for span, (_, kind, _, at) in zip(_pinocchio_spans(model, pin_model), _joints(model), strict=True):
+    for span, (_, kind, _, at) in zip(spans, _joints(model), strict=True):
         x, u = q[span.q : span.q + span.nq], v[span.v : span.v + at.stop - at.start]
         if kind in ("Free", "Spherical"):
             x = jnp.concatenate([x[:-4], x[-1:], x[-4:-1]])
@@ -104,9 +135,10 @@ def to_pinocchio(
     model: Model, pin_model: Any, state: State
 ) -> tuple[Float[Array, " nq_there"], Float[Array, " nv_there"]]:
     """Return Pinocchio's (q, v) for a state of jaxdyn. Joints that only Pinocchio's model has are zero."""
-    state = _whole(model, state)
+    spans = _pinocchio_spans("to_pinocchio", model, pin_model)
+    state = _whole("to_pinocchio", model, state)
     q, v = jnp.zeros(pin_model.nq, state.q.dtype), jnp.zeros(pin_model.nv, state.v.dtype)
-    for span, (_, kind, qs, vs) in zip(_pinocchio_spans(model, pin_model), _joints(model), strict=True):
+    for span, (_, kind, qs, vs) in zip(spans, _joints(model), strict=True):
         x, u = state.q[qs], state.v[vs]
         if kind == "Planar":
             u = _turned(u, -x[2])
@@ -124,74 +156,79 @@ def _turned(u: Array, angle: Array) -> Array:
     return jnp.stack([c * u[0] - s * u[1], s * u[0] + c * u[1], u[2]])
 
 
-def _mujoco_spans(model: Model, mj_model: Any) -> list[Span]:
+def _mujoco_spans(call: str, model: Model, mj_model: Any) -> list[Span]:
+    _check_models(call, model, mj_model, "mj_model", "mujoco.MjModel", ("njnt", "joint", "nq", "nv"))
     names = {mj_model.joint(k).name: k for k in range(mj_model.njnt)}
     free = [k for k in range(mj_model.njnt) if int(mj_model.jnt_type[k]) == 0]
     spans = []
-    for name, kind, at, _ in _joints(model):
+    for name, kind, own, at in _joints(model):
         k = names.get(name)
         if k is None and kind == "Free" and len(free) == 1:
             k = free[0]  # MuJoCo's free joints often have no name
         if k is None and len(model.joint_names) == mj_model.njnt and not mj_model.joint(len(spans)).name:
             k = len(spans)  # joints without a name are matched by their order
         if k is None:
-            raise ValueError("`jaxdyn.interop`: in MuJoCo's model " + unknown("joint", name, names))
-        spans.append(Span(int(mj_model.jnt_qposadr[k]), int(mj_model.jnt_dofadr[k]), at.stop - at.start))
+            raise ValueError(f"`{call}`: in MuJoCo's model " + unknown("joint", name, names))
+        nq, nv = MUJOCO_SIZES[int(mj_model.jnt_type[k])]
+        _check_joint(call, name, kind, at, nv, "in MuJoCo", nq == own.stop - own.start)
+        spans.append(Span(int(mj_model.jnt_qposadr[k]), int(mj_model.jnt_dofadr[k]), nq))
     return spans
 
 
 def mujoco_velocity_order(model: Model, mj_model: Any) -> np.ndarray:
     """Return indices `order` (nv,) with ``v = qvel[order]``, except for the linear velocities of free joints: see
     `from_mujoco`."""
-    return _order(model, _mujoco_spans(model, mj_model))
+    return _order(model, _mujoco_spans("mujoco_velocity_order", model, mj_model))
 
 
 def from_mujoco(model: Model, mj_model: Any, qpos: ArrayLike, qvel: ArrayLike | None = None) -> State:
     """Return jaxdyn's state for MuJoCo's (or MJX's) qpos and qvel (None: zero)."""
-    return _from_world(model, _mujoco_spans(model, mj_model), int(mj_model.nv), qpos, qvel)
+    spans, sizes = _mujoco_spans("from_mujoco", model, mj_model), (int(mj_model.nq), int(mj_model.nv))
+    return _from_world(model, spans, *_given("from_mujoco", ("qpos", "qvel"), sizes, qpos, qvel))
 
 
 def to_mujoco(model: Model, mj_model: Any, state: State) -> tuple[Float[Array, " nq_there"], Float[Array, " nv_there"]]:
     """Return MuJoCo's (qpos, qvel) for a state of jaxdyn."""
-    return _to_world(model, _mujoco_spans(model, mj_model), int(mj_model.nq), int(mj_model.nv), state)
+    spans = _mujoco_spans("to_mujoco", model, mj_model)
+    return _to_world(model, spans, int(mj_model.nq), int(mj_model.nv), _whole("to_mujoco", model, state))
 
 
-def _brax_spans(model: Model, system: Any) -> tuple[list[Span], int, int]:
+def _brax_spans(call: str, model: Model, system: Any) -> tuple[list[Span], int, int]:
     """Return the place of each joint in Brax, and Brax's number of coordinates and of velocities.
 
     Brax names links, not joints: the degrees of freedom of a link are those of the joints that end in its body."""
+    _check_models(call, model, system, "system", "brax.System", ("link_names", "link_types"))
     t, at, q, v = model.topology, {}, 0, 0
     for link, code in zip(system.link_names, system.link_types, strict=True):
         if link not in t.body_names:
-            raise ValueError("`jaxdyn.interop`: " + unknown("body", link, t.body_names) + " It is a link in Brax.")
+            raise ValueError(f"`{call}`: " + unknown("body", link, t.body_names) + " It is a link in Brax.")
         wanted = 6 if code == "f" else int(code)
         up = t.ancestors(t.body_names.index(link))
         total = list(accumulate(t.kinds[b].nv for b in up))
         if wanted not in total:
-            raise ValueError(f"`jaxdyn.interop`: link {link!r} has {wanted} freedoms in Brax, but not here.")
+            raise ValueError(f"`{call}`: link {link!r} has {wanted} freedoms in Brax, but not here.")
         for b in reversed(up[: total.index(wanted) + 1]):
             at[b] = Span(q, v, t.kinds[b].nq)
             q, v = q + t.kinds[b].nq, v + t.kinds[b].nv
     missing = [name for b, name in enumerate(t.joint_names) if b not in at]
     if missing:
-        raise ValueError(f"`jaxdyn.interop`: Brax's system has no link that joint {missing[0]!r} moves.")
+        raise ValueError(f"`{call}`: Brax's system has no link that joint {missing[0]!r} moves.")
     return [at[b] for b in range(t.nb)], q, v
 
 
 def from_brax(model: Model, system: Any, q: ArrayLike, qd: ArrayLike | None = None) -> State:
     """Return jaxdyn's state for Brax's q and qd (None: zero)."""
-    spans, _, nv = _brax_spans(model, system)
-    return _from_world(model, spans, nv, q, qd)
+    spans, *sizes = _brax_spans("from_brax", model, system)
+    return _from_world(model, spans, *_given("from_brax", ("q", "qd"), sizes, q, qd))
 
 
 def to_brax(model: Model, system: Any, state: State) -> tuple[Float[Array, " nq_there"], Float[Array, " nv_there"]]:
     """Return Brax's (q, qd) for a state of jaxdyn."""
-    return _to_world(model, *_brax_spans(model, system), state)
+    spans = _brax_spans("to_brax", model, system)
+    return _to_world(model, *spans, _whole("to_brax", model, state))
 
 
-def _from_world(model: Model, spans: Sequence[Span], nv: int, q: ArrayLike, v: ArrayLike | None) -> State:
-    q = as_floats(q)
-    v = jnp.zeros(nv, q.dtype) if v is None else as_floats(v)
+def _from_world(model: Model, spans: Sequence[Span], q: Array, v: Array) -> State:
     qs, vs = [], []
     for span, (_, kind, _, at) in zip(spans, _joints(model), strict=True):
         x, u = q[span.q : span.q + span.nq], v[span.v : span.v + at.stop - at.start]
@@ -201,7 +238,6 @@ def _from_world(model: Model, spans: Sequence[Span], nv: int, q: ArrayLike, v: A
 
 
 def _to_world(model: Model, spans: Sequence[Span], nq: int, nv: int, state: State) -> tuple[Array, Array]:
-    state = _whole(model, state)
     q, v = jnp.zeros(nq, state.q.dtype), jnp.zeros(nv, state.v.dtype)
     for span, (_, kind, qs, vs) in zip(spans, _joints(model), strict=True):
         x = state.q[qs]

@@ -42,7 +42,9 @@ def robot() -> jd.Model:
 MODEL = robot()
 Q, V = np.asarray(MODEL.neutral()), np.linspace(0.1, 0.7, MODEL.nv)
 STATE = jd.State(Q, V)
-POINT = C.Point("arm", placement_a=jd.Transform(np.eye(3), (0.1, 0.2, 0.3)))
+PLACE = jd.Transform(np.eye(3), (0.1, 0.2, 0.3))
+POINT = C.Point("arm", placement_a=PLACE)
+OPERATOR = jd.delassus(MODEL, Q, (POINT,), method=jd.osim.Dense())
 HELD = {"constraints": (POINT,)}
 
 
@@ -68,6 +70,10 @@ def _add_body(**options):
     joint = options.pop("joint", joint)
     spec.add_body("b", "world", joint, **({"inertia": jd.Inertia(1.0)} | options))
     return spec.build()
+
+
+def _used(kind: type) -> Callable:
+    return lambda **options: jd.constraint_jacobian(MODEL, Q, (kind(**options),))
 
 
 def _replace(path: str) -> tuple[Callable, dict]:
@@ -153,7 +159,23 @@ CALLS: dict[str, tuple[Callable, dict[str, Argument]]] = {
         {f"joint_{k}": Argument(0.5) for k in ("armature", "damping", "stiffness", "friction", "rest")}
         | {"joint_axis": Argument(np.array([0.0, 0.6, 0.8]))},
     ),
-    "LCABA": (S.LCABA, {"mu": _thing(10.0), "tol": _thing(1e-6), "max_steps": _thing(5)}),
+    "LCABA": (
+        S.LCABA,
+        {"mu": _thing(10.0), "tol": _thing(1e-6), "max_steps": _thing(5), "refine": _thing(True)},
+    ),
+    "PGS": (jd.contact.PGS, {"sweeps": _thing(5), "limits": _thing(True), "smoothing": _thing(0.1)}),
+    "Gauss": (jd.integrators.Gauss, {"iterations": _thing(4)}),
+    "RungeKutta": (jd.integrators.RungeKutta, {"a": _thing(((), (0.5,))), "b": Argument(np.array([0.0, 1.0]))}),
+    "Transform.apply": (PLACE.apply, {"point": _loose(np.ones(3))}),
+    "Lock": (_used(C.Lock), {"joint": NAMES, "rows": _thing(1), "position": Argument(np.array([0.1]))}),
+    "General": (
+        _used(C.General),
+        {"bodies": _thing(("arm",)), "fn": _thing(lambda p: p.translation), "rows": _thing(3)},
+    ),
+    "conjugate_gradient": (
+        jd.osim.conjugate_gradient,
+        {"operator": _thing(OPERATOR), "b": _loose(np.ones(3)), "tol": _thing(1e-6), "max_steps": _thing(5)},
+    ),
     "q_slice": (MODEL.q_slice, {"joint": NAMES}),
 } | {
     f"replace {path}": _replace(path)
@@ -240,6 +262,9 @@ TAKEN = {
     "restitution": ("long",),  # one a row
     "mu": ("number", "fraction"),
     "tol": ("number", "fraction"),
+    "fn": ("function",),  # its errors are its own
+    "smoothing": ("number", "fraction"),
+    "point": ("batch",),
     "placement": ("transform",),
     "placement_a": ("transform",),
     "value": ("batch",),  # of models
@@ -296,7 +321,7 @@ def judge(call: str, name: str, kind: str, which: str) -> tuple[str, str]:
         return ("right", "the same") if same else ("WRONG", "other numbers")
     if kind == "not finite":
         strict = arguments[name].strict
-        told = isinstance(result, jd.Solution) and result.result != jd.Result.successful
+        told = isinstance(result, jd.Solution | jd.osim.Solved) and result.result != jd.Result.successful
         if not strict and (told or not all(np.isfinite(x).all() for x in found)):
             return "right", "not finite"
         return "WRONG", "finite" if not strict else "accepted"

@@ -1,5 +1,6 @@
 """Wrong calls: each raises one error that names the call, the argument, and what is wrong with it."""
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -14,6 +15,7 @@ ROD = CATALOGUE["pendulum"].build()
 REST = jd.State([0.0], [0.0])
 ZERO = [0.0]
 POINT = jd.constraints.Point("coupler")
+PLACE = jd.Transform(np.eye(3), np.zeros(3))
 
 
 def solve(model=ROD, state=REST, tau=ZERO, **options):
@@ -87,6 +89,26 @@ BAD = {
         lambda: solve(ROD.replace({"bodies.mass": jnp.ones((5, 1))})),
         ValueError,
         r"`model.bodies.mass`.*\(5, 1\).*jax.vmap",
+    ),
+    "batch_of_gravities": (
+        lambda: jd.potential_energy(ROD.replace({"gravity": np.ones((5, 3))}), ZERO),
+        ValueError,
+        r"`potential_energy`: `model.gravity` has shape \(5, 3\), not \(3,\).*jax.vmap",
+    ),
+    "mass_is_a_number": (
+        lambda: jd.mass_matrix(eqx.tree_at(lambda m: m.bodies.mass, ROD, 3.0), ZERO),
+        TypeError,
+        r"`mass_matrix`: `model.bodies.mass` is 3.0, not an array. Use `Model.replace`",
+    ),
+    "damping_of_no_joint": (
+        lambda: jd.passive_forces(eqx.tree_at(lambda m: m.joints.damping, ROD, np.ones(3)), REST),
+        ValueError,
+        r"`passive_forces`: `model.joints.damping` has shape \(3,\), not \(1,\)",
+    ),
+    "joint_without_a_kind": (
+        lambda: jd.ModelSpec("x").add_body("a", "world", type("Odd", (jd.joints.Revolute,), {"kind": None})()),
+        TypeError,
+        r"`ModelSpec.add_body\('a'\)`: `Odd.kind` is NoneType, not a `jaxdyn.extend.Kind`",
     ),
     "state_is_a_vector": (lambda: solve(state=np.zeros(2)), TypeError, r"`forward_dynamics`.*`state`.*State\(q, v\)"),
     "short_tau": (
@@ -232,9 +254,148 @@ BAD = {
         ValueError,
         r"`simulate`: the policy returns shape \(2,\)",
     ),
+    "policy_of_one_argument": (
+        lambda: run(lambda s: jnp.zeros(1), steps=3),
+        TypeError,
+        r"`simulate`: `tau` cannot be called with 2 arguments: too many",
+    ),
+    "policy_for_ever": (lambda: run(lambda s, t: s.v, steps=10**30), ValueError, r"`simulate`: `steps` is 1000.*below"),
+    "step_without_tau": (lambda: jd.step(ROD, REST, None, 0.1), TypeError, r"`step`: `tau`.*it holds None"),
+    "time_that_is_a_duration": (
+        lambda: jd.step(ROD, REST, ZERO, np.timedelta64(1, "s")),
+        TypeError,
+        r"`step`: `dt`.*it holds timedelta64",
+    ),
+    "general_of_too_few": (
+        lambda: jd.constraints.General(("rod", "world"), lambda p: p.translation, 3),
+        TypeError,
+        r"`General\(.*`fn` cannot be called with 2 arguments",
+    ),
+    "transmission_of_numpy": (
+        lambda: jd.constraints.Transmission(("rod",), np.sin, 1),
+        TypeError,
+        r"`Transmission\(.*`fn` calls NumPy.*use `jax.numpy`",
+    ),
+    "batch_of_positions": (
+        lambda: jd.constraints.Lock("rod", position=[[0.1]]),
+        ValueError,
+        r"`Lock\('rod'\)`: `position` has shape \(1, 1\)",
+    ),
+    "anchored_elsewhere": (
+        lambda: jd.anchored(ROD, [0.0, 1.0], jd.constraints.Point("rod")),
+        ValueError,
+        r"`anchored`: `q`",
+    ),
+    "anchored_nowhere": (
+        lambda: jd.anchored(ROD, [0.0], jd.constraints.Point("nobody")),
+        ValueError,
+        r"`anchored`: `frame`.*'nobody'",
+    ),
+    "expand_no_model": (lambda: jd.expand("x", REST), TypeError, r"`expand`: `embedded` is str 'x'"),
+    "embed_an_array": (lambda: jd.embed(LOOP, np.array(["pin"])), TypeError, r"`embed`: `loops` is ndarray, neither"),
+    "compiler_is_an_array": (
+        lambda: ROD.with_compiler(np.zeros(3)),
+        TypeError,
+        r"`Model.with_compiler`: `compiler` is ndarray",
+    ),
+    "compiler_of_a_file": (lambda: jd.load("four_bar", compiler=3), TypeError, r"`load`: `compiler` is 3, not a `str`"),
+    "path_below_nothing": (lambda: ROD.at("home.x"), ValueError, r"`Model.at`: `path` 'home.x': there is no field 'x'"),
+    "within_nothing": (lambda: jd.delassus(ROD, ZERO, within=None), TypeError, r"`delassus`: `within` is None, not"),
+    "within_words": (lambda: jd.delassus(ROD, ZERO, within=("a",)), TypeError, r"`delassus`: `within\[0\]` is str 'a'"),
+    "rotor_on_nothing": (
+        lambda: jd.ModelSpec("x").add_body("a", "world", jd.joints.Revolute()).add_rotor("r", 3, {"a": 2}, inertia=1),
+        TypeError,
+        r"`ModelSpec.add_rotor\('r'\)`: `carrier`: 3 is not the name",
+    ),
+    "exclude_a_number": (
+        lambda: jd.ModelSpec("x").exclude("world", 3),
+        TypeError,
+        r"`ModelSpec.exclude`: `body_b`: 3 is not",
+    ),
+    "point_of_words": (lambda: PLACE.apply("abc"), TypeError, r"`Transform.apply`: `point`.*not an array"),
+    "complex_point": (lambda: PLACE.apply([1j, 0, 0]), TypeError, r"`Transform.apply`: `point` is complex"),
+    "plane_point": (lambda: PLACE.apply([1.0, 2.0]), ValueError, r"`Transform.apply`: `point`.*\(2,\), not \(..., 3\)"),
+    "stack_of_points": (
+        lambda: jd.forward_kinematics(ARM, ARM.neutral()).apply(np.zeros((2, 3))),
+        ValueError,
+        r"`Transform.apply`: `point`.*\(2, 3\).*stack \(5,\)",
+    ),
+    "half_an_axis": (
+        lambda: jd.constraints.Hinge("rod", axis=np.ones(3, np.float16)),
+        TypeError,
+        r"`Hinge.*`axis` is float16",
+    ),
+    "huge_penalty": (lambda: jd.solvers.LCABA(mu=10**400), ValueError, r"`LCABA`: `mu` = 1000"),
+    "refine_is_text": (lambda: jd.solvers.LCABA(refine="no"), TypeError, r"`LCABA`: `refine` is str 'no', neither"),
+    "limbs_first_is_text": (lambda: jd.solvers.PV(limbs_first="no"), TypeError, r"`PV`: `limbs_first` is str"),
+    "rcond_is_text": (lambda: jd.solvers.Dense(rcond="x"), TypeError, r"`Dense`: `rcond` = 'x' is not a number"),
+    "weights_of_dates": (
+        lambda: jd.solvers.LTLSoft(np.datetime64(3, "D")),
+        ValueError,
+        r"`LTLSoft`: `weights`.*not positive",
+    ),
+    "no_iterations": (lambda: jd.integrators.Gauss(0), ValueError, r"`Gauss`: `iterations` = 0 is not a positive"),
+    "iterations_of_text": (lambda: jd.integrators.ImplicitMidpoint("6"), ValueError, r"`ImplicitMidpoint`: `iter"),
+    "implicit_tableau": (lambda: jd.integrators.RungeKutta(((0.5,),), (1.0,)), ValueError, r"`RungeKutta`: `a\[0\]`"),
+    "short_tableau": (lambda: jd.integrators.RungeKutta(((),), (0.5, 0.5)), ValueError, r"`RungeKutta`: `a`.*2 rows"),
+    "weights_of_half": (lambda: jd.integrators.RungeKutta(((),), (0.5,)), ValueError, r"`RungeKutta`: `b`.*sum is 1"),
+    "rotor_without_joints": (
+        lambda: jd.ModelSpec("x").add_rotor("r", "world", 6.0, inertia=0.1),
+        TypeError,
+        r"`ModelSpec.add_rotor\('r'\)`: `ratios` is 6.0, not a `Mapping`",
+    ),
+    "gear_of_a_mapping": (
+        lambda: jd.ModelSpec("x").add_actuator({"a": 1.0}, "t", gear=3.0),
+        ValueError,
+        r"`ModelSpec.add_actuator`: `gear` is for one joint",
+    ),
+    "pair_of_lists": (
+        lambda: jd.ModelSpec("x").add_pair(["a"], "b"),
+        TypeError,
+        r"`ModelSpec.add_pair`: `shape_a` is list, not a `str`",
+    ),
+    "shape_name_is_an_array": (
+        lambda: jd.ModelSpec("x").add_shape("world", jd.shapes.Plane(), name=np.zeros(3)),
+        ValueError,
+        r"`ModelSpec.add_shape\('world'\)`: a name is a non-empty string, not ndarray",
+    ),
+    "ragged_faces": (
+        lambda: jd.shapes.Mesh(np.eye(3), [[0, 1, 2], [0]]),
+        ValueError,
+        r"`Mesh`: `faces` is not an array",
+    ),
     "state_beyond_a_trajectory": (lambda: run()[2], IndexError, r"`Trajectory`: there is no state 2 of 2"),
     "state_before_a_trajectory": (lambda: run()[np.int64(-3)], IndexError, r"`Trajectory`: there is no state -3 of 2"),
 }
+
+
+#: two calls that mean the same
+SAME = {
+    "limits_of_jax": [
+        lambda x=x: jd.ModelSpec("x").add_body("a", "world", jd.joints.Revolute(limits=x)).build().joints
+        for x in ((-1.0, 1.0), jnp.array([-1.0, 1.0]))
+    ],
+    "numbers_of_other_machines": [
+        lambda x=x: jd.Transform(np.eye(3), np.arange(3.0).astype(x)) for x in ("<f8", ">f8")
+    ],
+    "axis_of_other_machines": [
+        lambda x=x: jd.constraints.Hinge("rod", axis=np.arange(3.0).astype(x)).axis for x in ("<f8", ">f8")
+    ],
+    "rows_of_numpy": [lambda x=x: jd.constraints.Lock("rod", x).target for x in (1, np.int64(1))],
+    "no_ground_of_numpy": [lambda x=x: jd.load("four_bar", ground=x).collision for x in (False, np.bool_(False))],
+    "tableau_of_lists": [
+        lambda a=a: run(integrator=jd.integrators.RungeKutta(a, [0.0, 1.0])).q
+        for a in (((), (0.5,)), [[0.0, 0.0], [0.5, 0.0]])
+    ],
+}
+
+
+@pytest.mark.filterwarnings("ignore::jaxdyn.ModelWarning")
+@pytest.mark.parametrize("name", SAME)
+def test_the_same_call(name):
+    one, other = (jax.tree.leaves(call()) for call in SAME[name])
+    for a, b in zip(one, other, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 @pytest.mark.parametrize("name", BAD)
@@ -250,6 +411,21 @@ def test_loops_beyond_a_solver_are_told_before_tracing():
     """Under jit as well."""
     with pytest.raises(ValueError, match="`ABA` takes no constraints"):
         jax.jit(lambda s: solve(LOOP, s, np.zeros(3), solver=jd.solvers.ABA()))(LOOP_REST)
+
+
+@pytest.mark.parametrize(
+    ("call", "text"),
+    [
+        (lambda x: jd.solvers.LTLSoft(x), "`LTLSoft`: `weights`"),
+        (lambda x: solve(tau={"a": x}), "`forward_dynamics`: `tau` is not an array"),
+        (lambda x: run(warm_start=x > 0), "`simulate`: `warm_start`"),
+        (lambda x: jd.shapes.Mesh(np.eye(3), [[0, 1, x.astype(int)]]), "`Mesh`: `faces` is traced"),
+        (lambda x: jd.contact.PGS(limits=x > 0), "`PGS`: `limits`"),
+    ],
+)
+def test_traced_values_where_static_ones_are_needed(call, text):
+    with pytest.raises((TypeError, ValueError), match=text):
+        jax.make_jaxpr(call)(1.0)
 
 
 def test_values_under_jit_are_told_by_the_result():

@@ -109,6 +109,8 @@ def test_wrong_options(argv, said, capsys):
         (["simulate", "four_bar", "--out", "t.npz", "--seconds", "1e300"], "1e+303 steps"),
         (["simulate", "four_bar", "--out", "t.npz", "--seconds", "1e-9"], "1e-06 steps"),
         (["simulate", "four_bar", "--out", "t.npz", "--batch", "9" * 20], "GB"),
+        (["demo", "--out", ""], "cannot write ''"),
+        (["simulate", "four_bar", "--out", "t.npz", "--plot", ""], "cannot write ''"),
         (["demo", "--out", "no/such/t.npz"], "no folder 'no/such'"),
         (["demo", "--out", "t.png", "--plot", "t.png"], "they are one file"),
         (["demo", "--seconds", "0.15"], "--seconds 0.14 or 0.16"),

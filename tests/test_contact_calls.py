@@ -74,6 +74,10 @@ def test_wrong_calls(call):
         ("smoothing", "some"),
         ("smoothing", True),
         ("smoothing", None),
+        ("recovery_speed", 10**400),
+        ("limits", "no"),
+        ("limits", [True]),
+        ("dry_friction", None),
     ],
 )
 def test_wrong_laws(name, value):

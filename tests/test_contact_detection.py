@@ -83,6 +83,9 @@ def test_nothing_to_detect():
         ([0, 99], ValueError, r"`detect`: `which` has places other than 0 to"),
         ([-1], ValueError, r"`detect`: `which` has places other than 0 to"),
         ([0.5], TypeError, r"`detect`: `which` has dtype float64"),
+        (["a"], TypeError, r"`detect`: `which` is not an array of numbers"),
+        ([[0], [1, 2]], ValueError, r"`detect`: `which` is not an array of numbers"),
+        ([10**30], ValueError, r"`detect`: `which` has places other than"),
         ([[0]], ValueError, r"`detect`: `which` has shape \(1, 1\)"),
     ],
 )

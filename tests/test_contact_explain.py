@@ -189,6 +189,12 @@ def test_wrong_calls():
         explain(a, actuated=["knee"])
     with pytest.raises(TypeError, match=r"`explain`.*actuated.*names of joints"):
         explain(a, actuated="box")
+    for wrong in (3, (n for n in model.joint_names), b"box"):
+        with pytest.raises(TypeError, match=r"`explain`.*actuated.*names of joints"):
+            explain(a, actuated=wrong)
+    for wrong in (-1e-6, np.nan, np.inf):
+        with pytest.raises(ValueError, match="`explain`: `tol` is"):
+            explain(a, tol=wrong)
     with pytest.raises(TypeError, match=r"`explain`.*contacts.*jd\.contact\.PGS\(\)"):
         jd.contact.explain(model, state, a, dt=DT, contacts="pgs")
     with pytest.raises(ValueError, match=r"`explain`.*dt"):

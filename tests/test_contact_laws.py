@@ -266,8 +266,11 @@ def test_impulse_refuses_what_does_not_go_with_contacts():
         jd.impulse(model, state, contacts=PGS(), restitution=0.5)
     with pytest.raises(ValueError, match=r"`impulse`: `solver` is LCABA\(mu=5\.0.*Leave `solver` out"):
         jd.impulse(model, state, contacts=PGS(), solver=jd.solvers.LCABA(mu=5.0))
-    with pytest.raises(ValueError, match="`impulse`: `near` is -1, not a distance"):
+    with pytest.raises(ValueError, match="`impulse`: `near` = -1 is not a distance"):
         jd.impulse(model, state, contacts=PGS(), near=-1)
+    for wrong in (True, 10**400):
+        with pytest.raises((TypeError, ValueError), match="`impulse`: `near`"):
+            jd.impulse(model, state, contacts=PGS(), near=wrong)
     with pytest.raises(ValueError, match="`impulse`: with `contacts`, leave `warm_start` out"):
         jd.impulse(model, state, contacts=PGS(), warm_start=np.zeros(0))
     with pytest.raises(TypeError, match="`impulse`: .*contacts"):

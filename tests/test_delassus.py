@@ -361,6 +361,7 @@ def test_iterations_on_an_operator():
     for solved in (plain, helped):
         assert solved.result == jd.Result.successful
         assert np.linalg.norm(A @ solved.x - b) < 1e-8 * np.linalg.norm(b)
+    assert jd.osim.conjugate_gradient(op, b * np.nan).result == jd.Result.not_finite
     assert 3 * helped.iterations < plain.iterations
     short = jd.osim.conjugate_gradient(op, b, tol=1e-9, max_steps=3)
     assert short.result == jd.Result.max_steps_reached
@@ -428,6 +429,9 @@ def test_wrong_vectors_are_refused():
             jd.osim.MatrixFree(**wrong)
         with pytest.raises(ValueError, match="`conjugate_gradient`: `"):
             jd.osim.conjugate_gradient(op, np.ones(12), **wrong)
+    for steps in (True, 2.5, 0):
+        with pytest.raises(ValueError, match="`largest_eigenvalue`: `steps`"):
+            jd.osim.largest_eigenvalue(op, steps=steps)
 
 
 @pytest.mark.slow

@@ -130,6 +130,14 @@ URDFS = {
         urdf(link("base"), link("a"), joint("j1", "base", "a", inner='<dynamics friction="-1"/>')),
         "<joint name='j1'>.*friction.*negative",
     ),
+    "two reductions": (
+        urdf(
+            *TWO,
+            '<transmission name="t"><joint name="j1"/><actuator name="m"><mechanicalReduction>2</mechanicalReduction>'
+            "<mechanicalReduction>3</mechanicalReduction></actuator></transmission>",
+        ),
+        "<mechanicalReduction> of <actuator name='m'>.*second",
+    ),
     "a mimic of nobody": (
         urdf(link("base"), link("a"), joint("j1", "base", "a", inner="<mimic/>")),
         "<mimic> of <joint name='j1'>.*`joint`",
@@ -224,6 +232,7 @@ def pin(name="j", parent="world", child="a", kind="revolute", inner="<axis><xyz>
 
 SDFS = {
     "a version of words": (sdf(body(), pin(), version="new"), "<sdf>.*'new'"),
+    "an endless version": (sdf(body(), pin(), version="1" * 5000), "<sdf>.*`version` is '111"),
     "no model": ('<sdf version="1.7"/>', "<sdf>.*<model>"),
     "two models without a world": ('<sdf><model name="a"/><model name="b"/></sdf>', "<model name='b'>.*one <model>"),
     "a model without a name": ("<sdf><model><link name='a'/></model></sdf>", "<model>.*`name`"),

@@ -74,6 +74,51 @@ def test_pinocchios_order_permutes():
     assert order[mixed.v_slice("zz")][0] == mixed_pin.joints[mixed_pin.getJointId("zz")].idx_v
 
 
+def test_wrong_states_are_told(pair):
+    """JAX would take what lies beyond the end of a short q from its last number."""
+    model, other = pair
+    state = model.random_state(jax.random.key(3))
+    q, v = interop.to_pinocchio(model, other, state)
+    for wrong in (q[:-1], q[None], q[:, None], [], "q"):
+        with pytest.raises((TypeError, ValueError), match="^`from_pinocchio`: `q` "):
+            interop.from_pinocchio(model, other, wrong)
+    with pytest.raises(ValueError, match="^`from_pinocchio`: `v` has shape"):
+        interop.from_pinocchio(model, other, q, v[:-1])
+    with pytest.raises(ValueError, match="^`to_pinocchio`: `state.q` has shape"):
+        interop.to_pinocchio(model, other, jd.State(state.q[:-1], state.v))
+    with pytest.raises(TypeError, match="^`to_pinocchio`: `state` is tuple"):
+        interop.to_pinocchio(model, other, (state.q, state.v))
+    with pytest.raises(TypeError, match="^`to_pinocchio`: `pin_model` is Model, not a `pinocchio.Model`"):
+        interop.to_pinocchio(model, model, state)
+    with pytest.raises(TypeError, match="^`pinocchio_velocity_order`: `model` is str"):
+        interop.pinocchio_velocity_order("robot", other)
+    there = mujoco.MjModel.from_xml_string(
+        "<mujoco><worldbody><body><joint name='hinge'/><geom size='1'/></body></worldbody></mujoco>"
+    )
+    ours = jd.ModelSpec().add_body("l", "world", jd.joints.Revolute("hinge"), inertia=jd.Inertia.box(1, (1, 1, 1)))
+    for wrong in ([], np.zeros(2), np.zeros((1, 1))):
+        with pytest.raises(ValueError, match="^`from_mujoco`: `qpos` has shape"):
+            interop.from_mujoco(ours.build(), there, wrong)
+    ball = jd.joints.Spherical("hinge")
+    other_kind = jd.ModelSpec().add_body("l", "world", ball, inertia=jd.Inertia.box(1, (1, 1, 1)))
+    with pytest.raises(ValueError, match="^`from_mujoco`: joint 'hinge' has 3 velocities here .* and 1 in MuJoCo"):
+        interop.from_mujoco(other_kind.build(), there, [0.0])
+
+
+@pytest.mark.parametrize("types", [(np.float32, np.float64), (np.float64, np.float32)])
+def test_of_two_precisions_the_wider_is_taken(types):
+    """Also where they are traced."""
+    there = mujoco.MjModel.from_xml_string(
+        "<mujoco><worldbody><body><freejoint/><geom size='1'/></body></worldbody></mujoco>"
+    )
+    ours = jd.ModelSpec().add_body("l", "world", jd.joints.Free(), inertia=jd.Inertia.box(1, (1, 1, 1))).build()
+    q, v = (np.asarray(x, t) for x, t in zip(([1, 2, 3, 0.6, 0, 0.8, 0], np.arange(6)), types, strict=True))
+    state = jax.jit(lambda q, v: interop.from_mujoco(ours, there, q, v))(q, v)
+    back = jax.jit(lambda q, v: interop.to_mujoco(ours, there, jd.State(q, v)))(state.q.astype(types[0]), state.v)
+    assert all(x.dtype == np.float64 for x in (*jax.tree.leaves(state), *back))
+    np.testing.assert_allclose(back[1], v, atol=1e-6)
+
+
 def test_conversions_may_be_traced(pair):
     model, other = pair
     states = jax.vmap(model.random_state)(jax.random.split(jax.random.key(0), 4))

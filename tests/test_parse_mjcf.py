@@ -427,3 +427,11 @@ def test_a_pair_keeps_its_torsion(dimensions, torsion):
 def test_rolling_friction_of_a_pair_is_told():
     with pytest.warns(jd.ModelWarning, match="rolling friction of pairs, .* floor and ball"):
         load(PAIR.format(".7 .7 .001 0 .1", 6))
+
+
+@pytest.mark.parametrize("geom", ['size="0.1" density="1e308"', 'size="1e200" mass="1"'])
+def test_masses_without_end_are_told_without_other_warnings(geom, recwarn):
+    text = f'<mujoco><worldbody><body name="b"><freejoint/><geom {geom}/></body></worldbody></mujoco>'
+    with pytest.raises(ValueError, match="^`load`: .*inertia"):
+        load(text)
+    assert not [w for w in recwarn if issubclass(w.category, RuntimeWarning)]

@@ -96,6 +96,17 @@ def test_shapes_of_sdf():
     assert found.pairs == ((0, 2), (1, 2))
 
 
+@pytest.mark.parametrize("tag", ["surface", "friction", "ode", "mu"])
+def test_surfaces_that_are_told_twice(tag):
+    """Neither is taken without a word."""
+    surface = "<surface><friction><ode><mu>0.4</mu></ode></friction></surface>"
+    inner = re.search(f"<{tag}>.*</{tag}>", surface)[0]
+    ball = "<geometry><sphere><radius>1</radius></sphere></geometry>"
+    text = sdf(body("a", f'<collision name="c">{ball}{surface.replace(inner, 2 * inner)}</collision>'))
+    with pytest.warns(jd.ModelWarning, match=f"'c' .*takes one <{tag}>, this is the second"):
+        assert jd.load(text).collision.names == ()
+
+
 def test_the_ground():
     text = robot(shape('<sphere radius="1"/>', "ground"))
     with pytest.raises(ValueError, match="`load`: `ground`: the file has a shape 'ground' already"):

@@ -120,9 +120,9 @@ def _check_outputs(args) -> None:
     from .output import check_apart, check_picture, check_writable
 
     plot = getattr(args, "plot", None)
-    if args.out:
+    if args.out is not None:
         check_writable(args.out)
-    if plot:
+    if plot is not None:
         check_picture(plot)
     check_apart(args.out, plot)
 

@@ -77,7 +77,7 @@ def forward_dynamics(
     check_solver(f"`{name}`", solver)
     check_instance(f"`{name}`", "adjoint", adjoint, str, " Use 'implicit' or 'unrolled'.")
     if adjoint not in ("implicit", "unrolled"):
-        raise ValueError(f"`{name}`: `adjoint` is {adjoint!r}; choose 'implicit' or 'unrolled'.")
+        raise ValueError(f"`{name}`: `adjoint` is {adjoint!r:.60}; choose 'implicit' or 'unrolled'.")
     args = common_dtype(model, constraints, state.q, state.v, tau, external, warm_start)
     model, constraints, q, v, tau, external, warm_start = args
     if isinstance(solver, Auto):

@@ -13,6 +13,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..spatial.instances import check_flag
+from ..spatial.numbers import reals
 from ..systems.base import System
 from ..systems.problem import Problem
 from ..systems.weights import automatic_weights, uniform
@@ -36,7 +38,10 @@ def check_number(
 ) -> None:
     if value is None and optional:
         return
-    ok = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value)) and allowed(value)
+    try:
+        ok = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value)) and allowed(value)
+    except OverflowError:  # a whole number that no float holds
+        ok = False
     if not ok:
         raise (ValueError if isinstance(value, Real) else TypeError)(f"`{name}`: `{what}` = {value!r} is not {which}.")
 
@@ -79,6 +84,7 @@ class Proximal(Unrollable):
         check_number(name, "mu", self.mu, lambda x: x > 0, "a positive number", optional=True)
         check_number(name, "tol", self.tol, lambda x: x >= 0, "a number from 0 on", optional=True)
         check_positive_integer(self, "max_steps")
+        check_flag(f"`{name}`", "refine", self.refine)
 
     @abc.abstractmethod
     def system(self, problem: Problem, weights: Array) -> System:
@@ -147,12 +153,10 @@ def _numbers(given):
     """Return a number or a tuple of numbers from anything that holds numbers. Return anything else as it is, for the
     caller to refuse."""
     try:
-        found = np.asarray(given, float)
+        found = reals(given)
     except (TypeError, ValueError):
         return given
-    if np.asarray(given).dtype.kind in "SU":  # text, which NumPy would convert to numbers
-        return given
-    return given if given is None else tuple(found.tolist()) if found.ndim else float(found)
+    return tuple(found.tolist()) if found.ndim else float(found)
 
 
 class Soft(Unrollable):

@@ -8,7 +8,7 @@ from ..engine.lanes import laned
 from ..kinematics.embedding import kinematics
 from ..model.checks import check_model, check_vector, common_dtype
 from ..model.model import Model
-from ..spatial.numbers import check
+from ..spatial.numbers import floats
 from ..spatial.transform import Transform, pose
 from .places import names_of, touches_of
 from .slots import tangents
@@ -56,12 +56,12 @@ def _detected(model: Model, q: Array):
 
 
 def _checked(call: str, which: ArrayLike, places: int) -> Array:
+    known = f"has places other than 0 to {places - 1}" if places else "is not empty, but no shapes can touch"
+    outside = lambda x: known if ((x < 0) | (x >= places)).any() else None  # noqa: E731
+    floats(f"`{call}`", "which", which, None, outside)  # numbers that an index may be
     which = jnp.asarray(which)
     if not jnp.issubdtype(which.dtype, jnp.integer) and which.size:
         raise TypeError(f"`{call}`: `which` has dtype {which.dtype}, not that of integers.")
     if which.ndim != 1:
         raise ValueError(f"`{call}`: `which` has shape {which.shape}, not (slots,).")
-    known = f"has places other than 0 to {places - 1}" if places else "is not empty, but no shapes can touch"
-    outside = lambda x: known if ((x < 0) | (x >= places)).any() else None  # noqa: E731
-    check(f"`{call}`", "which", which, outside)
     return which.astype(int)

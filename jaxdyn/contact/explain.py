@@ -37,7 +37,8 @@ from ..model.constraints import Constraint
 from ..model.joints import FreeKind
 from ..model.model import Model
 from ..model.state import State
-from ..spatial.numbers import check, finite, floats, positive
+from ..spatial.instances import described
+from ..spatial.numbers import check, finite, floats, not_negative, positive
 from ..systems.problem import body_accelerations, residual
 from .checks import check_law
 from .cones import Cones, Counts, Limited, lengths, natural, scales
@@ -269,7 +270,7 @@ def explain(
     model, constraints, q, v, motion, external = args
     dt = dt.astype(v.dtype)
     a = laned(acceleration_over, model.topology)(v, motion, dt) if acceleration is None else motion
-    least = floats(f"`{name}`", "tol", tol, ()).astype(v.dtype)
+    least = floats(f"`{name}`", "tol", tol, (), finite, not_negative).astype(v.dtype)
     found = laned(explained, contacts, free)(model, tuple(constraints), q, v, a, external, dt, least)
     tau, nu, f, gaps, left, rest, which = found
     return Explanation(tau, nu, contacts_of(model, contacts, f, dt, gaps, left, which), rest)
@@ -281,11 +282,11 @@ def _without_actuators(call: str, model: Model, actuated: Sequence[str] | None) 
     owners = [topology.velocity_bodies[v] for v in topology.independent]
     if actuated is None:
         return tuple(k for k, b in enumerate(owners) if isinstance(topology.kinds[b], FreeKind))
-    if isinstance(actuated, str) or not all(isinstance(n, str) for n in actuated):
-        raise TypeError(f"`{call}`: `actuated` is {actuated!r}, not a sequence of names of joints.")
+    if not isinstance(actuated, list | tuple) or not all(isinstance(n, str) for n in actuated):
+        raise TypeError(f"`{call}`: `actuated` is {described(actuated)}, not a sequence of names of joints.")
     for n in actuated:
         if n not in names:
-            raise ValueError(f"`{call}`: `actuated`: no joint is called {n!r}. There are {', '.join(names)}.")
+            raise ValueError(f"`{call}`: `actuated`: no joint is called {n!r:.60}. There are {', '.join(names)}.")
         b = topology.joint(n)
         if any(v not in topology.places for v in range(topology.nv)[topology.v_slice(b)]):
             free = dict.fromkeys(

@@ -8,6 +8,7 @@ from jaxtyping import ArrayLike
 from ..constrained.auto import Auto
 from ..constrained.base import Solver, check_solver
 from ..constrained.impulse import outcome, rates, solved
+from ..constrained.iterated import check_number
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
 from ..model.checks import rows_of as rows_of_constraints
 from ..model.constraints import Constraint
@@ -77,8 +78,7 @@ def _struck(name, model, state, p, constraints, restitution, solver, law, near) 
     check_contacts(name, model, law, solver)
     if not isinstance(restitution, int | float) or restitution != 0:
         raise ValueError(f"`{name}`: with `contacts`, leave `restitution` out: surfaces have their own.")
-    if not isinstance(near, int | float) or not 0 <= near < float("inf"):
-        raise ValueError(f"`{name}`: `near` is {near!r}, not a distance in m.")
+    check_number(name, "near", near, lambda x: x >= 0, "a distance in m")
     model, constraints, q, v, p = common_dtype(model, constraints, state.q, state.v, p)
     impact = Impact.of(law, near=float(near), dry_friction=False)
     found = contact_step(model, constraints, q, v, p, None, jnp.ones((), v.dtype), impact)

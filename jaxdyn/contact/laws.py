@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..constrained.iterated import check_number, check_positive_integer
+from ..spatial.instances import check_flag
 from .cones import Cones
 from .effect import Unformed
 from .gauss_seidel import prepared, sweep
@@ -53,6 +54,8 @@ class Law(eqx.Module):
         check_positive_integer(self, "slots", optional=True)
         allowed, which = lambda x: x == 0 or x >= LEAST_SMOOTHING, f"0 or a speed from {LEAST_SMOOTHING:g} m/s on"
         check_number(name, "smoothing", self.smoothing, allowed, which)
+        for what in ("limits", "dry_friction"):
+            check_flag(f"`{name}`", what, getattr(self, what))
 
     @abc.abstractmethod
     def solve(self, G: Array | Unformed, g: Array, cones: Cones, f: Array) -> Array:

@@ -69,7 +69,8 @@ def _descended(operator: Delassus, b, preconditioner: Delassus | None, start, to
     solver = lineax.CG(rtol=tol, atol=0.0, max_steps=max_steps)
     found = lineax.linear_solve(linear_operator(operator), b, solver, options=options, throw=False)
     ended = jnp.where(found.result == lineax.RESULTS.successful, 0, MEMBERS.index("max_steps_reached"))
-    ended = jnp.where(jnp.isfinite(found.value).all(), ended, MEMBERS.index("not_finite"))
+    sound = jnp.isfinite(found.value).all() & jnp.isfinite(b).all()  # for a b of NaN lineax takes x = 0
+    ended = jnp.where(sound, ended, MEMBERS.index("not_finite"))
     return Solved(found.value, result_of(ended), jnp.asarray(found.stats["num_steps"]))
 
 
@@ -80,9 +81,8 @@ def largest_eigenvalue(operator: Delassus, *, steps: int = 20) -> Float[Array, "
     **Arguments:** `steps`, the number of products, at most m. The start is a fixed vector without symmetries.
     """
     check_instance("`largest_eigenvalue`", "operator", operator, Delassus)
-    if not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"`largest_eigenvalue`: `steps` is {steps!r}, not a positive integer.")
-    return _largest(operator, min(steps, operator.shape[0]))
+    check_count("largest_eigenvalue", "steps", steps)
+    return _largest(operator, min(int(steps), operator.shape[0]))
 
 
 @once

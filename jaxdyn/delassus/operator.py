@@ -173,7 +173,9 @@ def delassus(
     call = "delassus"
     model = check_model(call, model)
     q = check_vector(call, "q", q, (model.nq,))
-    asked, held = check_constraints(call, model, constraints), check_constraints(call, model, within)
+    if within is None:
+        raise TypeError(f"`{call}`: `within` is None, not a tuple of constraints, such as `model.constraints` or `()`.")
+    asked, held = check_constraints(call, model, constraints), check_constraints(call, model, within, "within")
     check_instance(f"`{call}`", "method", method, Method, " Use one such as `jd.osim.MatrixFree()`.")
     if rows_of(model, asked) == 0:
         raise ValueError(f"`{call}`: `constraints` is empty: the operator would have no rows.")

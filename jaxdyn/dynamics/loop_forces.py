@@ -47,7 +47,7 @@ def loop_forces(
     **Raises** `ValueError` for wrong shapes, and for a model without embedded constraints.
     """
     call = "loop_forces"
-    check_model(call, embedded)
+    check_model(call, embedded, "embedded")
     if not embedded.embedded:
         raise ValueError(f"`{call}`: {embedded.name!r} has no embedded constraints: `embed` makes them.")
     state = check_state(call, embedded, state)

@@ -114,6 +114,7 @@ def chosen_of(model: Model, loops, before: set) -> list[int]:
     """Return the numbers of the constraints of a cut model that the argument `loops` of `embed` selects, and of those
     named in `before`, which are embedded already."""
     topology, constraints = model.topology, model.constraints
+    names = check_names("`embed`", "loops", loops)
     if loops == "all":
         return list(range(len(constraints)))
     if loops == "local":
@@ -125,7 +126,6 @@ def chosen_of(model: Model, loops, before: set) -> list[int]:
             for k in members
         }
         return sorted(local | {k for k, c in enumerate(constraints) if c.name in before and c.name})
-    names = check_names("`embed`", "loops", loops)
     known = {c.name: k for k, c in enumerate(constraints)}
     for name in names:
         if name not in known:
@@ -332,7 +332,7 @@ def expand(embedded: Model, state: State) -> State:
 
     **Raises** `ValueError` for wrong shapes.
     """
-    check_model("expand", embedded)
+    check_model("expand", embedded, "embedded")
     state = check_state("expand", embedded, state)
     model, q, w = common_dtype(embedded, state.q, state.v)
     return State(q, velocities(model, q, w))
@@ -344,7 +344,7 @@ def reduce(embedded: Model, state: State) -> State:
 
     **Raises** `ValueError` for wrong shapes.
     """
-    check_model("reduce", embedded)
+    check_model("reduce", embedded, "embedded")
     check_instance("`reduce`", "state", state, State, " Use `jd.State(q, v)`.")
     topology = embedded.topology
     q = check_vector("reduce", "state.q", state.q, (embedded.nq,))

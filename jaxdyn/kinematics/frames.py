@@ -88,9 +88,13 @@ def forward_kinematics(model: Model, q: ArrayLike) -> Transform:
 def frame_pose(model: Model, q: ArrayLike, frame: str) -> Transform:
     """Return the pose in the world, at q (nq,), of the body or frame of that name. Raises `ValueError` for an unknown
     name."""
-    check_model("frame_pose", model)
-    q = check_vector("frame_pose", "q", q, (model.nq,))
-    body, index = check_frame("frame_pose", model, frame)
+    return _pose_of("frame_pose", model, q, frame)
+
+
+def _pose_of(call: str, model: Model, q: ArrayLike, frame: str) -> Transform:
+    check_model(call, model)
+    q = check_vector(call, "q", q, (model.nq,))
+    body, index = check_frame(call, model, frame)
     model, q = common_dtype(model, q)
     if body == WORLD:
         origin = pose(jnp.eye(3, dtype=q.dtype), jnp.zeros(3, q.dtype))
@@ -127,7 +131,7 @@ def _motion_of(call: str, fn, reference: str, model: Model, state: State, frame:
 def _is_local(call: str, reference: str) -> bool:
     check_instance(f"`{call}`", "reference", reference, str, " Use 'local' or 'world_aligned'.")
     if reference not in get_args(Reference):
-        raise ValueError(f"`{call}`: `reference` is {reference!r}; choose 'local' or 'world_aligned'.")
+        raise ValueError(f"`{call}`: `reference` is {reference!r:.60}; choose 'local' or 'world_aligned'.")
     return reference == "local"
 
 
@@ -157,8 +161,8 @@ def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameCo
     check_instance(
         "`anchored`", "constraint", constraint, FrameConstraint, " Use one such as `jd.constraints.Point(...)`."
     )
-    a = frame_pose(model, q, constraint.body_a) @ constraint.placement_a
-    b = frame_pose(model, q, constraint.body_b)
+    a = _pose_of("anchored", model, q, constraint.body_a) @ constraint.placement_a
+    b = _pose_of("anchored", model, q, constraint.body_b)
     if isinstance(constraint, Distance):
         gap = a.translation - (b @ constraint.placement_b).translation
         return eqx.tree_at(lambda c: c.length, constraint, jnp.sqrt(jnp.sum(gap * gap)))

@@ -188,7 +188,7 @@ def tangent(f: Callable[[Array], Any], model: Model, q: ArrayLike) -> Any:
 
     Column k is the rate of change of f when q moves with the k-th unit velocity.
     """
-    check_callable("`tangent`", "f", f)
+    check_callable("`tangent`", "f", f, 1)
     check_model("tangent", model)
     q = check_vector("tangent", "q", q, (model.nq,))
     return jax.jacfwd(lambda d: f(integrate(model, q, d)))(jnp.zeros(model.nv, q.dtype))

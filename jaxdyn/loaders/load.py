@@ -5,10 +5,13 @@ import warnings
 from pathlib import Path
 from typing import Literal, get_args
 
+import numpy as np
+
 from ..model.model import Model
 from ..model.spec import ModelSpec
 from ..model.values import ModelWarning
 from ..robots.shipped import SHIPPED, missing
+from ..spatial.instances import check_flag, check_instance
 from ..spatial.numbers import constants, not_negative
 from . import mjcf, robot_yaml, sdf, urdf
 from .files import is_there
@@ -58,6 +61,7 @@ def load(
     ```
     """
     options = {"ground": ground, "self_collisions": self_collisions, "collision": collision}
+    check_instance("`load`", "compiler", compiler, str)
     spec = load_spec(source, floating=floating, name=name, **options)  # type: ignore
     try:
         return spec.build().with_compiler(compiler)
@@ -77,16 +81,17 @@ def load_spec(
 ) -> ModelSpec:
     """Return the `ModelSpec` from which `load` builds the model, so that it can be changed first. Arguments as in
     `load`."""
-    if not isinstance(self_collisions, bool):
-        raise TypeError(f"`load`: `self_collisions` is {brief(self_collisions)}, neither True nor False.")
+    check_flag("`load`", "self_collisions", self_collisions)
     known = get_args(Wanted)
     if collision is not None and (not isinstance(collision, str) or collision not in known):
         raise ValueError(f"`load`: `collision` is {brief(collision)}, none of {', '.join(map(repr, known))}.")
+    if isinstance(ground, np.bool_):
+        ground = bool(ground)
     grounded = ground is not False and ground is not None
     if collision is None:
         collision = "all" if grounded or self_collisions else "primitives"
     spec = _spec(source, floating, name, collision)
-    spec.self_collisions = self_collisions
+    spec.self_collisions = bool(self_collisions)
     if grounded:
         _ground(spec, ground)
     return spec

@@ -35,8 +35,10 @@ class Mass(NamedTuple):
 
     def seen_from(self, pose: Pose) -> "Mass":
         """Return the mass properties in a frame A, where `pose` is the pose of the body's frame in A."""
-        rotational = pose.R @ self.rotational @ pose.R.T
-        return Mass(self.mass, pose.p + pose.R @ self.center, (rotational + rotational.T) / 2)
+        with np.errstate(invalid="ignore"):  # numbers that are not finite are refused where bodies are added
+            rotational = pose.R @ self.rotational @ pose.R.T
+            center = pose.p + pose.R @ self.center
+        return Mass(self.mass, center, (rotational + rotational.T) / 2)
 
 
 def from_rpy(rpy) -> np.ndarray:

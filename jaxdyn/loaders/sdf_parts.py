@@ -106,7 +106,10 @@ def flatten(document: Document, notes: Notes) -> Robot:
     """Return the robot of an `<sdf>` with one `<model>`, or a `<world>` of models."""
     root = document.root
     parts = root.get("version", "1.7").split(".")
-    version = tuple(int(x) if x.isdecimal() else fail(root, f"`version` is {brief('.'.join(parts))}.") for x in parts)
+    version = tuple(
+        int(x) if x.isdecimal() and len(x) < 10 else fail(root, f"`version` is {brief('.'.join(parts))}.")
+        for x in parts
+    )
     world = only(root, "world")
     holder = root if world is None else world
     models = holder.findall("model")

@@ -11,7 +11,7 @@ from .pose import Pose, rotation_to
 from .sdf_frames import Scope, pose_of
 from .sdf_parts import Body
 from .shapes import Shapes, Wanted, geometry_of, is_mesh, unknown_shape
-from .xml import Document, Element, Notes, fail, needed, numbers, only, text_number
+from .xml import Document, Element, Notes, fail, needed, numbers, only, text_number, within
 
 
 def add_shapes(
@@ -54,7 +54,7 @@ def _place(collision: Element, link: Body) -> Pose:
 def _tilt(collision: Element) -> Pose:
     """Return the pose of a shape in its `<collision>`: the rotation to the `<normal>` of a plane, otherwise the
     identity."""
-    normal = geometry_of(collision).find("normal")
+    normal = only(geometry_of(collision), "normal")
     return Pose() if normal is None else Pose(rotation_to(numbers(normal, normal.text, 3, "normal")))
 
 
@@ -83,18 +83,18 @@ def shape_of(collision: Element, shapes: Shapes) -> Shape:
 def surface_of(collision: Element, notes: Notes) -> dict[str, Any]:
     """Return the friction, torsion and restitution in a `<surface>`. Note friction that is not modelled."""
     out: dict[str, Any] = {}
-    mu = collision.find("surface/friction/ode/mu")
+    mu = within(collision, "surface/friction/ode/mu")
     if mu is not None:
         out["friction"] = float(numbers(mu, mu.text, 1, "mu")[0])
-    ode = collision.find("surface/friction/ode")
+    ode = within(collision, "surface/friction/ode")
     if ode is not None:
         told = {tag: text_number(ode, tag, 0.0) for tag in ("mu2", "slip1", "slip2") if only(ode, tag) is not None}
         note_friction(notes, ode, collision.get("name", ""), out.get("friction", 1.0), told)
-    bounce = collision.find("surface/bounce/restitution_coefficient")
+    bounce = within(collision, "surface/bounce/restitution_coefficient")
     if bounce is not None:
         out["restitution"] = float(numbers(bounce, bounce.text, 1, bounce.tag)[0])
-    twist = collision.find("surface/friction/torsional")
-    if twist is not None and twist.find("patch_radius") is not None:
+    twist = within(collision, "surface/friction/torsional")
+    if twist is not None and only(twist, "patch_radius") is not None:
         # a contact patch of radius a under a load N resists a torque of 3 pi / 16 a mu N
         radius, mu = (text_number(twist, tag, x) for tag, x in (("patch_radius", 0.0), ("coefficient", 1.0)))
         out["torsion"] = 3 * np.pi / 16 * radius * mu

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from ..model.joints import Fixed
 from ..model.spec import ModelSpec
 from .skeleton import Connection
-from .xml import Element, Notes, attribute, brief, located, numbers
+from .xml import Element, Notes, attribute, brief, located, numbers, only
 
 #: tags that name the joints of a transmission; the last three are PR2's
 DRIVEN = ("joint", "flexJoint", "rollJoint", "gap_joint")
@@ -20,7 +20,7 @@ DRIVEN = ("joint", "flexJoint", "rollJoint", "gap_joint")
 
 def reduction(element: Element | None) -> float | None:
     """Return the `<mechanicalReduction>` in an element, None if there is none."""
-    found = None if element is None else element.find("mechanicalReduction")
+    found = None if element is None else only(element, "mechanicalReduction")
     return None if found is None else float(numbers(found, found.text, 1, "mechanicalReduction")[0])
 
 

@@ -165,6 +165,17 @@ def only(element: Element, tag: str) -> Element | None:
     return found[0] if found else None
 
 
+def within(element: Element, path: str) -> Element | None:
+    """Return the element on a path of tags such as "surface/friction", or None. Raise `ValueError` if there are
+    several."""
+    for tag in path.split("/"):
+        found = only(element, tag)
+        if found is None:
+            return None
+        element = found
+    return element
+
+
 def needed(element: Element, tag: str) -> Element:
     """Return the only child with a tag. Raise `ValueError` if there is none."""
     found = only(element, tag)

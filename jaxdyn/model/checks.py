@@ -1,5 +1,6 @@
 """Checks of the arguments of public functions. They look at types, shapes and dtypes, before anything is traced."""
 
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,23 +10,58 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..spatial.instances import check_instance
+from ..spatial.instances import check_instance, described
 from ..spatial.numbers import floats, is_half
 from .constraints import Constraint
 from .model import Model
 from .state import State
 
+#: models whose shapes are right, by id: they do not change, and to look costs as much as a short call
+_SOUND: weakref.WeakValueDictionary[int, Model] = weakref.WeakValueDictionary()
 
-def check_model(call: str, model: Any) -> Model:
-    check_instance(f"`{call}`", "model", model, Model, " Use `load(...)` or `ModelSpec`.")
+
+def check_model(call: str, model: Any, name: str = "model") -> Model:
+    check_instance(f"`{call}`", name, model, Model, " Use `load(...)` or `ModelSpec`.")
+    if _SOUND.get(id(model)) is not model:
+        _check_shapes(call, model)
+        _SOUND[id(model)] = model
     _check_precision(call, model)
     if model.nb == 0 and call != "frame_pose":
         raise ValueError(f"`{call}`: no joint of {model.name!r} moves; load it with `floating=True`, or add a joint.")
-    if model.bodies.mass.ndim != 1:
-        raise ValueError(
-            f"`{call}`: `model.bodies.mass` has shape {model.bodies.mass.shape}; map over models with `jax.vmap`."
-        )
     return model
+
+
+def _check_shapes(call: str, model: Model) -> None:
+    """Raise `ValueError` for arrays of another shape than the robot's, as after `equinox.tree_at`."""
+    nb, n, nq = model.nb, model.topology.nv, model.nq
+    bodies, joints, place = model.bodies, model.joints, model.bodies.placement
+    for path, x, shape in (
+        ("gravity", model.gravity, (3,)),
+        ("bodies.mass", bodies.mass, (nb,)),
+        ("bodies.center_of_mass", bodies.center_of_mass, (nb, 3)),
+        ("bodies.rotational", bodies.rotational, (nb, 3, 3)),
+        ("bodies.placement.rotation", place.rotation, (nb, 3, 3)),
+        ("bodies.placement.translation", place.translation, (nb, 3)),
+        ("joints.axis", joints.axis, (nb, 3)),
+        ("joints.axis2", joints.axis2, (nb, 3)),
+        ("joints.pitch", joints.pitch, (nb,)),
+        ("joints.armature", joints.armature, (n,)),
+        ("joints.damping", joints.damping, (n,)),
+        ("joints.stiffness", joints.stiffness, (n,)),
+        ("joints.rest", joints.rest, (nq,)),
+        ("joints.lower", joints.lower, (n,)),
+        ("joints.upper", joints.upper, (n,)),
+        ("joints.effort", joints.effort, (n,)),
+        ("joints.friction", joints.friction, (n,)),
+    ):
+        found = getattr(x, "shape", None)
+        if found == shape:
+            continue
+        if found is None:
+            raise TypeError(f"`{call}`: `model.{path}` is {described(x)}, not an array. Use `Model.replace`.")
+        batch = found[len(found) - len(shape) :] == shape
+        hint = "; map over models with `jax.vmap`" if batch else ". Use `Model.replace`"
+        raise ValueError(f"`{call}`: `model.{path}` has shape {found}, not {shape}{hint}.")
 
 
 def _check_precision(call: str, model: Model) -> None:
@@ -69,17 +105,17 @@ def check_frame(call: str, model: Model, frame: Any) -> tuple[int, int | None]:
         raise ValueError(f"`{call}`: `frame`: {error}") from None
 
 
-def check_constraints(call: str, model: Model, constraints: Any) -> tuple[Constraint, ...]:
+def check_constraints(call: str, model: Model, constraints: Any, name: str = "constraints") -> tuple[Constraint, ...]:
     """Return the constraints as a tuple; None stands for those of the model. Raise `TypeError` unless they are a
     sequence of constraints, and `ValueError` for unknown bodies and joints."""
     if constraints is None:
         return model.constraints
     if hasattr(constraints, "layout"):
-        raise TypeError(f"`{call}`: `constraints` is a single {type(constraints).__name__}; put it in a tuple.")
+        raise TypeError(f"`{call}`: `{name}` is a single {type(constraints).__name__}; put it in a tuple.")
     if not isinstance(constraints, Sequence) or isinstance(constraints, str | bytes):
-        raise TypeError(f"`{call}`: `constraints` is {type(constraints).__name__}, not a tuple of constraints.")
+        raise TypeError(f"`{call}`: `{name}` is {type(constraints).__name__}, not a tuple of constraints.")
     for k, c in enumerate(constraints):
-        check_instance(f"`{call}`", f"constraints[{k}]", c, Constraint, " Use one such as `jd.constraints.Point(...)`.")
+        check_instance(f"`{call}`", f"{name}[{k}]", c, Constraint, " Use one such as `jd.constraints.Point(...)`.")
         try:
             c.layout(model.topology)
         except ValueError as error:

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
-from ..spatial.instances import check_callable, check_instance
+from ..spatial.instances import check_callable, check_instance, described
 from ..spatial.numbers import direction, finite, floats, not_negative
 from ..tree.topology import Topology
 from .kind import JointParameters
@@ -142,10 +142,13 @@ def check_names(call: str, constraints: Sequence[Constraint]) -> None:
 
 def check_function(call: str, fn: Any, rows: Any, *given: Any) -> None:
     """Raise `TypeError` or `ValueError` unless ``fn(*given)`` is a differentiable array (rows,)."""
-    check_callable(call, "fn", fn)
-    if not isinstance(rows, int) or isinstance(rows, bool) or rows < 1:
-        raise ValueError(f"{call}: `rows` is {rows!r}, not a positive integer.")
-    got = jax.eval_shape(fn, *given)
+    if not isinstance(rows, int | np.integer) or isinstance(rows, bool) or rows < 1:
+        raise ValueError(f"{call}: `rows` is {rows!r:.60}, not a positive integer.")
+    check_callable(call, "fn", fn, len(given))
+    try:
+        got = jax.eval_shape(lambda *args: fn(*args), *given)  # JAX itself may crash on functions of C
+    except jax.errors.TracerArrayConversionError:
+        raise TypeError(f"{call}: `fn` calls NumPy, which has no derivatives: use `jax.numpy`.") from None
     if getattr(got, "shape", None) != (rows,):
         raise ValueError(f"{call}: `fn` returns {got}, not an array of shape ({rows},).")
     if not jnp.issubdtype(got.dtype, jnp.floating):
@@ -154,7 +157,7 @@ def check_function(call: str, fn: Any, rows: Any, *given: Any) -> None:
 
 def checked_options(call: str, name, target, stabilization, rows: int):
     if name is not None and not isinstance(name, str):
-        raise TypeError(f"{call}: `name` is {name!r}, not a string.")
+        raise TypeError(f"{call}: `name` is {described(name)}, not a string.")
     target = floats(call, "target", np.zeros(rows) if target is None else target, (rows,), finite)
     if stabilization is None:
         stabilization = Baumgarte(0.0, 0.0)

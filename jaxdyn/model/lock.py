@@ -2,6 +2,7 @@
 
 import equinox as eqx
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..spatial.instances import check_instance
@@ -39,10 +40,12 @@ class Lock(Constraint):
     ):
         check_instance("`Lock`", "joint", joint, str)
         call = f"`Lock({joint!r})`"
-        if not isinstance(rows, int) or isinstance(rows, bool) or not 1 <= rows <= 6:
+        if not isinstance(rows, int | np.integer) or isinstance(rows, bool) or not 1 <= rows <= 6:
             raise ValueError(f"{call}: `rows` is {rows!r}, not the number of the joint's velocities, 1 to 6.")
-        self.joint, self.rows = joint, rows
+        self.joint, self.rows = joint, int(rows)
         self.position = None if position is None else jnp.atleast_1d(floats(call, "position", position, None, finite))
+        if self.position is not None and self.position.ndim > 1:
+            raise ValueError(f"{call}: `position` has shape {self.position.shape}, not (nq of the joint,).")
         self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, rows)
 
     def layout(self, topology: Topology) -> Layout:

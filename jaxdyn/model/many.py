@@ -83,7 +83,7 @@ class General(Constraint):
         call = f"`General({list(self.bodies)})`"
         pose = Transform(jnp.eye(3), jnp.zeros(3))
         check_function(call, fn, rows, *[pose] * len(self.bodies))
-        self.fn, self.rows = fn, rows
+        self.fn, self.rows = fn, int(rows)
         self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, rows)
 
     def layout(self, topology: Topology) -> Layout:

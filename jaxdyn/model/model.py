@@ -178,8 +178,11 @@ class Model(eqx.Module):
 
         **Raises** `ValueError` for another name, and `RuntimeError` for "kernel" if `llvmlite` does not work here.
         """
+        check_instance("`Model.with_compiler`", "compiler", compiler, str)
         if compiler not in kernels.CHOICES:
-            raise ValueError(f"`Model.with_compiler`: {compiler!r} is none of {', '.join(kernels.CHOICES)}.")
+            raise ValueError(
+                f"`Model.with_compiler`: `compiler` {compiler!r:.60} is none of {', '.join(kernels.CHOICES)}."
+            )
         kernels.choice(compiler)
         return dataclasses.replace(self, topology=dataclasses.replace(self.topology, compiler=compiler))
 
@@ -263,7 +266,7 @@ class Model(eqx.Module):
         are repeated, and `TypeError` for anything but a list of pairs of names.
         """
         call = "`Model.with_pairs`"
-        if not isinstance(pairs, Iterable) or isinstance(pairs, str):
+        if not isinstance(pairs, Iterable) or isinstance(pairs, str) or np.ndim(pairs) == 0 and hasattr(pairs, "ndim"):
             raise TypeError(f"{call}: `pairs` is {described(pairs)}, not a list of pairs of names.")
         return dataclasses.replace(self, collision=self.collision.with_pairs(call, pairs))
 
@@ -289,8 +292,8 @@ class Model(eqx.Module):
                 node = getattr(node, part)
             else:
                 named = node if isinstance(node, dict) else getattr(node, "__dataclass_fields__", ())
-                fields = list(named) or [str(k) for k in range(len(node))]
-                raise ValueError(f"`Model`: {path!r}: " + unknown("field", part, fields))
+                fields = list(named) or [str(k) for k in range(len(node) if isinstance(node, tuple) else 0)]
+                raise ValueError(f"`Model.at`: `path` {path!r:.60}: " + unknown("field", part, fields))
         return node
 
     def __repr__(self) -> str:

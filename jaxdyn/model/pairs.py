@@ -15,7 +15,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, ArrayLike, Float
 
 from ..engine.walls import walled
-from ..spatial.instances import check_instance
+from ..spatial.instances import check_instance, described
 from ..spatial.numbers import finite, floats
 from ..spatial.rotation import quaternion_from_matrix, quaternion_log
 from ..spatial.small import composed, cross, dot, eye, mm, mtm, mtv, mv
@@ -56,10 +56,10 @@ class FrameConstraint(Constraint):
         stabilization: Baumgarte | None | str = "default",
         axis: ArrayLike = (0.0, 0.0, 1.0),
     ):
-        call = f"`{type(self).__name__}({body_a!r}, {body_b!r})`"
+        call = f"`{type(self).__name__}({body_a!r:.60}, {body_b!r:.60})`"
         for what, value in (("body_a", body_a), ("body_b", body_b)):
             if not isinstance(value, str):
-                raise TypeError(f"{call}: `{what}` is {value!r}, not the name of a body or frame.")
+                raise TypeError(f"{call}: `{what}` is {described(value)}, not the name of a body or frame.")
         for what, value in (("placement_a", placement_a), ("placement_b", placement_b)):
             if value is not None:
                 check_instance(call, what, value, Transform)

@@ -85,7 +85,7 @@ class SceneSpec:
         placement = Transform.identity() if placement is None else placement
         check_instance(call, "placement", placement, Transform)
         surface = Collider(
-            name or "",
+            "" if name is None else name,
             body,
             shape,
             placement.rotation,
@@ -132,7 +132,7 @@ class SceneSpec:
 
     def _shape_name(self, call: str, c: Collider) -> str:
         if not isinstance(c.name, str):
-            raise ValueError(f"{call}: a name is a non-empty string, not {c.name!r}.")
+            raise ValueError(f"{call}: a name is a non-empty string, not {described(c.name)}.")
         if c.name in self.shapes:
             raise ValueError(f"{call}: the name {c.name!r} is already taken by a shape.")
         return c.name or self.free_name(c.body)
@@ -159,7 +159,8 @@ class SceneSpec:
         """Let two shapes collide regardless of their masks, even if they belong to one tree. `friction` and `torsion`
         are those of this pair (default: from the two shapes, as in `add_shape`)."""
         call = "`ModelSpec.add_pair`"
-        for name in (shape_a, shape_b):
+        for what, name in (("shape_a", shape_a), ("shape_b", shape_b)):
+            check_instance(call, what, name, str)
             if name not in self.shapes:
                 raise ValueError(f"{call}: {unknown('shape', name, self.shapes)}")
         if shape_a == shape_b:
@@ -171,8 +172,8 @@ class SceneSpec:
 
     def exclude(self, body_a: str, body_b: str) -> "SceneSpec":
         """Let the shapes of two bodies pass through each other. Pairs of `add_pair` still collide."""
-        for body in (body_a, body_b):
-            self._check_host("`ModelSpec.exclude`: ", body)
+        for what, body in (("body_a", body_a), ("body_b", body_b)):
+            self._check_host(f"`ModelSpec.exclude`: `{what}`: ", body)
         self._excluded.add(frozenset((self._owner(body_a), self._owner(body_b))))
         return self
 

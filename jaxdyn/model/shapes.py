@@ -143,7 +143,10 @@ class Mesh(Shape):
         vertices = constants(call, "vertices", self.vertices, None)
         if vertices.ndim != 2 or vertices.shape[1] != 3 or not len(vertices):
             raise ValueError(f"{call}: `vertices` has shape {vertices.shape}, not (n, 3).")
-        faces = None if self.faces is None else np.asarray(self.faces)
+        faces = None
+        if self.faces is not None:
+            constants(call, "faces", self.faces, None)
+            faces = np.asarray(self.faces)
         if faces is not None and (faces.ndim != 2 or faces.shape[1] != 3 or faces.dtype.kind not in "iu"):
             raise ValueError(f"{call}: `faces` has shape {faces.shape} of {faces.dtype}, not (m, 3) of whole numbers.")
         if faces is not None and faces.size and not (0 <= faces.min() and faces.max() < len(vertices)):

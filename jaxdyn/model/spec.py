@@ -128,7 +128,7 @@ class ModelSpec(SceneSpec):
         """Add a named frame that is fixed in `body` (a body, another frame or ``"world"``)."""
         call = f"`ModelSpec.add_frame({name!r})`"
         self._new_name(call, name)
-        self._check_host(f"{call}: ", body)
+        self._check_host(f"{call}: `body`: ", body)
         rotation, translation = _parts(call, placement)
         rotation = checked_rotation(call, "placement.rotation", rotation)
         self.frames[name] = (body, rotation, constants(call, "placement.translation", translation, (3,)))
@@ -164,12 +164,15 @@ class ModelSpec(SceneSpec):
         **Raises** `ValueError` as in `add_body`, for unknown joints, and if there are no ratios.
         """
         call = f"`ModelSpec.add_rotor({name!r})`"
-        ratios = {str(j): float(constants(call, f"ratio of {j!r}", r, ())) for j, r in dict(ratios).items()}
+        check_instance(call, "ratios", ratios, Mapping, " Give one such as `{'knee': 6.0}`.")
+        ratios = {str(j): float(constants(call, f"ratio of {j!r}", r, ())) for j, r in ratios.items()}
         if not ratios:
             raise ValueError(f"{call}: `ratios` is empty: name the joints that the rotor turns with.")
         for j in ratios:
             if j not in self._joint_names:
                 raise ValueError(f"{call}: `ratios`: {unknown('joint', j, self._joint_names)}")
+        self._new_name(call, name)
+        self._check_host(f"{call}: `carrier`: ", carrier)
         joint = checked_joint(call, Revolute(axis=axis), name)
         body = Body(name, carrier, joint, *_parts(call, placement))
         spins = not isinstance(inertia, Inertia)
@@ -187,11 +190,13 @@ class ModelSpec(SceneSpec):
         """Add an actuator that drives `joint`: a command u gives the generalised force ``gear * u``.
 
         **Arguments:** `joint`, a joint's name, or a mapping of joints to gears if the actuator drives several (a
-        differential, a tendon); `name` (default: the joint's); `gear`, a scalar (for a joint with one velocity)
-        or one number per velocity of the joint.
+        differential, a tendon), without `gear`; `name` (default: the joint's); `gear`, a scalar (for a joint with one
+        velocity) or one number per velocity of the joint.
         """
         if not isinstance(joint, Mapping):
             check_instance("`ModelSpec.add_actuator`", "joint", joint, str, " Give a name, or a mapping of names.")
+        elif not isinstance(gear, int | float) or gear != 1:
+            raise ValueError("`ModelSpec.add_actuator`: `gear` is for one joint; multiply the gears of the mapping.")
         gears = dict(joint) if isinstance(joint, Mapping) else {joint: gear}
         name = "+".join(map(str, gears)) if name is None else name
         check_instance("`ModelSpec.add_actuator`", "name", name, str)

@@ -153,7 +153,7 @@ class Transmission(OnJoints):
     ):
         call, self.joints = checked_joints("Transmission", joints)
         check_function(call, fn, rows, jnp.zeros(len(self.joints)))
-        self.fn, self.rows = fn, rows
+        self.fn, self.rows = fn, int(rows)
         self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, rows)
 
     def layout(self, topology: Topology) -> Layout:

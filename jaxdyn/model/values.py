@@ -4,10 +4,11 @@ import dataclasses
 import warnings
 from typing import Any
 
+import jax
 import numpy as np
 
 from ..spatial.inertia import is_definite, is_rotational
-from ..spatial.instances import check_instance
+from ..spatial.instances import check_instance, described
 from ..spatial.numbers import (
     Rule,
     at_most_one,
@@ -110,14 +111,18 @@ def checked_joint(call: str, joint: Joint, body: str) -> Joint:
     """Return the joint of a body with checked numbers as arrays, axes of unit length, and a name."""
     if joint.name is not None:
         check_instance(call, "joint.name", joint.name, str)
-    kind = joint.kind
+    kind = getattr(joint, "kind", None)
+    if not isinstance(kind, Kind):
+        raise TypeError(f"{call}: `{type(joint).__name__}.kind` is {described(kind)}, not a `jaxdyn.extend.Kind`.")
     changes: dict = {"name": joint.name or body}
     for what in {"axis", "axis2"} & set(vars(joint)):
         axis = _any_size(call, f"joint.{what}", getattr(joint, what), (3,))
         changes[what] = normalized(call, f"joint.{what}", axis)
     for what in ("armature", "damping", "stiffness", "effort", "friction"):
         changes[what] = _per_velocity(call, f"joint.{what}", getattr(joint, what), kind.nv, *RULES[what])
-    constants(call, "joint.pitch", joint.pitch, ())
+    pitch = constants(call, "joint.pitch", joint.pitch, ())
+    if "pitch" in vars(joint):
+        changes["pitch"] = float(pitch)
     changes |= {what: constants(call, f"joint.{what}", value, None) for what, value in joint.own.items()}
     changes["rest"] = _rest(call, kind, joint.rest)
     changes["limits"] = _limits(call, kind, joint.limits)
@@ -143,9 +148,9 @@ def _per_velocity(call: str, name: str, x, nv: int, *rules: Rule) -> np.ndarray:
 def _limits(call: str, kind: Kind, limits) -> tuple[np.ndarray, np.ndarray]:
     if limits is None:
         return np.full(kind.nv, -np.inf), np.full(kind.nv, np.inf)
-    pair = isinstance(limits, tuple | list) or isinstance(limits, np.ndarray) and limits.ndim > 0
+    pair = isinstance(limits, tuple | list) or isinstance(limits, np.ndarray | jax.Array) and limits.ndim > 0
     if not pair or len(limits) != 2:
-        raise ValueError(f"{call}: `joint.limits` is {limits!r}, not a pair (lower, upper).")
+        raise ValueError(f"{call}: `joint.limits` is {limits!r:.60}, not a pair (lower, upper).")
     lower, upper = (_per_velocity(call, f"joint.limits[{k}]", x, kind.nv, not_nan) for k, x in enumerate(limits))
     check_limits(call, lower, upper)
     return lower, upper

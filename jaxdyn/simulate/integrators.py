@@ -1,6 +1,7 @@
 """Time integrators on the configuration manifold. An integrator makes a step from a function of accelerations."""
 
 import abc
+from collections.abc import Sequence
 from typing import ClassVar
 
 import equinox as eqx
@@ -8,12 +9,14 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..constrained.iterated import check_positive_integer
 from ..engine.meshes import alike
 from ..engine.once import once
 from ..kinematics.embed import gained
 from ..kinematics.manifold import moving
 from ..model.model import Model
 from ..model.state import State
+from ..spatial.numbers import constants
 from .dynamics import Dynamics, StepInfo
 from .stages import end, rate, stage
 
@@ -34,6 +37,10 @@ class Integrator(eqx.Module):
         """Return the state after dt seconds, and the multipliers and result of the step. ``dynamics(state, inertia,
         force)`` are the accelerations (nv,) under the held controls, with an inertia (nv,) and a force (nv,) added to
         the joints."""
+
+
+#: how far the weights of a tableau may be from the sum 1: printed digits
+CONSISTENT = 1e-6
 
 
 def _info(found) -> StepInfo:
@@ -78,11 +85,29 @@ class RungeKutta(Integrator):
     """The explicit Runge-Kutta method of a tableau, applied to q and v as stored. It normalises quaternions after the
     step, which preserves the order of accuracy.
 
-    **Arguments:** `a`, rows of the strictly lower triangle as tuples; `b`, the weights.
+    **Arguments:** `a`, rows of the strictly lower triangle; `b`, the weights, whose sum is 1.
+
+    **Raises** `ValueError` for a tableau that is not explicit or not consistent.
     """
 
     a: tuple[tuple[float, ...], ...] = eqx.field(static=True)
     b: tuple[float, ...] = eqx.field(static=True)
+
+    def __init__(self, a: Sequence[Sequence[float]], b: Sequence[float]):
+        call = "`RungeKutta`"
+        weights = constants(call, "b", b, None)
+        if weights.ndim != 1 or not weights.size or abs(weights.sum() - 1) > CONSISTENT:
+            raise ValueError(f"{call}: `b` is {b!r:.60}, not a sequence of numbers whose sum is 1.")
+        if not isinstance(a, Sequence | np.ndarray) or isinstance(a, str) or len(a) != len(weights):
+            raise ValueError(f"{call}: `a` is {a!r:.60}, not a sequence of {len(weights)} rows, one a stage.")
+        rows = [constants(call, f"a[{i}]", row, None) for i, row in enumerate(a)]
+        for i, row in enumerate(rows):
+            if row.ndim != 1 or len(row) > len(weights) or row[i:].any():
+                raise ValueError(
+                    f"{call}: `a[{i}]` is {a[i]!r:.60}, not at most {i} numbers: the methods are explicit."
+                )
+        self.a = tuple(tuple(row[:i].tolist()) for i, row in enumerate(rows))
+        self.b = tuple(weights.tolist())
 
     @once
     def step(self, model, dynamics, state, dt):
@@ -128,6 +153,9 @@ class Gauss(Integrator):
 
     iterations: int = eqx.field(static=True, default=6)
 
+    def __check_init__(self):
+        check_positive_integer(self, "iterations")
+
     def step(self, model, dynamics, state, dt):
         # neither solves at the start of the step, to which multipliers and result belong
         return self._after(model, dynamics, state, dt), _info(dynamics.solution(state))
@@ -159,6 +187,9 @@ class ImplicitMidpoint(Integrator):
     """
 
     iterations: int = eqx.field(static=True, default=6)
+
+    def __check_init__(self):
+        check_positive_integer(self, "iterations")
 
     def step(self, model, dynamics, state, dt):
         # neither solves at the start of the step, to which multipliers and result belong

@@ -22,7 +22,7 @@ from ..kinematics.embed import independent_forces
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
-from ..spatial.instances import check_flag, described
+from ..spatial.instances import check_callable, check_flag, described
 from ..spatial.numbers import floats
 from .dynamics import Dynamics
 from .integrators import Integrator, SemiImplicitEuler
@@ -66,9 +66,10 @@ def _whole(x: Any) -> int | None:
 def _forces(call: str, model: Model, tau, steps, dtype) -> tuple[Array | None, int]:
     """Return the forces (T, nv), None for a policy, and the number of steps."""
     if callable(tau):
+        check_callable(f"`{call}`", "tau", tau, 2)
         number = _whole(steps)
-        if number is None or number < 1:
-            hint = "with a policy, give the number of steps, a whole number of at least 1"
+        if number is None or not 0 < number < 2**31:
+            hint = "with a policy, give the number of steps, a whole number of at least 1 and below 2**31"
             raise ValueError(f"`{call}`: `steps` is {steps!r:.60}; {hint}.")
         return None, number
     taus = floats(f"`{call}`", "tau", tau).astype(dtype)

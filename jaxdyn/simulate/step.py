@@ -97,6 +97,7 @@ def step(
     parting; `contacts`, the law of contact between the model's shapes, such as ``jd.contact.PGS()`` (None: shapes do
     not collide); `external` (nb, 6) and the others as in `forward_dynamics`.
     """
+    tau = checked_forces("step", check_model("step", model), tau)
     model, state, tau, constraints, external = _prepared(
         "step", model, state, tau, constraints, external, integrator, solver
     )
@@ -122,8 +123,6 @@ def check_contacts_of_step(call: str, model: Model, law: Law | None, integrator:
 def _prepared(name, model, state, tau, constraints, external, integrator, solver):
     check_model(name, model)
     state = check_state(name, model, state)
-    if tau is not None:
-        tau = checked_forces(name, model, tau)
     if external is not None:
         external = check_vector(name, "external", external, (model.nb, 6))
     check_instance(f"`{name}`", "integrator", integrator, Integrator, " Use one such as `jd.integrators.RK4()`.")

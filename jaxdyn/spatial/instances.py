@@ -1,5 +1,6 @@
 """Checks of the classes of arguments."""
 
+import inspect
 from typing import Any
 
 import numpy as np
@@ -24,10 +25,19 @@ def check_flag(call: str, name: str, value: Any) -> None:
         raise TypeError(f"{call}: `{name}` is {described(value)}, neither True nor False.")
 
 
-def check_callable(call: str, name: str, value: Any) -> None:
-    """Raise `TypeError` unless `value` can be called."""
+def check_callable(call: str, name: str, value: Any, count: int) -> None:
+    """Raise `TypeError` unless `value` can be called with so many arguments."""
     if not callable(value):
         raise TypeError(f"{call}: `{name}` is {described(value)}, not a function.")
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):  # functions of C have none
+        return
+    try:
+        signature.bind(*[None] * count)
+    except TypeError as error:
+        plural = "s" if count > 1 else ""
+        raise TypeError(f"{call}: `{name}` cannot be called with {count} argument{plural}: {error}.") from None
 
 
 def check_names(call: str, name: str, value: Any) -> tuple[str, ...]:

@@ -67,7 +67,7 @@ def _entries(x: list | tuple) -> list:
 def _refuse_dtype(x: Any) -> None:
     if jnp.issubdtype(x.dtype, jnp.complexfloating):
         raise TypeError("is complex; give its real part, `x.real`, if that is meant")
-    if not (jnp.issubdtype(x.dtype, jnp.number) or x.dtype == bool):
+    if not (jnp.issubdtype(x.dtype, jnp.number) or x.dtype == bool) or x.dtype.kind == "m":  # NumPy counts durations
         raise TypeError(f"is not an array of numbers: it holds {x.dtype}")
 
 
@@ -79,9 +79,11 @@ def reals(x: Any) -> np.ndarray:
     try:
         found = np.asarray(x)
     except (ValueError, TypeError) as error:
-        raise type(error)(f"is not an array of numbers: {error}") from None
+        raise _plain(error)(f"is not an array of numbers: {error}") from None
     if found.dtype == np.float64:  # as nearly always in files
         return found
+    if not found.dtype.isnative:  # as in files of other machines; JAX takes none
+        found = found.astype(found.dtype.newbyteorder("="))
     if found.dtype != object:
         _refuse_dtype(found)
         return found if _is_own(found.dtype) else found.astype(float)
@@ -94,6 +96,11 @@ def reals(x: Any) -> np.ndarray:
         return found.astype(float)
     except OverflowError as error:
         raise ValueError(f"is too large: {error}") from None
+
+
+def _plain(error: Exception) -> type[Exception]:
+    """Return the kind of an error that is told in other words: JAX's own cannot be made from a text."""
+    return TypeError if isinstance(error, TypeError) else ValueError
 
 
 def _narrowed(x: np.ndarray) -> Array:
@@ -133,7 +140,7 @@ def named(call: str, name: str, read: Callable, x: Any):
     try:
         return read(x)
     except (TypeError, ValueError) as error:
-        raise type(error)(f"{call}: `{name}` {error}.") from None
+        raise _plain(error)(f"{call}: `{name}` {error}.") from None
 
 
 def floats(call: str, name: str, x: Any, shape: tuple[int, ...] | None = None, *rules: Rule) -> Array:
@@ -210,6 +217,7 @@ def direction(call: str, name: str, x: Any, n: int = 3) -> Array:
     if isinstance(x, jax.core.Tracer) or (isinstance(x, list | tuple) and any(map(_is_traced, _entries(x)))):
         found = floats(call, name, x, (n,))
         return found / jnp.linalg.norm(found)
+    named(call, name, _refuse_half, x)
     wide = named(call, name, reals, x)
     if wide.shape != (n,):
         raise ValueError(f"{call}: `{name}` has shape {wide.shape}, not {(n,)}.")

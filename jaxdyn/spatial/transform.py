@@ -65,12 +65,32 @@ class Transform(eqx.Module):
     def __matmul__(self, other: "Transform") -> "Transform":
         """Return the pose of C in A, where `other` is the pose of C in B."""
         check_instance("`Transform @ other`", "other", other, Transform, " Use `.apply` for points.")
+        self._check_stack("`Transform @ other`", "other", other.translation.shape)
         r = jnp.einsum("...ij,...jk->...ik", self.rotation, other.rotation)
-        return pose(r, self.apply(other.translation))
+        return pose(r, self._moved(other.translation))
 
     def apply(self, point: ArrayLike) -> Float[Array, "*batch 3"]:
-        """Return the coordinates in A of a point ``(..., 3)`` given in B."""
-        return jnp.einsum("...ij,...j->...i", self.rotation, jnp.asarray(point)) + self.translation
+        """Return the coordinates in A of a point ``(..., 3)`` given in B. **Raises** `TypeError` and `ValueError` for
+        anything else."""
+        call = "`Transform.apply`"
+        point = floats(call, "point", point)
+        self._check_stack(call, "point", point.shape)
+        return self._moved(point)
+
+    def _moved(self, point: Array) -> Array:
+        return jnp.einsum("...ij,...j->...i", self.rotation, point) + self.translation
+
+    def _check_stack(self, call: str, name: str, shape: tuple[int, ...]) -> None:
+        """Raise `ValueError` unless points of this shape fit the pose, or the stack of poses."""
+        try:
+            if shape[-1:] == (3,):
+                jnp.broadcast_shapes(shape, self.translation.shape)
+                return
+        except ValueError:
+            pass
+        own = self.translation.shape[:-1]
+        hint = f", nor does it fit a stack {own}" if own else ""
+        raise ValueError(f"{call}: `{name}` has points of shape {shape}, not (..., 3){hint}.")
 
     def __getitem__(self, index) -> "Transform":
         """Return one pose of a stack, or several."""
