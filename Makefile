@@ -1,10 +1,11 @@
 # Every target makes `.venv` and installs what it needs, once. Set PYTHON for another interpreter, JOBS for
-# more test processes.
+# another number of test processes (default: that of processors, from 2 to 4).
 ifndef PYTHON
 PYTHON := $(firstword $(foreach p,python3 python3.14 python3.13 python3.12 python3.11,\
   $(shell $(p) -c 'import sys; sys.version_info >= (3, 11) and print("$(p)")' 2>/dev/null)))
 endif
-JOBS ?= 2
+PROCESSORS := $(shell getconf _NPROCESSORS_ONLN 2>/dev/null)
+JOBS ?= $(if $(filter 3,$(PROCESSORS)),3,$(if $(filter-out 1 2,$(PROCESSORS)),4,2))
 VENV := .venv
 BIN := $(VENV)/bin
 
