@@ -11,6 +11,8 @@ import pytest
 import jaxdyn as jd
 from jaxdyn.contact.limbs import groups_of, rows_of
 from jaxdyn.contact.places import names_of
+from jaxdyn.engine import kernels
+from jaxdyn.engine.facts import counts
 
 DT = 2e-3
 FEW, ALL = jd.contact.ADMM(1e-12, max_steps=2000, slots=3), jd.contact.PGS(2000, slots=100)
@@ -150,3 +152,25 @@ def test_wrong_numbers():
     for wrong in (0, -1, 2.5, True, "4"):
         with pytest.raises((TypeError, ValueError), match="`slots`"):
             jd.contact.PGS(slots=wrong)
+
+
+def test_code_does_not_grow_with_vertices(monkeypatch):
+    """A mesh more, whose number of vertices no other has, is a few steps more of the same code."""
+    monkeypatch.setenv("JAXDYN_EFFORT", "2")
+
+    def size(meshes):
+        spec, rng = jd.ModelSpec("studded"), np.random.default_rng(0)
+        spec.add_body("base", "world", jd.joints.Free(), inertia=jd.Inertia(1.0, np.zeros(3), 0.1 * np.eye(3)))
+        for k in range(meshes):
+            points = rng.normal(size=(20 + 4 * k, 3))
+            stone = jd.shapes.Mesh(0.1 * points / np.linalg.norm(points, axis=1, keepdims=True))
+            spec.add_shape("base", stone, placement=jd.Transform(np.eye(3), rng.normal(size=3)))
+        model = spec.add_ground().build()
+        rest = jnp.zeros(model.nv)
+        step = lambda q: jd.step(model, jd.State(q, rest), rest, DT, contacts=jd.contact.PGS(slots=4))  # noqa: E731
+        with kernels.watching() as seen:
+            jax.jit(jax.vmap(step)).lower(model.neutral()[None])
+        (found,) = seen
+        return counts(*found).compiled
+
+    assert size(12) - size(8) < 4 * 400

@@ -10,10 +10,14 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from ..engine.kept import tables
+from ..engine.steps import Ref, Row, Step, Table
+from ..engine.sweeps import swept
 from ..model.collision import Scene
 from ..model.constraints import Layout
 from ..model.model import Model
@@ -23,6 +27,8 @@ from .places import bearing, twists
 
 #: number of slots of a group, if there would be too many rows with one at every place
 FEW = 4
+#: number of places that one step chooses from
+TOGETHER = 4
 
 
 @dataclasses.dataclass(frozen=True)
@@ -117,19 +123,48 @@ def nearest(group: Group, gaps: Array) -> Array:
     return jnp.stack(found)
 
 
-def taken(group: Group, which: Array) -> Array:
-    """Return the mask (slots, places, lanes) of which slot is at which place of the group; `which` (slots, lanes) are
-    the places of the slots."""
-    return which[:, None] == jnp.asarray(group.places, which.dtype)[:, None]
+def at_places(group: Group, which: Array, tree: Any) -> Any:
+    """Return the values of a tree of arrays (places, ..., lanes) at the slots, (slots, ..., lanes); zero at slots
+    without a place. `which` (slots, lanes) are the numbers of their places."""
+    here = which[None] == jnp.asarray(group.places, which.dtype)[:, None, None]
+    chosen = swept(_choosing(len(group.places)), {"x": tree, "here": here})["chosen"]
+    return jax.tree.map(lambda x: x[-1], chosen)
 
 
-def at_places(hits: Array, x: Array) -> Array:
-    """Return the values of x (places, ..., lanes) at the slots, (slots, ..., lanes); zero at slots without a place."""
-    hits = hits.reshape(*hits.shape[:2], *[1] * (x.ndim - 2), hits.shape[-1])
-    found = jnp.zeros((), x.dtype)  # one selection for each place: half the code of a sum of products with the mask
-    for k in range(len(x)):
-        found = jnp.where(hits[:, k], x[k], found)
-    return found
+def _chosen(here: Array, x: Any, before: Any) -> Any:
+    """Return the values (slots, ...) of slots, `before` (None: zero) unless they are `here` (places, slots, lanes), at
+    one of some places, whose values are x (places, ...)."""
+
+    def of(x, found=None):
+        found = jnp.zeros((), x.dtype) if found is None else found
+        for at, value in zip(here, x, strict=True):
+            found = jnp.where(at.reshape(len(at), *(1,) * (value.ndim - 1), -1), value, found)
+        return found
+
+    return jax.tree.map(of, x, *([] if before is None else [before]))
+
+
+@tables
+def _choosing(places: int) -> Table:
+    rows: list[Row] = []
+    before = None
+    for k, start in enumerate(range(0, places, TOGETHER)):
+        some = [Ref(name, start, min(TOGETHER, places - start)) for name in ("here", "x")]
+        rows.append(Row(Step(_chosen), (*some, before), Ref("chosen", k)))
+        before = Ref("chosen", k)
+    return Table(rows, {"chosen": len(rows)})
+
+
+def ways_of(group: Group, which: Array) -> Array:
+    """Return the signs (bodies, slots, lanes) of the bodies at the slots, see `Group`. Most are constants."""
+    hits = which[:, None] == jnp.asarray(group.places, which.dtype)[:, None]
+    found = []
+    for ways in np.asarray(group.ways):
+        own = jnp.zeros((), which.dtype)
+        for k in np.flatnonzero(ways):
+            own = jnp.where(hits[:, k], jnp.asarray(ways[k], which.dtype), own)
+        found.append(jnp.broadcast_to(own, which.shape))
+    return jnp.stack(found)
 
 
 def places_of(groups: tuple[Group, ...], which: Array) -> Array:

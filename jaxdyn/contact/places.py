@@ -1,4 +1,8 @@
-"""The places where shapes of a model may touch: the pairs that collide, and gap, point and normal at each place."""
+"""The places where shapes of a model may touch: the pairs that collide, and gap, point and normal at each place.
+
+A pair is one step of a table, but for a mesh above a plane: the search for its lowest vertices is a step for every
+few of them, whose code serves all meshes.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,15 +12,20 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.core import joined
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
-from ..geometry.touch import Placed, Touch, slots, touches
+from ..geometry import planes
+from ..geometry.touch import Placed, Touch, alike, slots, touches
 from ..kinematics.forward import Kinematics
 from ..kinematics.rows import stacked
 from ..model.model import Model
 from ..spatial.small import composed
 from ..tree.topology import WORLD
+
+#: a mesh above a plane, and how many rows of four of its vertices a step searches
+STANDING, TOGETHER = ("mesh", "plane"), 4
 
 
 class Surface(eqx.Module):
@@ -75,7 +84,11 @@ def touches_of(model: Model, motion: Kinematics) -> Touch:
         return Touch(none[:, 0], none, none)
     signatures = tuple(p.signature for p in pairs)
     names, fields = stacked(signatures, pairs)
-    table = _table(names, signatures, tuple(p.bodies for p in pairs), tuple(p.places for p in pairs))
+    searched = [_rows_of(model.collision, p) for p in bearing(model)]
+    counts = tuple((p.places, 0 if rows is None else len(rows)) for p, rows in zip(pairs, searched, strict=True))
+    table = _table(names, signatures, tuple(p.bodies for p in pairs), counts)
+    if any(rows is not None for rows in searched):
+        fields["vertices"] = joined([rows for rows in searched if rows is not None])
     found = swept(table, {**fields, "world": motion.world})
     return Touch(found["gap"], found["point"], found["normal"])
 
@@ -92,34 +105,73 @@ def surfaces_of(model: Model, dtype: Any) -> Surface:
 def _pair(shapes, pair: tuple[int, int], count: int) -> Pair:
     infos = [shapes.shapes[k] for k in pair]
     placements = [(shapes.placement.rotation[k], shapes.placement.translation[k]) for k in pair]
-    sizes = [_size(shapes, k) for k in pair]
+    sizes = [_size(shapes, k, (infos[0].kind, infos[1].kind) == STANDING) for k in pair]
     kinds, bodies = [s.kind for s in infos], [s.body for s in infos]
     return Pair((kinds[0], kinds[1]), (bodies[0], bodies[1]), count, (placements[0], placements[1]), (*sizes,))
 
 
-def _size(shapes, k: int):
+def _rows_of(shapes, pair: tuple[int, int]) -> Array | None:
+    """Return the rows of vertices of a mesh above a plane, None for other pairs."""
+    infos = [shapes.shapes[k] for k in pair]
+    return planes.in_fours(shapes.vertices[infos[0].data]) if (infos[0].kind, infos[1].kind) == STANDING else None
+
+
+def _size(shapes, k: int, searched: bool):
     info = shapes.shapes[k]
     if info.kind == "mesh":
-        return shapes.vertices[info.data]
+        return None if searched else shapes.vertices[info.data]
     return (shapes.grids[info.data], shapes.size[k]) if info.kind == "heights" else shapes.size[k]
 
 
-def _found(kinds: tuple[str, str], pair: Pair, poses) -> tuple[Array, Array, Array]:
-    """Return the gaps, points and normals of a pair."""
+def _placed(pair: Pair, poses) -> list[Placed]:
+    """Return both shapes in the world."""
     placed = []
     for pose, own, size in zip(poses, pair.placements, pair.sizes, strict=True):
         placed.append(Placed(*(own if pose is None else composed(pose, own)), size))
-    found = touches(*kinds, *placed)
+    return placed
+
+
+def _apart(found: list[Touch]) -> tuple[Array, Array, Array]:
     gap, point, normal = (jnp.stack(x) for x in zip(*found, strict=True))
     return gap, point, normal
 
 
+def _found(kinds: tuple[str, str], pair: Pair, poses) -> tuple[Array, Array, Array]:
+    """Return the gaps, points and normals of a pair."""
+    return _apart(touches(*kinds, *_placed(pair, poses)))
+
+
+def _upright(pair: Pair, poses) -> Array:
+    """Return the normal of a plane in the axes of the mesh above it."""
+    mesh, plane = _placed(pair, poses)
+    return planes.upright(mesh, plane)
+
+
+def _standing(pair: Pair, poses, lowest: planes.Lowest) -> tuple[Array, Array, Array]:
+    """Return the gaps, points and normals of a mesh above a plane."""
+    mesh, plane = _placed(pair, poses)
+    return _apart(alike(planes.standing(mesh, plane, lowest)))
+
+
 @tables
-def _table(names, signatures, bodies, counts: Sequence[int]) -> Table:
-    rows, first = [], 0
-    for name, (kinds, *_), own, count in zip(names, signatures, bodies, counts, strict=True):
-        poses = tuple(None if b == WORLD else Ref("world", b) for b in own)
+def _table(names, signatures, bodies, counts: Sequence[tuple[int, int]]) -> Table:
+    """Return the table of all pairs. `counts` are their places, and the rows of vertices of meshes above planes."""
+    rows: list[Row] = []
+    first = vertex = meshes = searches = 0
+    for name, (kinds, *_), own, (count, fours) in zip(names, signatures, bodies, counts, strict=True):
+        pair = Ref(*name), tuple(None if b == WORLD else Ref("world", b) for b in own)
         writes = tuple(Ref(x, first, count) for x in ("gap", "point", "normal"))
-        rows.append(Row(Step(_found, (kinds,)), (Ref(*name), poses), writes))
         first += count
-    return Table(rows, dict.fromkeys(("gap", "point", "normal"), first))
+        if not fours:
+            rows.append(Row(Step(_found, (kinds,)), pair, writes))
+            continue
+        normal, lowest = Ref("upright", meshes), None
+        rows.append(Row(Step(_upright), pair, normal))
+        for start in range(0, fours, TOGETHER):
+            some = Ref("vertices", vertex + start, min(TOGETHER, fours - start))
+            rows.append(Row(Step(planes.lower), (normal, some, lowest), Ref("lowest", searches)))
+            lowest, searches = Ref("lowest", searches), searches + 1
+        rows.append(Row(Step(_standing), (*pair, lowest), writes))
+        vertex, meshes = vertex + fours, meshes + 1
+    sizes = dict.fromkeys(("gap", "point", "normal"), first)
+    return Table(rows, sizes | ({"upright": meshes, "lowest": searches} if meshes else {}))

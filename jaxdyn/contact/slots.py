@@ -17,7 +17,7 @@ from ..model.constraints import Baumgarte, Constraint, Layout, Rows
 from ..model.model import Model
 from ..spatial.small import cross, mtv
 from ..tree.topology import Topology
-from .limbs import Group, at_places, nearest, spans, taken
+from .limbs import Group, at_places, nearest, spans, ways_of
 from .places import Surface, surfaces_of, touches_of
 
 
@@ -115,9 +115,8 @@ def slots_at(model: Model, groups: tuple[Group, ...], motion: Kinematics, which:
         ways = jnp.asarray(group.ways, dtype)[..., None]
         if group.chosen:
             numbers = nearest(group, touch.gap) if which is None else which[own]
-            hits = taken(group, numbers)
-            touch, surface = (jax.tree.map(lambda x, hits=hits: at_places(hits, x), tree) for tree in (touch, surface))
-            ways = jnp.stack([at_places(hits, way) for way in ways])
+            touch, surface = at_places(group, numbers, (touch, surface))
+            ways = ways_of(group, numbers)
             chosen.append(numbers)
         touching.append(_rows(Touching, group, touch, ways))
         if group.twists:

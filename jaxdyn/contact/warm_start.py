@@ -12,7 +12,7 @@ from ..model.constraints import Constraint
 from ..model.model import Model
 from .checks import check_law
 from .laws import Law
-from .limbs import Group, at_places, groups_of, rows_of, spans
+from .limbs import Group, groups_of, rows_of, spans
 
 
 class WarmStart(eqx.Module):
@@ -58,6 +58,15 @@ def forces_at(groups: tuple[Group, ...], first: int, warm: WarmStart, which: Arr
             same = which[own, None] == warm.which[None, own]
             for start, each in parts:
                 rows = slice(start, start + each * n)
-                f = f.at[rows].set(at_places(same, f[rows].reshape(n, each, -1)).reshape(each * n, -1))
+                f = f.at[rows].set(_followed(same, f[rows].reshape(n, each, -1)).reshape(each * n, -1))
         row, twist = row + 3 * n, twist + (n if group.twists else 0)
     return f
+
+
+def _followed(same: Array, f: Array) -> Array:
+    """Return the forces (slots, rows, lanes) of the slots that were at the same places before; `same` (slots, slots,
+    lanes) says which those are."""
+    found = jnp.zeros((), f.dtype)
+    for k in range(len(f)):
+        found = jnp.where(same[:, k, None], f[k], found)
+    return found

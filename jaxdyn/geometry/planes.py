@@ -5,6 +5,8 @@ of a pair's slots is the distance of the shape. The points of a slot stay in pla
 warm starts carry the load of each slot from step to step.
 """
 
+from typing import NamedTuple
+
 import jax.numpy as jnp
 from jax import Array
 
@@ -93,18 +95,54 @@ def ellipsoid(a: Placed, b: Placed) -> list[Touch]:
     return [Touch(gap, lowest - scaled(0.5 * gap, normal), normal)]
 
 
+class Lowest(NamedTuple):
+    """The lowest vertex of each of four groups. **Fields:** `rise` (4, ...), how far they are above the origin of the
+    mesh; `vertex` (4, 3, ...), in its axes."""
+
+    rise: Array
+    vertex: Array
+
+
 def mesh(a: Placed, b: Placed) -> list[Touch]:
     """Return the lowest vertex of each of four groups: of the vertices 0, 4, 8, ..., of 1, 5, 9, ..., and so on."""
-    normal = b.R[:, 2]
-    center, tilt = height(a.p, b), mtv(a.R, normal)
+    return standing(a, b, lower(upright(a, b), in_fours(a.size)))
+
+
+def in_fours(vertices: Array) -> Array:
+    """Return the vertices (n, 3, ...) as rows (k, 4, 3, ...) with one vertex of each group."""
+    over = len(vertices) % 4
+    whole = jnp.concatenate([vertices, vertices[over:4]]) if over else vertices
+    return whole.reshape(-1, 4, *whole.shape[1:])
+
+
+def upright(a: Placed, b: Placed) -> Array:
+    """Return the plane's normal in the axes of a mesh."""
+    return mtv(a.R, b.R[:, 2])
+
+
+def lower(normal: Array, rows: Array, known: Lowest | None = None) -> Lowest:
+    """Return the lowest vertices of each group among rows (k, 4, 3, ...) and those known before."""
     found = []
     for group in range(4):
-        vertex = a.size[group]
-        lowest = dot(tilt, vertex)
-        for v in a.size[group + 4 :: 4]:
-            rise = dot(tilt, v)
-            lower = rise < lowest
-            lowest, vertex = jnp.where(lower, rise, lowest), jnp.where(lower[None], v, vertex)
-        gap = center + lowest
+        vertices = list(rows[:, group])
+        if known is None:
+            vertex = vertices.pop(0)
+            lowest = dot(normal, vertex)
+        else:
+            lowest, vertex = known.rise[group], known.vertex[group]
+        for v in vertices:
+            rise = dot(normal, v)
+            less = rise < lowest
+            lowest, vertex = jnp.where(less, rise, lowest), jnp.where(less[None], v, vertex)
+        found.append((lowest, jnp.broadcast_to(vertex, (3, *lowest.shape))))
+    return Lowest(*(jnp.stack(x) for x in zip(*found, strict=True)))
+
+
+def standing(a: Placed, b: Placed, lowest: Lowest) -> list[Touch]:
+    """Return where a mesh touches the plane with these vertices."""
+    normal, center = b.R[:, 2], height(a.p, b)
+    found = []
+    for rise, vertex in zip(*lowest, strict=True):
+        gap = center + rise
         found.append(Touch(gap, a.p + mv(a.R, vertex) - scaled(0.5 * gap, normal), normal))
     return found

@@ -58,6 +58,11 @@ def touches(kind_a: str, kind_b: str, a: Placed, b: Placed) -> list[Touch]:
         found = PAIRS[kind_a, kind_b][1](a, b)
     else:
         found = [reversed_touch(t) for t in PAIRS[kind_b, kind_a][1](b, a)]
+    return alike(found)
+
+
+def alike(found: list[Touch]) -> list[Touch]:
+    """Return places whose arrays all have the same lanes."""
     lanes = jnp.broadcast_shapes(*(t.gap.shape for t in found), *(t.normal.shape[1:] for t in found))
     return [
         Touch(*(jnp.broadcast_to(x, x.shape[:k] + lanes) for k, x in zip((0, 1, 1), t, strict=True))) for t in found
