@@ -80,6 +80,11 @@ BAD = {
         TypeError,
         r"`name` is bytes b'x', not",
     ),
+    "actuator_named_before_its_joint": (
+        lambda: jd.load_spec("four_bar").add_actuator("motor", "coupler").build(),
+        ValueError,
+        r"no joint 'motor'.*takes the joint first",
+    ),
     "too_many_steps": (lambda: jd.solvers.LCABA(max_steps=10**30), ValueError, r"`LCABA`: `max_steps`.*below 2\*\*31"),
     "weights_of_text": (lambda: jd.solvers.LTLSoft(["1"]), ValueError, r"`LTLSoft`: `weights`.*not positive numbers"),
     "weights_without_end": (lambda: jd.solvers.LTLSoft(np.inf), ValueError, r"`LTLSoft`: `weights`.*not positive"),

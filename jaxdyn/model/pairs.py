@@ -28,7 +28,15 @@ OPPOSED = 1e-4
 
 
 class FrameConstraint(Constraint):
-    """Base class of constraints between two frames a and b, each fixed in a body or in the world."""
+    """Base class of constraints between two frames a and b, each fixed in a body or in the world.
+
+    **Arguments:** `body_a`, `body_b`, names of bodies or frames, or ``"world"``; `placement_a`, `placement_b`, frames a
+    and b in them (default: their own frames); `name`, by which errors and `constraint_slices` call the constraint;
+    `target` (rows,), the desired acceleration of the rows, m/s² or rad/s² (default: zero); `stabilization`, a
+    `Baumgarte` (None: off); `axis` (3,), of those that have one, normalised.
+
+    **Raises** `TypeError` and `ValueError` for wrong types and shapes, and for an axis of length zero.
+    """
 
     rows: ClassVar[int]
     #: name of the argument `axis` in error messages
