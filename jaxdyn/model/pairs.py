@@ -18,7 +18,7 @@ from ..spatial.instances import check_instance
 from ..spatial.numbers import finite, floats
 from ..spatial.rotation import quaternion_from_matrix, quaternion_log
 from ..spatial.small import composed, cross, dot, eye, mm, mtm, mtv, mv
-from ..spatial.transform import Transform
+from ..spatial.transform import PLACEMENT, Transform
 from ..tree.topology import WORLD, Topology
 from .constraints import Baumgarte, BodyView, Constraint, Layout, Rows, checked_options, checked_unit
 from .joints import plane_axes
@@ -69,7 +69,7 @@ class FrameConstraint(Constraint):
                 raise TypeError(f"{call}: `{what}` is {value!r}, not the name of a body or frame.")
         for what, value in (("placement_a", placement_a), ("placement_b", placement_b)):
             if value is not None:
-                check_instance(call, what, value, Transform)
+                check_instance(call, what, value, Transform, PLACEMENT)
                 value.check(call, f"{what}.")
         self.body_a, self.body_b = body_a, body_b
         self.placement_a = Transform.identity() if placement_a is None else placement_a

@@ -10,6 +10,9 @@ from .instances import check_instance
 from .numbers import check, direction, finite, floats, is_rotation
 from .rotation import matrix_from_quaternion, quaternion_from_matrix
 
+#: advice where something else is in the place of a placement
+PLACEMENT = " Use `jd.Transform(np.eye(3), xyz)`, or `jd.Transform.from_quaternion(wxyz, xyz)`."
+
 
 class Transform(eqx.Module):
     """Pose of a frame B in a frame A: ``x_A = rotation @ x_B + translation``.
