@@ -104,9 +104,11 @@ if not TYPE_CHECKING:  # type checkers that see `__getattr__` would accept every
 
     def __getattr__(name: str):
         """Raise `AttributeError`. If a namespace has a joint, a constraint, a shape, a solver or an integrator of that
-        name, the error says where."""
+        name, or a module has to be imported by itself, the error says so."""
         families = (f for f in (joints, constraints, contact, shapes, solvers, integrators, osim) if name in f.__all__)
         places = " or ".join(f"`jd.{f.__name__.rsplit('.', 1)[-1]}.{name}`" for f in families)
+        if name in ("extend", "interop"):
+            places = f"`from jaxdyn import {name}`"
         if places:
             raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}; use {places}.", name=name)
         raise AttributeError(f"module 'jaxdyn' has no attribute {name!r}")

@@ -132,6 +132,7 @@ CALLS: dict[str, tuple[Callable, dict[str, Argument]]] = {
         {"mass": Argument(1.0), "center_of_mass": Argument(np.ones(3)), "rotational": Argument(np.eye(3))},
     ),
     "Inertia.box": (jd.Inertia.box, {"mass": Argument(1.0), "size": Argument(np.ones(3))}),
+    "Inertia.capsule": (jd.Inertia.capsule, {n: Argument(1.0) for n in ("mass", "radius", "length")}),
     "inertia_from_log_cholesky": (jd.inertia_from_log_cholesky, {"theta": Argument(np.zeros(10))}),
     "log_cholesky_from_inertia": (jd.log_cholesky_from_inertia, {"inertia": _thing(jd.Inertia.box(1.0, (1, 1, 1)))}),
     "Baumgarte": (C.Baumgarte, {"stiffness": Argument(25.0), "damping": Argument(3.0)}),

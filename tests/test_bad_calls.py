@@ -28,6 +28,18 @@ def run(tau=((0.0,),), dt=0.1, state=REST, **options):
 
 LOOP_REST = jd.State(LOOP.neutral(), np.zeros(3))
 
+LINKAGE, COMMAND = jd.load("four_bar"), np.ones(1)
+LINKAGE_REST = jd.State(LINKAGE.neutral(), np.zeros(3))
+
+
+def step_of_linkage(tau):
+    return jd.step(LINKAGE, LINKAGE_REST, tau, 0.1)
+
+
+def roll_linkage(tau, **options):
+    return jd.simulate(LINKAGE, LINKAGE_REST, tau, 0.1, **options)
+
+
 #: what is called, which exception, and what its text names
 BAD = {
     "model_of_another_kind": (lambda: solve(model="robot.urdf"), TypeError, r"`forward_dynamics`.*`model`.*str"),
@@ -81,6 +93,28 @@ BAD = {
         lambda: jd.ModelSpec("x").add_actuator("a", b"x"),
         TypeError,
         r"`name` is bytes b'x', not",
+    ),
+    "commands_for_forces": (lambda: step_of_linkage(COMMAND), ValueError, r"`step`.*\(1,\), not \(3,\).*actuation @"),
+    "commands_in_time": (lambda: roll_linkage(np.ones((4, 1))), ValueError, r"`simulate`.*\(T, 3\)\. .*actuation @"),
+    "commands_of_a_policy": (
+        lambda: roll_linkage(lambda state, t: COMMAND, steps=2),
+        ValueError,
+        r"`simulate`: the policy returns shape \(1,\), not \(3,\).*actuation @",
+    ),
+    "embedded_within_jit": (
+        lambda: jax.jit(lambda: jd.embed(LINKAGE).nv)(),
+        ValueError,
+        r"`embed`: `model` is traced.*outside of `jit`",
+    ),
+    "placement_is_a_list": (
+        lambda: jd.constraints.Point("a", placement_a=[0, 0, 1]),
+        TypeError,
+        r"`placement_a` is list, not a `Transform`. Use `jd.Transform\(np.eye",
+    ),
+    "actuator_named_before_its_joint": (
+        lambda: jd.load_spec("four_bar").add_actuator("motor", "coupler").build(),
+        ValueError,
+        r"no joint 'motor'.*takes the joint first",
     ),
     "too_many_steps": (lambda: jd.solvers.LCABA(max_steps=10**30), ValueError, r"`LCABA`: `max_steps`.*below 2\*\*31"),
     "weights_of_text": (lambda: jd.solvers.LTLSoft(["1"]), ValueError, r"`LTLSoft`: `weights`.*not positive numbers"),

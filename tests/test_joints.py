@@ -124,3 +124,21 @@ def test_a_point_mass_on_a_screw_is_not_weightless():
             warnings.simplefilter("always")
             assert spec.build().topology.singular == singular
         assert [w.category for w in caught] == [jd.ModelWarning] * singular
+
+
+@pytest.mark.parametrize(
+    ("axis", "first", "second"),
+    [
+        ((0, 0, 1), (1, 0, 0), (0, 1, 0)),
+        ((0, 1, 0), (1, 0, 0), (0, 0, -1)),
+        ((0, -1, 0), (1, 0, 0), (0, 0, 1)),
+        ((1, 0, 0), (0, 0, -1), (0, 1, 0)),
+        ((-1, 0, 0), (0, 0, 1), (0, 1, 0)),
+    ],
+)
+def test_directions_of_a_planar_joint(axis, first, second):
+    """As the page on conventions says."""
+    ball = jd.Inertia.sphere(1.0, 0.1)
+    spec = jd.ModelSpec("plate").add_body("plate", "world", jd.joints.Planar(axis=axis), inertia=ball)
+    found = jd.frame_pose(spec.build(), [2.0, 3.0, 0.5], "plate").translation
+    np.testing.assert_allclose(found, 2 * np.array(first) + 3 * np.array(second), atol=1e-6)

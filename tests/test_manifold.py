@@ -193,3 +193,21 @@ def test_a_rod_of_no_length_is_not_closed():
     held = jd.anchored(model, apart, rod)
     close(held.length, 0.5, 1e-12)
     close(jd.constraint_residual(model, apart, (held,)), [0.0], 1e-12)
+
+
+def test_roll_pitch_yaw_are_turns_about_fixed_axes():
+    def turn(k, angle):
+        i, j = (k + 1) % 3, (k + 2) % 3
+        R = np.eye(3)
+        R[[i, j], [i, j]], R[i, j], R[j, i] = np.cos(angle), -np.sin(angle), np.sin(angle)
+        return R
+
+    for rpy in np.random.default_rng(0).uniform(-3, 3, (5, 3)):
+        found = jd.Transform.from_rpy(rpy, (1.0, 2.0, 3.0))
+        expected = turn(2, rpy[2]) @ turn(1, rpy[1]) @ turn(0, rpy[0])
+        np.testing.assert_allclose(found.rotation, expected, atol=1e-6)
+        np.testing.assert_allclose(found.translation, [1.0, 2.0, 3.0])
+    slope = jax.jacfwd(lambda rpy: jd.Transform.from_rpy(rpy).rotation)(jnp.zeros(3))
+    np.testing.assert_allclose(slope[2, 1, 0], 1.0)
+    with pytest.raises(ValueError, match=r"`Transform.from_rpy`: `rpy` has shape \(2,\)"):
+        jd.Transform.from_rpy([0.0, 1.0])

@@ -42,6 +42,13 @@ def test_other_names_are_unknown_as_ever():
         exec("from jaxdyn import no_such_name")
 
 
+def test_modules_beside_the_surface_are_told(monkeypatch):
+    for name in ("extend", "interop"):
+        monkeypatch.delattr(jd, name, raising=False)
+        with pytest.raises(AttributeError, match=f"no attribute '{name}'; use `from jaxdyn import {name}`"):
+            getattr(jd, name)
+
+
 def test_flat_names_are_functions_and_core_types():
     assert {n for n in jd.__all__ if inspect.ismodule(getattr(jd, n))} == set(FAMILIES)
     types = {n for n in jd.__all__ if inspect.isclass(getattr(jd, n))}

@@ -94,3 +94,30 @@ def test_derivatives_by_rotational_inertias_are_symmetric():
     step = 1e-6 * (way + np.swapaxes(way, -1, -2))
     by = (f(model.bodies.rotational + step) - f(model.bodies.rotational - step)) / 2
     np.testing.assert_allclose((slope * step).sum(), by, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("made", "half", "width"),
+    [
+        (lambda m: jd.Inertia.sphere(m, 0.3), 0.3, lambda z: 0.09 - z * z),
+        (lambda m: jd.Inertia.cylinder(m, 0.3, 0.8), 0.4, lambda z: 0.09 + 0 * z),
+        (lambda m: jd.Inertia.capsule(m, 0.3, 0.8), 0.7, lambda z: 0.09 - np.maximum(abs(z) - 0.4, 0) ** 2),
+        (lambda m: jd.Inertia.capsule(m, 0.3, 0.0), 0.3, lambda z: 0.09 - z * z),
+    ],
+    ids=["sphere", "cylinder", "capsule", "capsule without length"],
+)
+def test_solids_are_sums_of_discs(made, half, width):
+    """`width` is the square of a disc's radius at the height z."""
+    edges = np.linspace(-half, half, 40_001)
+    z = (edges[1:] + edges[:-1]) / 2
+    share = width(z) / width(z).sum()
+    across = 2.0 * (share * (width(z) / 4 + z * z)).sum()
+    expected = np.diag([across, across, 2.0 * (share * width(z) / 2).sum()])
+    np.testing.assert_allclose(made(2.0).rotational, expected, rtol=1e-6, atol=1e-12)
+    assert made(2.0).mass == 2.0 and not np.any(made(2.0).center_of_mass)
+
+
+def test_a_solid_without_size_is_a_point():
+    assert not np.any(jd.Inertia.capsule(1.0, 0.0, 0.0).rotational)
+    with pytest.raises(ValueError, match=r"`Inertia.capsule`: `length` is negative"):
+        jd.Inertia.capsule(1.0, 0.1, -1.0)

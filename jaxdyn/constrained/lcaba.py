@@ -78,7 +78,7 @@ class ABA(Solver):
 class LCABA(Proximal):
     """Loop-constrained articulated-body algorithm: any constraints, redundant ones too.
 
-    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
+    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.extend.Proximal`.
     """
 
     recursive: ClassVar[bool] = True
@@ -93,7 +93,7 @@ class LCABA(Proximal):
 class ConstrainedABA(Proximal):
     """Constrained articulated-body algorithm: constraints to the ground, redundant ones too, in O(n + m).
 
-    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
+    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.extend.Proximal`.
     """
 
     recursive: ClassVar[bool] = True
@@ -107,7 +107,7 @@ class ConstrainedABA(Proximal):
 class PVSoft(Soft):
     """Soft Gauss principle by articulated bodies, in O(n + m): constraints to the ground, with weights.
 
-    **Arguments:** `weights`, `max_steps`, see `jaxdyn.constrained.iterated.Soft`.
+    **Arguments:** `weights`, `max_steps`, see `jaxdyn.extend.Soft`.
     """
 
     recursive: ClassVar[bool] = True

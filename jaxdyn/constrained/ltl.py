@@ -20,7 +20,7 @@ from .iterated import Direct, Proximal, Soft
 class LTL(Direct):
     """Sparse factor of the mass matrix, then of the inverse operational-space inertia: any independent constraints.
 
-    **Arguments:** `max_steps`, see `jaxdyn.constrained.iterated.Direct`.
+    **Arguments:** `max_steps`, see `jaxdyn.extend.Direct`.
     """
 
     def system(self, problem, weights):
@@ -30,7 +30,7 @@ class LTL(Direct):
 class LTLSoft(Soft):
     """Soft Gauss principle by the sparse factor of the mass matrix: any constraints, with weights.
 
-    **Arguments:** `weights`, `max_steps`, see `jaxdyn.constrained.iterated.Soft`.
+    **Arguments:** `weights`, `max_steps`, see `jaxdyn.extend.Soft`.
     """
 
     def system(self, problem, weights):
@@ -41,7 +41,7 @@ class ProxLTL(Proximal):
     """Proximal iterations with the sparse factor of the damped saddle-point matrix: any constraints, redundant ones
     too.
 
-    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
+    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.extend.Proximal`.
     """
 
     penalised = staticmethod(penalised_factor)
@@ -56,7 +56,7 @@ class ProxLTL(Proximal):
 class ProxLTLSoft(Proximal):
     """Proximal iterations with the sparse factor of the penalised mass matrix: any constraints, redundant ones too.
 
-    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
+    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.extend.Proximal`.
     """
 
     def system(self, problem, weights):

@@ -68,7 +68,7 @@ def _riding(solver: Solver, problem, weights, rule: Callable = panels.damped):
 class ProxBBO(Proximal):
     """Proximal BBO: any constraints, redundant ones too; cheaper than LCABA where one constraint joins many bodies.
 
-    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
+    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.extend.Proximal`.
     """
 
     recursive: ClassVar[bool] = True
@@ -87,7 +87,7 @@ class ProxBBO(Proximal):
 class ProxPV(ProxBBO):
     """Proximal PV: constraints to the ground, redundant ones too.
 
-    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
+    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.extend.Proximal`.
     """
 
     grounded: ClassVar[bool] = True
@@ -99,7 +99,7 @@ class PV(Direct):
 
     **Arguments:**
 
-    - `max_steps`, see `jaxdyn.constrained.iterated.Direct`.
+    - `max_steps`, see `jaxdyn.extend.Direct`.
     - `limbs_first`: True eliminates rows of limbs before a floating base moves, so that limbs are not coupled. Then a
       limb in a singular pose, such as a stretched leg, ends as `dependent_rows`, although the base could compensate for
       it. False eliminates all rows last.

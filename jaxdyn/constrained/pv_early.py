@@ -24,7 +24,7 @@ def _given(topology: Topology, plan: Plan) -> list[list[int]]:
 class PVEarly(Proximal):
     """Popov-Vereshchagin solver with early elimination: constraints to the ground, redundant ones too, in O(n + m).
 
-    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
+    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.extend.Proximal`.
     """
 
     grounded: ClassVar[bool] = True

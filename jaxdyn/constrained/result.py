@@ -18,7 +18,8 @@ from .lcaba import free
 
 
 class Result(eqx.Enumeration):
-    """How a solve ended."""
+    """How a solve ended, for each member of a batch. Compare by ``result == jd.Result.successful``; `jd.Result[result]`
+    is the message, empty for `successful`. The page "Choosing a solver" lists the members."""
 
     successful = ""
     max_steps_reached = (

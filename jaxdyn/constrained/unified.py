@@ -54,7 +54,7 @@ def riding_of(topology: Topology, riders: tuple[Rider, ...]) -> tuple[Order, fro
 class Unified(Proximal):
     """LCABA or ProxBBO, constraint by constraint, by predicted run time: any constraints, redundant ones too.
 
-    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.constrained.iterated.Proximal`.
+    **Arguments:** `mu`, `tol`, `max_steps`, `refine`, see `jaxdyn.extend.Proximal`.
     """
 
     recursive: ClassVar[bool] = True

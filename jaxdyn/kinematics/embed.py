@@ -14,7 +14,7 @@ from jaxtyping import Array, Float
 
 from ..engine.kept import programs
 from ..engine.lanes import laned
-from ..model.checks import check_model, check_state, check_vector, common_dtype
+from ..model.checks import check_model, check_state, check_vector, commands_hint, common_dtype
 from ..model.joints import RevoluteKind
 from ..model.model import Model
 from ..model.state import State
@@ -69,11 +69,7 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
     of `jit`, `vmap` and `grad`.
     """
     check_model("embed", model)
-    if any(isinstance(x, jax.core.Tracer) for x in jax.tree.leaves(model)):
-        raise ValueError(
-            "`embed`: `model` is traced, and which joints are independent depends on its numbers. Embed it outside of "
-            "`jit`, `vmap` and `grad`, and change numbers of the embedded model by `replace`."
-        )
+    _check_known(jax.tree.leaves(model))
     cut = unembedded(model)
     chosen = chosen_of(cut, loops, {c.name for c in model.embedded})
     if not chosen:
@@ -108,6 +104,15 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
         actuation=actuation,
         home=jnp.asarray(samples[home], model.gravity.dtype),
     )
+
+
+def _check_known(arrays) -> None:
+    """Raise `ValueError` if arrays are traced."""
+    if any(isinstance(x, jax.core.Tracer) for x in arrays):
+        raise ValueError(
+            "`embed`: `model` is traced, and which joints are independent depends on its numbers. Embed it outside of "
+            "`jit`, `vmap` and `grad`, and change numbers of the embedded model by `replace`."
+        )
 
 
 def chosen_of(model: Model, loops, before: set) -> list[int]:
@@ -159,6 +164,7 @@ def _samples(model: Model, constraints) -> list[np.ndarray]:
         home = assemble(model, model.neutral(), constraints=constraints)
     except ValueError as error:
         raise ValueError(str(error).replace("`assemble`", "`embed`", 1)) from None
+    _check_known([home])  # inside of `jit` all results are traced, also those of a model that is not
     found = [np.asarray(home)]
     if not any(c.moving for c in constraints):
         return found
@@ -322,8 +328,10 @@ def checked_forces(call: str, model: Model, tau) -> Array:
     if model.topology.clusters and tau.shape != (model.nv,):
         raise ValueError(
             f"`{call}`: `tau` has shape {tau.shape}, neither ({model.nv},), of the independent joints, nor ({n},), of "
-            "all joints."
+            f"all joints.{commands_hint(model, tau.shape)}"
         )
+    if tau.shape != (model.nv,) and tau.shape == (model.nu,):
+        raise ValueError(f"`{call}`: `tau` has shape {tau.shape}, not ({n},).{commands_hint(model, tau.shape)}")
     return check_vector(call, "tau", tau, (model.nv,))
 
 

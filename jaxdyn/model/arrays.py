@@ -94,7 +94,9 @@ def actuation_of(call: str, topology: Topology, actuators: Mapping[str, Mapping[
             try:
                 body = topology.joint(joint)
             except ValueError as error:
-                raise ValueError(f"{call}: actuator {name!r}: {error}") from None
+                swapped = f" `add_actuator` takes the joint first: ({name!r}, {joint!r})."
+                hint = swapped if name in topology.joint_names else ""
+                raise ValueError(f"{call}: actuator {name!r}: {error}{hint}") from None
             nv = topology.kinds[body].nv
             if gear.shape not in ((), (nv,)) or (gear.shape == () and nv != 1):
                 raise ValueError(

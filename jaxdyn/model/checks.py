@@ -90,6 +90,11 @@ def check_vector(call: str, name: str, x: Any, shape: tuple[int, ...]) -> Array:
     return x
 
 
+def commands_hint(model: Model, shape: tuple[int, ...]) -> str:
+    """Return advice if forces (..., nv) have the shape of commands (..., nu)."""
+    return " Convert commands by `model.actuation @ command`." if shape[-1:] == (model.nu,) else ""
+
+
 def check_state(call: str, model: Model, state: Any) -> State:
     check_instance(f"`{call}`", "state", state, State, " Use `jd.State(q, v)`.")
     q = check_vector(call, "state.q", state.q, (model.nq,))

@@ -136,7 +136,8 @@ class TranslationKind(Kind):
 
 
 def plane_axes(normal):
-    """Return two unit vectors that form a right-handed frame with `normal`: x and y if it is z."""
+    """Return two unit vectors that form a right-handed frame with `normal`: x and y for z, x and -z for y, -z and y for
+    x."""
     x, y, z = normal[0], normal[1], normal[2]
     sign = jnp.where(z < 0, -1.0, 1.0).astype(normal.dtype)
     a = -1 / (sign + z)
@@ -276,7 +277,11 @@ class Spherical(Joint):
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Planar(Joint):
-    """Motion in the plane normal to `axis`: q = (x, y, angle) in the joint frame's axes, v its rate."""
+    """Motion in the plane normal to `axis`: q = (two displacements, angle about `axis`), v its rates.
+
+    The displacements are along the joint frame's x and y for the axis z, x and −z for y, −z and y for x, and x and z
+    for −y: ``Planar(axis=(0, -1, 0))`` suits a robot in the vertical plane of x and z.
+    """
 
     kind = PlanarKind()
 

@@ -229,13 +229,16 @@ class Model(eqx.Module):
     def replace(self, changes: Mapping[str, ArrayLike]) -> "Model":
         """Return a copy with some arrays changed: ``model.replace({"bodies.mass": x, "joints.damping": d})``.
 
-        Keys are dotted field names. A new value has the shape of the old one, with or without leading batch
-        axes; with them, use `jax.vmap` over the model. Dry friction, limits and torsion of joints and shapes that had
-        none add rows of contact; if they are traced, to all shapes and to all joints but free ones. Torsion has no
-        effect on pairs whose contact dimension, which MJCF files give, is below 4. Raises `ValueError`
-        for an unknown path or a wrong shape, and, unless they are traced, for values that no robot has: numbers that
-        are not finite, matrices that are no rotations, axes whose length is not 1, negative masses and gains. A
-        negative principal moment of inertia, which some files have, is a `ModelWarning`.
+        Keys are dotted field names. A new value has the shape of the old one, with or without leading batch axes; with
+        them, use `jax.vmap` over the model, with `in_axes` as on the page "Environments for learning".
+
+        Dry friction, limits and torsion of joints and shapes that had none add rows of contact; if they are traced, to
+        all shapes and to all joints but free ones. Torsion has no effect on pairs whose contact dimension, which MJCF
+        files give, is below 4.
+
+        **Raises** `ValueError` for an unknown path or a wrong shape, and, unless they are traced, for values that no
+        robot has: numbers that are not finite, matrices that are no rotations, axes whose length is not 1, negative
+        masses and gains. A negative principal moment of inertia, which some files have, is a `ModelWarning`.
         """
         check_instance("`Model.replace`", "changes", changes, Mapping)
         model = self

@@ -19,7 +19,7 @@ from ..spatial.instances import check_instance, described
 from ..spatial.numbers import finite, floats
 from ..spatial.rotation import quaternion_from_matrix, quaternion_log
 from ..spatial.small import composed, cross, dot, eye, mm, mtm, mtv, mv
-from ..spatial.transform import Transform
+from ..spatial.transform import PLACEMENT, Transform
 from ..tree.topology import WORLD, Topology
 from .constraints import Baumgarte, BodyView, Constraint, Layout, Rows, checked_options, checked_unit
 from .joints import plane_axes
@@ -29,7 +29,15 @@ OPPOSED = 1e-4
 
 
 class FrameConstraint(Constraint):
-    """Base class of constraints between two frames a and b, each fixed in a body or in the world."""
+    """Base class of constraints between two frames a and b, each fixed in a body or in the world.
+
+    **Arguments:** `body_a`, `body_b`, names of bodies or frames, or ``"world"``; `placement_a`, `placement_b`, frames a
+    and b in them (default: their own frames); `name`, by which errors and `constraint_slices` call the constraint;
+    `target` (rows,), the desired acceleration of the rows, m/s² or rad/s² (default: zero); `stabilization`, a
+    `Baumgarte` (None: off); `axis` (3,), of those that have one, normalised.
+
+    **Raises** `TypeError` and `ValueError` for wrong types and shapes, and for an axis of length zero.
+    """
 
     rows: ClassVar[int]
     #: name of the argument `axis` in error messages
@@ -62,7 +70,7 @@ class FrameConstraint(Constraint):
                 raise TypeError(f"{call}: `{what}` is {described(value)}, not the name of a body or frame.")
         for what, value in (("placement_a", placement_a), ("placement_b", placement_b)):
             if value is not None:
-                check_instance(call, what, value, Transform)
+                check_instance(call, what, value, Transform, PLACEMENT)
                 value.check(call, f"{what}.")
         self.body_a, self.body_b = body_a, body_b
         self.placement_a = Transform.identity() if placement_a is None else placement_a

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..spatial.instances import check_instance, described
 from ..spatial.numbers import at_most_one, constants, not_negative, positive
-from ..spatial.transform import Transform
+from ..spatial.transform import PLACEMENT, Transform
 from ..tree.topology import Topology, unknown
 from .collision import Collision
 from .constraints import Constraint
@@ -83,7 +83,7 @@ class SceneSpec:
         call = f"`ModelSpec.add_shape({body!r})`"
         check_instance(call, "shape", shape, Shape, " Use one such as `jd.shapes.Sphere(0.1)`.")
         placement = Transform.identity() if placement is None else placement
-        check_instance(call, "placement", placement, Transform)
+        check_instance(call, "placement", placement, Transform, PLACEMENT)
         surface = Collider(
             "" if name is None else name,
             body,

@@ -11,7 +11,7 @@ import numpy as np
 from ..spatial.inertia import Inertia, problem_of
 from ..spatial.instances import check_instance
 from ..spatial.numbers import constants, not_negative
-from ..spatial.transform import Transform
+from ..spatial.transform import PLACEMENT, Transform
 from ..tree.topology import WORLD, Topology, unknown
 from .acting import widened
 from .arrays import actuation_of, bodies_of, check_sizes, joints_of, transforms
@@ -30,7 +30,7 @@ def _parts(call: str, placement: Transform | None) -> tuple:
     yet."""
     if placement is None:
         return np.eye(3), np.zeros(3)
-    check_instance(call, "placement", placement, Transform)
+    check_instance(call, "placement", placement, Transform, PLACEMENT)
     return placement.rotation, placement.translation
 
 

@@ -19,6 +19,7 @@ from ..contact.warm_start import WarmStart, cold
 from ..engine.meshes import alike, sharded
 from ..engine.once import once
 from ..kinematics.embed import independent_forces
+from ..model.checks import commands_hint
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
@@ -74,7 +75,8 @@ def _forces(call: str, model: Model, tau, steps, dtype) -> tuple[Array | None, i
         return None, number
     taus = floats(f"`{call}`", "tau", tau).astype(dtype)
     if taus.ndim != 2 or taus.shape[1] not in (model.nv, model.topology.nv):
-        raise ValueError(f"`{call}`: `tau` has shape {taus.shape}, not (T, {model.nv}).")
+        hint = commands_hint(model, taus.shape)
+        raise ValueError(f"`{call}`: `tau` has shape {taus.shape}, not (T, {model.nv}).{hint}")
     if steps is not None and _whole(steps) != taus.shape[0]:
         raise ValueError(f"`{call}`: `steps` is {described(steps)}, but `tau` has {taus.shape[0]} rows.")
     return taus, taus.shape[0]
@@ -152,7 +154,8 @@ def _rolled(policy, dynamics: Dynamics, state: State, dt, integrator, steps: int
         if policy is not None:
             force = floats("`simulate`", "tau(state, t)", policy(state, k * dt)).astype(dtype)
             if force.shape not in ((model.nv,), (model.topology.nv,)):
-                raise ValueError(f"`simulate`: the policy returns shape {force.shape}, not ({model.nv},).")
+                hint = commands_hint(model, force.shape)
+                raise ValueError(f"`simulate`: the policy returns shape {force.shape}, not ({model.nv},).{hint}")
         now = dataclasses.replace(dynamics, tau=force, warm=warm)
         after, info = advance(model, now, state, dt, integrator)
         if warm is not None:

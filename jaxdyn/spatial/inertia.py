@@ -38,10 +38,37 @@ class Inertia(eqx.Module):
 
     @staticmethod
     def box(mass: float, size: ArrayLike) -> "Inertia":
-        """Return the inertia of a homogeneous box with edge lengths `size` (3,), centred at the body's origin."""
+        """Return the inertia of a homogeneous box with edge lengths `size` (3,), centred at the body's origin.
+
+        `transformed` moves it, as the inertias of the other solids: ``box.transformed(Transform(np.eye(3), center))``.
+        Masses are in kg and lengths in m. All **raise** `ValueError` for negative numbers and wrong shapes.
+        """
         mass = float(constants("`Inertia.box`", "mass", mass, (), not_negative))
         x, y, z = constants("`Inertia.box`", "size", size, (3,), not_negative)
         return Inertia(mass, np.zeros(3), mass / 12 * np.diag([y * y + z * z, x * x + z * z, x * x + y * y]))
+
+    @staticmethod
+    def sphere(mass: float, radius: float) -> "Inertia":
+        """Return the inertia of a homogeneous ball, centred at the body's origin."""
+        mass, r = _sizes("sphere", mass=mass, radius=radius)
+        return Inertia(mass, np.zeros(3), 0.4 * mass * r * r * np.eye(3))
+
+    @staticmethod
+    def cylinder(mass: float, radius: float, length: float) -> "Inertia":
+        """Return the inertia of a homogeneous cylinder along z, centred at the body's origin."""
+        mass, r, length = _sizes("cylinder", mass=mass, radius=radius, length=length)
+        across = mass * (r * r / 4 + length * length / 12)
+        return Inertia(mass, np.zeros(3), np.diag([across, across, mass * r * r / 2]))
+
+    @staticmethod
+    def capsule(mass: float, radius: float, length: float) -> "Inertia":
+        """Return the inertia of a homogeneous capsule along z, centred at the body's origin; `length` is that of its
+        cylinder alone, as of `jaxdyn.shapes.Capsule`."""
+        mass, r, length = _sizes("capsule", mass=mass, radius=radius, length=length)
+        ends = mass * (4 / 3 * r / (length + 4 / 3 * r) if r > 0 else 0.0)  # both half balls
+        tube = mass - ends
+        across = tube * (r * r / 4 + length**2 / 12) + ends * (0.4 * r * r + length**2 / 4 + 0.375 * length * r)
+        return Inertia(mass, np.zeros(3), np.diag([across, across, (tube / 2 + 0.4 * ends) * r * r]))
 
     def transformed(self, placement: Transform) -> "Inertia":
         """Return the inertia of the same body in a frame A; `placement` is the pose of the body in A."""
@@ -58,6 +85,10 @@ class Inertia(eqx.Module):
         reduced = self.mass * share
         rotational = self.rotational + other.rotational + reduced * (d @ d * jnp.eye(3) - jnp.outer(d, d))
         return Inertia(mass, self.center_of_mass + share * d, rotational)
+
+
+def _sizes(shape: str, **numbers) -> list[float]:
+    return [float(constants(f"`Inertia.{shape}`", what, x, (), not_negative)) for what, x in numbers.items()]
 
 
 #: how far from symmetric a rotational inertia, and how far below zero its moments, may be, by its largest entry

@@ -10,6 +10,9 @@ from .instances import check_instance
 from .numbers import check, direction, finite, floats, is_rotation
 from .rotation import matrix_from_quaternion, quaternion_from_matrix
 
+#: advice where something else is in the place of a placement
+PLACEMENT = " Use `jd.Transform(np.eye(3), xyz)`, or `jd.Transform.from_rpy(rpy, xyz)`."
+
 
 class Transform(eqx.Module):
     """Pose of a frame B in a frame A: ``x_A = rotation @ x_B + translation``.
@@ -51,6 +54,23 @@ class Transform(eqx.Module):
         call = "`Transform.from_quaternion`"
         wxyz = direction(call, "wxyz", wxyz, 4)
         return Transform(matrix_from_quaternion(wxyz), floats(call, "xyz", xyz, (3,), finite))
+
+    @staticmethod
+    def from_rpy(rpy: ArrayLike, xyz: ArrayLike = (0.0, 0.0, 0.0)) -> "Transform":
+        """Return the pose that URDF writes as ``<origin rpy xyz>``: a translation (3,), m, and turns by the angles
+        (3,), rad, about the fixed axes x, then y, then z of frame A.
+
+        **Raises** `ValueError` for wrong shapes, and for numbers that are not finite (and not traced).
+        """
+        call = "`Transform.from_rpy`"
+        angles = floats(call, "rpy", rpy, (3,), finite)
+        (cr, cp, cy), (sr, sp, sy) = jnp.cos(angles), jnp.sin(angles)
+        rotation = [
+            [cy * cp, cy * sp * sr - sy * cr, cy * sp * cr + sy * sr],
+            [sy * cp, sy * sp * sr + cy * cr, sy * sp * cr - cy * sr],
+            [-sp, cp * sr, cp * cr],
+        ]
+        return pose(jnp.stack([jnp.stack(row) for row in rotation]), floats(call, "xyz", xyz, (3,), finite))
 
     @property
     def quaternion(self) -> Float[Array, "*batch 4"]:
