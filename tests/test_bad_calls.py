@@ -80,6 +80,32 @@ BAD = {
         TypeError,
         r"`name` is bytes b'x', not",
     ),
+    "tableau_without_its_first_row": (
+        lambda: jd.integrators.RungeKutta(((0.5,), (0.0, 0.5), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6)),
+        ValueError,
+        r"`RungeKutta`: `a` has 3 rows for 4 weights `b`",
+    ),
+    "implicit_tableau": (
+        lambda: jd.integrators.RungeKutta(((0.5,),), (1.0,)),
+        ValueError,
+        r"`RungeKutta`: `a\[0\]` is \(0.5,\); stage 0 of an explicit method",
+    ),
+    "weights_of_no_method": (
+        lambda: jd.integrators.RungeKutta(((), (0.5,)), (0.0, 0.9)),
+        ValueError,
+        r"`RungeKutta`: the weights `b` add up to 0.9",
+    ),
+    "tableau_is_a_number": (
+        lambda: jd.integrators.RungeKutta(1.0, (1.0,)),
+        TypeError,
+        r"`RungeKutta`: `a` is 1.0, not",
+    ),
+    "no_iterations": (lambda: jd.integrators.Gauss(0), ValueError, r"`Gauss`: `iterations` = 0 is not a positive"),
+    "iterations_are_text": (
+        lambda: jd.integrators.ImplicitMidpoint("6"),
+        ValueError,
+        r"`ImplicitMidpoint`: `iterations` = '6' is not a positive integer",
+    ),
     "too_many_steps": (lambda: jd.solvers.LCABA(max_steps=10**30), ValueError, r"`LCABA`: `max_steps`.*below 2\*\*31"),
     "weights_of_text": (lambda: jd.solvers.LTLSoft(["1"]), ValueError, r"`LTLSoft`: `weights`.*not positive numbers"),
     "weights_without_end": (lambda: jd.solvers.LTLSoft(np.inf), ValueError, r"`LTLSoft`: `weights`.*not positive"),
