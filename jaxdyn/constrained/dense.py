@@ -18,6 +18,7 @@ from ..kinematics.embedding import jacobian_at
 from ..systems.problem import right_sides
 from .apart import apart
 from .base import Solver
+from .iterated import check_number
 
 
 class Dense(Solver):
@@ -31,8 +32,7 @@ class Dense(Solver):
     rcond: float | None = eqx.field(static=True, default=None)
 
     def __check_init__(self):
-        if self.rcond is not None and not 0 < self.rcond < 1:
-            raise ValueError(f"`Dense`: `rcond` = {self.rcond!r} is not between 0 and 1.")
+        check_number("Dense", "rcond", self.rcond, lambda x: 0 < x < 1, "a number between 0 and 1", optional=True)
 
     def solve(self, problem, start, warm, multipliers):
         q = problem.q

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..spatial.instances import check_flag
 from ..systems.base import System
 from ..systems.problem import Problem
 from ..systems.weights import automatic_weights, uniform
@@ -79,6 +80,7 @@ class Proximal(Unrollable):
         check_number(name, "mu", self.mu, lambda x: x > 0, "a positive number", optional=True)
         check_number(name, "tol", self.tol, lambda x: x >= 0, "a number from 0 on", optional=True)
         check_positive_integer(self, "max_steps")
+        check_flag(f"`{name}`", "refine", self.refine)
 
     @abc.abstractmethod
     def system(self, problem: Problem, weights: Array) -> System:

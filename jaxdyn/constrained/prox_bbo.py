@@ -24,6 +24,7 @@ from typing import ClassVar
 
 import equinox as eqx
 
+from ..spatial.instances import check_flag
 from ..systems.body_factor import body_factor, every_constraint, tied_factor
 from ..systems.weights import riding_weights
 from ..tree import panels
@@ -102,6 +103,9 @@ class PV(Direct):
     limbs_first: bool = eqx.field(static=True, default=True)
 
     grounded: ClassVar[bool] = True
+
+    def __check_init__(self):
+        check_flag("`PV`", "limbs_first", self.limbs_first)
 
     def order(self, topology, plan):
         riders = riders_of(topology, plan)

@@ -19,6 +19,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..constrained.iterated import check_number, check_positive_integer
+from ..spatial.instances import check_flag
 from .effect import Unformed
 from .laws import FORMED, PGS, TOLERANCE, Law
 from .tiled import Scaled, free, tiled
@@ -50,8 +51,8 @@ class ADMM(Law):
         check_number("ADMM", "tol", self.tol, lambda x: x >= 0, "a number from 0 on", optional=True)
         check_positive_integer(self, "max_steps")
         check_positive_integer(self, "sweeps")
-        if self.matrix_free not in (None, True, False):
-            raise ValueError(f"`ADMM`: `matrix_free` is {self.matrix_free!r}, not True, False or None.")
+        if self.matrix_free is not None:
+            check_flag("`ADMM`", "matrix_free", self.matrix_free)
 
     def without_matrix(self, rows):
         return rows > FORMED if self.matrix_free is None else self.matrix_free

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..constrained.iterated import check_number, check_positive_integer
+from ..spatial.instances import check_flag
 from .cones import Cones
 from .effect import Unformed
 from .gauss_seidel import prepared, sweep
@@ -50,6 +51,8 @@ class Law(eqx.Module):
         check_number(name, "recovery", self.recovery, lambda x: 0 <= x <= 1, "a number from 0 to 1")
         for what in ("recovery_speed", "bounce_speed"):
             check_number(name, what, getattr(self, what), lambda x: x >= 0, "a number from 0 on")
+        for what in ("limits", "dry_friction"):
+            check_flag(f"`{name}`", what, getattr(self, what))
         check_positive_integer(self, "slots", optional=True)
         allowed, which = lambda x: x == 0 or x >= LEAST_SMOOTHING, f"0 or a speed from {LEAST_SMOOTHING:g} m/s on"
         check_number(name, "smoothing", self.smoothing, allowed, which)
