@@ -110,6 +110,11 @@ BAD = {
     "limbs_first_is_text": (lambda: jd.solvers.PV(limbs_first="no"), TypeError, r"`PV`: `limbs_first` is str 'no'"),
     "limits_of_a_law_are_text": (lambda: jd.contact.PGS(limits="no"), TypeError, r"`PGS`: `limits` is str 'no', neith"),
     "rcond_is_text": (lambda: jd.solvers.Dense(rcond="x"), TypeError, r"`Dense`: `rcond` = 'x' is not a number betw"),
+    "true_steps_of_lanczos": (
+        lambda: jd.osim.largest_eigenvalue(jd.delassus(LOOP, LOOP.neutral()), steps=True),
+        ValueError,
+        r"`largest_eigenvalue`: `steps` = True is not a positive integer",
+    ),
     "too_many_steps": (lambda: jd.solvers.LCABA(max_steps=10**30), ValueError, r"`LCABA`: `max_steps`.*below 2\*\*31"),
     "weights_of_text": (lambda: jd.solvers.LTLSoft(["1"]), ValueError, r"`LTLSoft`: `weights`.*not positive numbers"),
     "weights_without_end": (lambda: jd.solvers.LTLSoft(np.inf), ValueError, r"`LTLSoft`: `weights`.*not positive"),

@@ -146,9 +146,8 @@ def largest_eigenvalue(operator: Delassus, *, steps: int = 20) -> Float[Array, "
     **Arguments:** `steps`, the number of products, at most m. The start is a fixed vector without symmetries.
     """
     check_instance("`largest_eigenvalue`", "operator", operator, Delassus)
-    if not isinstance(steps, int) or steps < 1:
-        raise ValueError(f"`largest_eigenvalue`: `steps` is {steps!r}, not a positive integer.")
-    return _largest(operator, min(steps, operator.shape[0]))
+    check_count("largest_eigenvalue", "steps", steps)
+    return _largest(operator, min(int(steps), operator.shape[0]))
 
 
 @once
