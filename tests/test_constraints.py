@@ -122,6 +122,17 @@ def test_a_lock_holds_a_position():
         spec.add_constraint(jd.constraints.Lock("lower", 2, position=(0.1, 0, 0))).build()
 
 
+def test_a_lock_holds_an_orientation():
+    spec = jd.ModelSpec("satellite")
+    spec.add_body("hull", "world", jd.joints.Free(), inertia=jd.Inertia(1.0, np.zeros(3), 0.1 * np.eye(3)))
+    model, state = spec.build(), jd.State((0.1, 0, 0, 1, 0, 0, 0), np.zeros(6))
+    locks = [(jd.constraints.Lock("hull", 6, position=(0, 0, 0, *p)),) for p in ((0, 1, 0, 0), (0, 2, 0, 0), [0] * 4)]
+    assert jd.forward_dynamics(model, state, np.zeros(6), constraints=locks[0]).result == jd.Result.successful
+    for lock in locks[1:]:
+        with pytest.raises(ValueError, match="the quaternion of `position` of joint 'hull' is not of unit length"):
+            jd.forward_dynamics(model, state, np.zeros(6), constraints=lock)
+
+
 def test_constraints_are_replaced():
     """By `dataclasses.replace`, as other modules."""
     plane = jd.constraints.PointOnPlane("foot", normal=(0, 3.0, 4.0))

@@ -368,6 +368,32 @@ def test_iterations_on_an_operator():
     assert abs(jd.osim.largest_eigenvalue(op) - np.linalg.eigvalsh(A)[-1]) < 1e-6 * np.linalg.eigvalsh(A)[-1]
 
 
+def test_conjugate_gradients_end_by_the_length_of_the_residual():
+    """Also where entries of b are zero: relative to its own entry, no residual is small there, or none is large. The
+    solution has derivatives, by the operator too, and the rows may be redundant."""
+    spec = jd.ModelSpec("two").add_body("a", "world", jd.joints.Free(), inertia=jd.Inertia.box(2.0, (0.1, 0.2, 0.3)))
+    spec.add_body("b", "a", jd.joints.Revolute(axis=(0, 1, 0)), inertia=jd.Inertia(1.0, (0, 0, -0.3), 0.1 * np.eye(3)))
+    model, held = spec.build(), (jd.constraints.Weld("b"), jd.constraints.Point("a"))
+    of = lambda q, damping: jd.delassus(model, q, held, damping=damping)  # noqa: E731
+    q = jnp.asarray(model.neutral()).at[7].set(0.4)
+    op = of(q, 0.1)
+    b = np.vstack([np.eye(9), np.zeros(9), np.arange(9.0) - 3])
+    found = jax.jit(jax.vmap(lambda b: jd.osim.conjugate_gradient(op, b, tol=1e-11)))(b)
+    assert (found.result == jd.Result.successful).all() and found.iterations.max() <= 9
+    np.testing.assert_allclose(found.x @ op.dense(), b, atol=1e-9)
+    free = op.with_damping(None)
+    inside = free.mv(b[-1])
+    np.testing.assert_allclose(free.mv(jd.osim.conjugate_gradient(free, inside, tol=1e-10).x), inside, atol=1e-8)
+    assert jd.osim.conjugate_gradient(free, b[-1]).result == jd.Result.max_steps_reached  # outside of the range
+    assert jd.osim.conjugate_gradient(op, b[-1] * np.nan).result == jd.Result.not_finite
+    iterated = lambda q, b, R: jd.osim.conjugate_gradient(of(q, R), b, tol=1e-12).x  # noqa: E731
+    dense = lambda q, b, R: jnp.linalg.solve(of(q, R).dense(), b)  # noqa: E731
+    for mode in (jax.jacfwd, jax.jacrev):
+        pairs = zip(*(jax.jit(mode(f, (0, 1, 2)))(q, b[-1], 0.1) for f in (iterated, dense)), strict=True)
+        for one, other in pairs:
+            np.testing.assert_allclose(one, other, atol=1e-9 * np.abs(other).max())
+
+
 @pytest.mark.parametrize("compiler", ["kernel", "xla"])
 def test_products_have_a_transpose(compiler):
     """What iterations such as GMRES need, and their derivatives; each column of a batch has its own."""

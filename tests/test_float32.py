@@ -98,6 +98,13 @@ def test_everything_stays_single():
     assert model.neutral().dtype == jnp.float32
 
 
+def test_inertias_stay_single():
+    body = single(jd.Inertia.box(1.0, (0.1, 0.2, 0.3)))
+    theta = jd.log_cholesky_from_inertia(body)
+    for x in jax.tree.leaves((body + body, theta, jd.inertia_from_log_cholesky(theta))):
+        assert x.dtype == jnp.float32
+
+
 def test_gradients_stay_single():
     model = single(CATALOGUE["geared_arm"].build())
     q, v, tau = (jnp.asarray(x[0], jnp.float32) for x in states("geared_arm"))

@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,33 @@ def test_kept_things_are_bounded_and_shared():
     assert made == [0, 1, 2, 3]
     kept.get(1, make(1))
     assert made == [0, 1, 2, 3, 1], "the one that was not used for longest went"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there are no forks")
+def test_a_cache_goes_on_after_a_fork():
+    """Forked while another thread looks up a key: its lock would never be released in the child."""
+    code = """
+import os, signal, threading
+from jaxdyn.engine.kept import Kept
+inside, forked = threading.Event(), threading.Event()
+class Slow:
+    def __hash__(self): return 1
+    def __eq__(self, other): return inside.set() or forked.wait(30)
+kept = Kept(3)
+kept.get(Slow(), int)
+thread = threading.Thread(target=kept.get, args=(Slow(), int))
+thread.start()
+inside.wait(30)
+pid = os.fork()
+if pid == 0:
+    signal.alarm(10)
+    os._exit(kept.get(2, lambda: 5))
+forked.set()
+thread.join()
+print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert done.stdout == "5\n", done.stderr
 
 
 def test_caches_of_the_engine_have_bounds():

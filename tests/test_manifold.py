@@ -167,6 +167,18 @@ def test_states_are_random_within_limits():
         assert (angles >= model.joints.lower[6:]).all() and (angles <= model.joints.upper[6:]).all()
 
 
+def test_random_states_keep_a_single_limit():
+    spec = jd.ModelSpec("stops")
+    for name, limits in {"a": (5.0, np.inf), "b": (-np.inf, -4.0), "c": (-np.inf, 1.0), "d": (-2.0, np.inf)}.items():
+        inertia = jd.Inertia(1.0, (0.1, 0, 0), np.eye(3))
+        spec.add_body(name, "world", jd.joints.Revolute(limits=limits), inertia=inertia)
+    model = spec.build()
+    q = np.asarray(jax.vmap(model.random_state)(jax.random.split(jax.random.key(0), 200)).q)
+    low, high = np.array([5.0, -4 - np.pi, -np.pi, -2]), np.array([5 + np.pi, -4, 1, np.pi])
+    assert (q >= low).all() and (q <= high).all()
+    assert (np.ptp(q, 0) > 0.9 * (high - low)).all()
+
+
 def test_the_catalogue_closes_its_loops():
     """What the other tests rest on: `sample` finds closed loops, and velocities along them."""
     for name, entry in catalogue.CATALOGUE.items():

@@ -55,6 +55,16 @@ INTEGRATORS = {
 }
 
 
+def test_a_tableau_of_your_own():
+    """Rows of the triangle and rows of the whole matrix are one method: Heun's, which has the order two."""
+    model = satellite()
+    state, tau, T = start(model), 0.1 * jnp.ones(model.nv), 0.5
+    rows, whole = (jd.integrators.RungeKutta(a, (0.5, 0.5)) for a in (((), (1.0,)), np.array([[0, 0], [1, 0]])))
+    ends = [rolled(whole)(model, state, tau, T / n, n).v for n in (64, 128, 1024)]
+    errors = [float(jnp.linalg.norm(v - ends[-1])) for v in ends[:2]]
+    assert 3.8 < errors[0] / errors[1] < 4.3
+
+
 @pytest.mark.parametrize("name", INTEGRATORS)
 def test_order_of_convergence(name):
     """Free and ball joints under constant forces, against fine steps of fourth order."""

@@ -31,6 +31,7 @@ from ..model.state import State
 from ..model.transmission import Coupling
 from ..simulate.rollout import simulate
 from .output import check_writable, save_arrays, save_plot
+from .rollouts import null_space
 
 CASSIE = "robots/cassie_description/robots/cassie_v2.sdf"
 #: seconds per step, and steps in one compiled piece (also the length of the rollout that is differentiated)
@@ -176,12 +177,6 @@ def piece(plan: Plan, lane: Lane, start: Array):
     failed = jnp.sum(traj.result != Result.successful)
     samples = traj.q[EVERY::EVERY], traj.v[EVERY::EVERY]
     return lane._replace(state=traj[-1]), samples, opening.max(), failed
-
-
-def null_space(matrix: np.ndarray) -> np.ndarray:
-    """Return orthonormal columns that span the null space of a constraint Jacobian."""
-    _, s, vt = np.linalg.svd(matrix)
-    return vt[int((s > 1e-7 * s.max()).sum()) :].T
 
 
 def lanes_of(plan: Plan, along: np.ndarray, batch: int, seed: int = 0) -> Lane:

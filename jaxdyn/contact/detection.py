@@ -7,11 +7,11 @@ from jaxtyping import Array, ArrayLike, Float
 from ..engine.lanes import laned
 from ..kinematics.embedding import kinematics
 from ..model.checks import check_model, check_vector, common_dtype
+from ..model.joints import plane_axes
 from ..model.model import Model
 from ..spatial.numbers import floats
 from ..spatial.transform import Transform, pose
 from .places import names_of, touches_of
-from .slots import tangents
 
 
 class Detection(eqx.Module):
@@ -50,7 +50,7 @@ def detect(model: Model, q: ArrayLike, *, which: ArrayLike | None = None) -> Det
 def _detected(model: Model, q: Array):
     """Return gaps (places, lanes), rotations (places, 3, 3, lanes) and points (places, 3, lanes)."""
     touch = touches_of(model, kinematics(model, q))
-    axes = [jnp.stack([n, *tangents(n)], 1) for n in touch.normal]
+    axes = [jnp.stack([n, *plane_axes(n)], 1) for n in touch.normal]
     rotations = jnp.stack(axes) if axes else jnp.zeros((0, 3, 3, q.shape[-1]), q.dtype)
     return touch.gap, rotations, touch.point
 

@@ -10,10 +10,10 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..engine.core import joined
-from ..geometry.placed import sign
 from ..geometry.touch import Touch
 from ..kinematics.forward import Kinematics
 from ..model.constraints import Baumgarte, Constraint, Layout, Rows
+from ..model.joints import plane_axes
 from ..model.model import Model
 from ..spatial.small import cross, mtv
 from ..tree.topology import Topology
@@ -72,20 +72,11 @@ def _seen(view, touch: Touch, ways):
     angular, linear = [], []
     for point, normal, way in zip(touch.point, touch.normal, ways, strict=True):
         arm = mtv(view.R, point - view.p)
-        for direction in (normal, *tangents(normal)):
+        for direction in (normal, *plane_axes(normal)):
             own = way * mtv(view.R, direction)
             linear.append(own)
             angular.append(cross(arm, own))
     return jnp.stack(angular), jnp.stack(linear)
-
-
-def tangents(n: Array) -> tuple[Array, Array]:
-    """Return two unit vectors that form a right-handed frame with n (Duff et al. 2017)."""
-    x, y, z = n[0], n[1], n[2]
-    way = sign(z)
-    a = -1 / (way + z)
-    b = x * y * a
-    return jnp.stack([1 + way * x * x * a, way * b, -way * x]), jnp.stack([b, way + y * y * a, -y])
 
 
 def without_gains(zero: Array) -> Baumgarte:

@@ -15,7 +15,7 @@ from ..engine.kept import tables
 from ..engine.lanes import laned
 from ..kinematics.embedding import jacobian_at
 from ..kinematics.rows import plan_of
-from ..systems.joint_factor import saddle_fronts
+from ..systems.joint_factor import flat, saddle_fronts
 from ..systems.problem import problem_of
 from ..tree.fronts import Pattern, bordered, factorise_sparse
 from ..tree.topology import Topology
@@ -68,12 +68,8 @@ def _factor(given: Given):
     """Return 1 / D and the columns of L, with the rows of J below those of M."""
     problem = problem_of(given.model, given.constraints, given.q)
     topology, plan = given.model.topology, problem.plan
-    J = jacobian_at(problem.motion, problem.rows)
-    parts = [mass_matrix_at(problem.motion), J]
-    lanes = max(x.shape[-1] for x in parts)
-    flat = [jnp.broadcast_to(x.reshape(-1, x.shape[-1]), (x.shape[0] * x.shape[1], lanes)) for x in parts]
-    flat = jnp.concatenate([*flat, jnp.zeros((1, lanes), J.dtype)])
-    factor = factorise_sparse(_fronts(topology, plan), flat, Pattern(given.model.nv, plan.rows), None, None)
+    entries = flat(mass_matrix_at(problem.motion), jacobian_at(problem.motion, problem.rows))
+    factor = factorise_sparse(_fronts(topology, plan), entries, Pattern(given.model.nv, plan.rows), None, None)
     return factor.D, factor.l
 
 

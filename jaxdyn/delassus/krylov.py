@@ -1,8 +1,13 @@
-"""Krylov methods on a Delassus operator: conjugate gradients by `lineax`, and the largest eigenvalue by Lanczos."""
+"""Krylov methods on a Delassus operator: conjugate gradients, and the largest eigenvalue by Lanczos."""
+
+import functools
+from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import lineax
+import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..constrained.iterated import check_count, check_number
@@ -12,18 +17,18 @@ from ..engine.once import once
 from ..spatial.instances import check_instance
 from ..spatial.numbers import floats
 from .inverse import Solved
+from .least_norm import any_of_batch
 from .operator import Delassus
+
+#: number of steps after which the residual is computed from its definition, against the rounding of its updates
+ANEW = 10
 
 
 def linear_operator(operator: Delassus) -> lineax.FunctionLinearOperator:
     """Return the operator for solvers of `lineax`, tagged as positive semidefinite."""
     check_instance("`linear_operator`", "operator", operator, Delassus)
-    return _tagged(operator.mv, operator)
-
-
-def _tagged(fn, operator: Delassus) -> lineax.FunctionLinearOperator:
     shape = jax.ShapeDtypeStruct((operator.shape[0],), operator.dtype)
-    return lineax.FunctionLinearOperator(fn, shape, lineax.positive_semidefinite_tag)
+    return lineax.FunctionLinearOperator(operator.mv, shape, lineax.positive_semidefinite_tag)
 
 
 def conjugate_gradient(
@@ -38,7 +43,8 @@ def conjugate_gradient(
     """Return x with A x = b (m,) by preconditioned conjugate gradients, from products only, without a factor of A.
 
     **Arguments:** `preconditioner`, an operator that is easier to solve, such as the same one with more damping;
-    `start` (m,), the initial x; `tol`, of the residual relative to b; `max_steps`, None: ten times m.
+    `start` (m,), the initial x; `tol`, of the length of the residual relative to that of b; `max_steps`, None: ten
+    times m.
 
     **Returns** a `Solved`; `result` is `max_steps_reached` if `tol` was not reached. Derivatives are those of the
     solution.
@@ -56,22 +62,81 @@ def conjugate_gradient(
             raise ValueError(f"{call}: `preconditioner` has shape {preconditioner.shape}, not {operator.shape}.")
     if start is not None:
         start = floats(call, "start", start, (m,)).astype(operator.dtype)
-    return _descended(operator, b, preconditioner, start, tol, max_steps or 10 * m)
+    start = jnp.zeros_like(b) if start is None else start
+    return _solved(operator, b, preconditioner, start, jnp.asarray(tol, b.dtype), max_steps or 10 * m)
 
 
 @once
-def _descended(operator: Delassus, b, preconditioner: Delassus | None, start, tol: float, max_steps: int) -> Solved:
-    options = {}
-    if preconditioner is not None:
-        options["preconditioner"] = _tagged(preconditioner.solve, operator)
-    if start is not None:
-        options["y0"] = start
-    solver = lineax.CG(rtol=tol, atol=0.0, max_steps=max_steps)
-    found = lineax.linear_solve(linear_operator(operator), b, solver, options=options, throw=False)
-    ended = jnp.where(found.result == lineax.RESULTS.successful, 0, MEMBERS.index("max_steps_reached"))
-    sound = jnp.isfinite(found.value).all() & jnp.isfinite(b).all()  # for a b of NaN lineax takes x = 0
-    ended = jnp.where(sound, ended, MEMBERS.index("not_finite"))
-    return Solved(found.value, result_of(ended), jnp.asarray(found.stats["num_steps"]))
+def _solved(operator: Delassus, b, preconditioner: Delassus | None, start, tol: Array, max_steps: int) -> Solved:
+    x, code, steps = _descended(max_steps, operator, b, preconditioner, start, tol)
+    return Solved(x, result_of(code), steps)
+
+
+@functools.partial(jax.custom_jvp, nondiff_argnums=(0,))
+def _descended(most: int, operator: Delassus, b, preconditioner: Delassus | None, start, tol):
+    """Return x, the index of the result in `MEMBERS`, and the number of steps."""
+    near = (lambda r: r) if preconditioner is None else preconditioner.solve
+    return _conjugate(operator.mv, near, b, start, tol, most)
+
+
+@_descended.defjvp
+def _descended_jvp(most, primals, tangents):
+    """Differentiate the solution: A dx = db − dA x. It does not depend on the preconditioner and the start."""
+    (operator, _, preconditioner, _, tol), (moved, db, *_) = primals, tangents
+    x, code, steps = _descended(most, *primals)
+    change = jax.jvp(lambda A: A.mv(x), (operator,), (moved,))[1]
+    given = jax.lax.stop_gradient((operator, preconditioner, tol))
+
+    def solve(_, b):
+        operator, preconditioner, tol = given
+        return _descended(most, operator, b, preconditioner, jnp.zeros_like(b), tol)[0]
+
+    dx = jax.lax.custom_linear_solve(operator.mv, db - change, solve, symmetric=True)
+    return (x, code, steps), (dx, *(np.zeros(y.shape, jax.dtypes.float0) for y in (code, steps)))
+
+
+class _State(NamedTuple):
+    """The state of the iteration: x; its residual r; the direction p; r · z with the preconditioned residual z; the
+    largest ratio of A p to p so far; the number of steps; and whether to go on."""
+
+    x: Array
+    r: Array
+    p: Array
+    along: Array
+    largest: Array
+    steps: Array
+    active: Array
+
+
+def _conjugate(times: Callable, near: Callable, b: Array, start: Array, tol: Array, most: int):
+    """Return x with A x = b, the index of the result in `MEMBERS`, and the number of steps. `times` is A, and `near`
+    approximates its inverse. The steps end at a direction that A does not move, as the null space of a singular A."""
+    eps, size = jnp.finfo(b.dtype).eps, jnp.linalg.norm
+    enough = tol * size(b)
+
+    def step(s: _State) -> _State:
+        image = times(s.p)
+        curve, square = s.p @ image, s.p @ s.p
+        largest = jnp.maximum(s.largest, size(image) / jnp.sqrt(square))
+        moves = curve > 10 * eps * largest * square
+        length = jnp.where(moves, s.along / jnp.where(moves, curve, 1), 0)
+        x, steps = s.x + length * s.p, s.steps + 1
+        anew = any_of_batch(s.active & (steps % ANEW == 0))
+        r = jax.lax.cond(anew, lambda: b - times(x), lambda: s.r - length * image)
+        z = near(r)
+        along = r @ z
+        active = moves & (along > 0) & (size(r) > enough)
+        return _State(x, r, z + along / s.along * s.p, along, largest, steps, active)
+
+    r = b - times(start)
+    z = near(r)
+    along, zero = r @ z, jnp.zeros((), jnp.int32)
+    begun = _State(start, r, z, along, jnp.zeros_like(along), zero, (along > 0) & (size(r) > enough))
+    end = jax.lax.while_loop(lambda s: s.active & (s.steps < most), step, alike(begun))
+    reached = (size(end.r) <= enough) | (tol == 0)  # without a tolerance the number of steps is what is asked for
+    code = jnp.where(reached, 0, MEMBERS.index("max_steps_reached"))
+    finite = jnp.isfinite(end.x).all() & jnp.isfinite(end.r).all()
+    return end.x, jnp.where(finite, code, MEMBERS.index("not_finite")), end.steps
 
 
 def largest_eigenvalue(operator: Delassus, *, steps: int = 20) -> Float[Array, ""]:

@@ -2,6 +2,7 @@
 everything else is bounded."""
 
 import functools
+import os
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
@@ -18,6 +19,8 @@ T = TypeVar("T")
 
 #: functions that empty the caches
 _all: list = []
+#: all locks of this module
+_locks: list = []
 
 
 def programs(make: Callable):
@@ -47,13 +50,39 @@ def forget() -> None:
         clear()
 
 
+class Lock:
+    """A lock that is free in the child after a fork, where the thread that held it does not go on."""
+
+    def __init__(self):
+        self.renew()
+        _locks.append(self)
+
+    def renew(self) -> None:
+        self._lock = threading.Lock()
+
+    def __enter__(self):
+        self._lock.acquire()
+
+    def __exit__(self, *error):
+        self._lock.release()
+
+
+def _after_fork() -> None:
+    for lock in _locks:
+        lock.renew()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
+
+
 class Kept:
     """A cache of the `most` values that were used last, by key."""
 
     def __init__(self, most: int):
         self.most = most
         self._things: OrderedDict = OrderedDict()
-        self._lock = threading.Lock()
+        self._lock = Lock()
         _all.append(self.clear)
 
     def __len__(self) -> int:

@@ -7,7 +7,6 @@ folded and fused by itself, whoever calls it. It is split into the part that all
 """
 
 import copy
-import threading
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -15,7 +14,7 @@ import numpy as np
 
 from . import trigonometry
 from .calling import uniform
-from .kept import PARTS, Kept
+from .kept import PARTS, Kept, Lock
 from .ops import Branches, Loop, Op, Type
 from .order import schedule
 from .program import Program
@@ -27,7 +26,7 @@ LABEL = 4
 #: constants by their number in patterns, which is the same in all programs
 _constants: dict[tuple[int, bytes], int] = {}
 VALUES: list[tuple] = []
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def constant(program: Program, k: int) -> int:

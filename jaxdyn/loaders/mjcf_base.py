@@ -27,7 +27,7 @@ def base_of(notes: Notes, document: Document, m: Any, tree: Tree, floating: bool
         return Base(None, frozenset())
     tops = [b for b in range(1, m.nbody) if m.body_parentid[b] == 0]
     free = [b for b in tops if any(m.jnt_type[j] == FREE for j in tree.joints(b))]
-    bases = _bases(m, tree, tops, free)
+    bases = _bases(m, tops, free)
     fixed = [b for b in bases if b not in free]
     named = lambda bodies: ", ".join(repr(tree.bodies[b]) for b in bodies)  # noqa: E731
     if not floating:
@@ -52,7 +52,7 @@ def base_of(notes: Notes, document: Document, m: Any, tree: Tree, floating: bool
     return Base(fixed[0], frozenset())
 
 
-def _bases(m: Any, tree: Tree, tops: list[int], free: list[int]) -> list[int]:
+def _bases(m: Any, tops: list[int], free: list[int]) -> list[int]:
     """Return the bases of a file."""
     carries = {int(m.body_rootid[m.jnt_bodyid[j]]) for j in range(m.njnt) if m.jnt_type[j] != FREE}
     return (

@@ -136,8 +136,8 @@ class TranslationKind(Kind):
 
 
 def plane_axes(normal):
-    """Return two unit vectors that form a right-handed frame with `normal`: x and y for z, x and -z for y, -z and y for
-    x."""
+    """Return two unit vectors that form a right-handed frame with `normal` (Duff et al. 2017): x and y for z, x and -z
+    for y, -z and y for x."""
     x, y, z = normal[0], normal[1], normal[2]
     sign = jnp.where(z < 0, -1.0, 1.0).astype(normal.dtype)
     a = -1 / (sign + z)

@@ -1,12 +1,13 @@
 """`Lock`: a constraint whose rows are the velocities of one joint."""
 
 import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, ArrayLike, Float
 
 from ..spatial.instances import check_instance
-from ..spatial.numbers import finite, floats
+from ..spatial.numbers import finite, floats, is_unit
 from ..spatial.small import cross, dot, mtv, mv
 from ..tree.columns import motion
 from ..tree.topology import WORLD, Topology
@@ -55,6 +56,11 @@ class Lock(Constraint):
             raise ValueError(f"joint {self.joint!r} has {kind.nv} velocities: give `rows={kind.nv}`, not {self.rows}.")
         if self.position is not None and self.position.shape[:1] != (kind.nq,):
             raise ValueError(f"`position` of joint {self.joint!r} has shape {self.position.shape}, not ({kind.nq},).")
+        known = isinstance(self.position, jax.Array) and not isinstance(self.position, jax.core.Tracer)
+        if known and kind.quaternion is not None and self.position.ndim == 1:
+            problem = is_unit(np.asarray(self.position[kind.quaternion]))
+            if problem is not None:
+                raise ValueError(f"the quaternion of `position` of joint {self.joint!r} {problem}.")
         bodies = (body,) if parent == WORLD else (body, parent)
         start = topology.v_starts[body]
         signature = type(self), kind, len(bodies), self.position is None

@@ -195,9 +195,9 @@ class Model(eqx.Module):
         return jnp.asarray(np.concatenate(rows) if rows else np.zeros(0), self.gravity.dtype)
 
     def random_state(self, key: PRNGKeyArray) -> State:
-        """Return a random state: configurations within the limits (±π and ±1 m for joints without limits), unit
-        quaternions, standard normal velocities. Embedded loops are then closed, which may exceed the limits; other
-        loops stay open: see `assemble`."""
+        """Return a random state: configurations within the limits (±π and ±1 m where there are none), unit quaternions,
+        standard normal velocities. Embedded loops are then closed, which may exceed the limits; other loops stay open:
+        see `assemble`."""
         try:
             kq, kr, kv = jax.random.split(key, 3)
         except TypeError:
@@ -207,8 +207,11 @@ class Model(eqx.Module):
         uniform = jax.random.uniform(kq, (topology.nv,), dtype)
         normal = jax.random.normal(kr, (4 * self.nb,), dtype)
         span = np.array([np.pi if u == "a" else 1.0 for k in topology.kinds for u in k.units], dtype)
-        lower = jnp.where(jnp.isfinite(self.joints.lower), self.joints.lower, -jnp.asarray(span))
-        upper = jnp.where(jnp.isfinite(self.joints.upper), self.joints.upper, jnp.asarray(span))
+        lower, upper, span = self.joints.lower, self.joints.upper, jnp.asarray(span)
+        # beyond a single limit that leaves nothing of the usual range, as much as half of that range
+        low = jnp.where(upper > -span, -span, upper - span)
+        high = jnp.where(lower < span, span, lower + span)
+        lower, upper = jnp.where(jnp.isfinite(lower), lower, low), jnp.where(jnp.isfinite(upper), upper, high)
         flat = lower + uniform * (upper - lower)
         parts = []
         for b, kind in enumerate(topology.kinds):

@@ -1,8 +1,7 @@
 """Time integrators on the configuration manifold. An integrator makes a step from a function of accelerations."""
 
 import abc
-from collections.abc import Sequence
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import equinox as eqx
 import jax
@@ -16,6 +15,7 @@ from ..kinematics.embed import gained
 from ..kinematics.manifold import moving
 from ..model.model import Model
 from ..model.state import State
+from ..spatial.instances import described
 from ..spatial.numbers import constants
 from .dynamics import Dynamics, StepInfo
 from .stages import end, rate, stage
@@ -81,33 +81,42 @@ class SemiImplicitEuler(Integrator):
         return State(found.q, found.v), _info(found)
 
 
+def _row(name: str, x: Any) -> tuple[float, ...]:
+    """Return numbers of a tableau as a tuple."""
+    found = constants("`RungeKutta`", name, x, None)
+    if found.ndim != 1:
+        raise ValueError(f"`RungeKutta`: `{name}` has shape {found.shape}, not that of a list of numbers.")
+    return tuple(found.tolist())
+
+
+def _rows(x: Any) -> tuple[tuple[float, ...], ...]:
+    if not isinstance(x, tuple | list | np.ndarray):
+        raise TypeError(f"`RungeKutta`: `a` is {described(x)}, not a list of rows.")
+    return tuple(_row(f"a[{k}]", row) for k, row in enumerate(x))
+
+
 class RungeKutta(Integrator):
     """The explicit Runge-Kutta method of a tableau, applied to q and v as stored. It normalises quaternions after the
     step, which preserves the order of accuracy.
 
-    **Arguments:** `a`, rows of the strictly lower triangle; `b`, the weights, whose sum is 1.
+    **Arguments:** `a`, one row for each stage, of the strictly lower triangle or of the whole matrix; the first one is
+    ``()`` or zero. `b`, the weights of the stages, which add up to 1.
 
-    **Raises** `ValueError` for a tableau that is not explicit or not consistent.
+    **Raises** `ValueError` for a tableau that is not explicit, or whose rows do not fit its weights.
     """
 
-    a: tuple[tuple[float, ...], ...] = eqx.field(static=True)
-    b: tuple[float, ...] = eqx.field(static=True)
+    a: tuple[tuple[float, ...], ...] = eqx.field(static=True, converter=_rows)
+    b: tuple[float, ...] = eqx.field(static=True, converter=lambda x: _row("b", x))
 
-    def __init__(self, a: Sequence[Sequence[float]], b: Sequence[float]):
-        call = "`RungeKutta`"
-        weights = constants(call, "b", b, None)
-        if weights.ndim != 1 or not weights.size or abs(weights.sum() - 1) > CONSISTENT:
-            raise ValueError(f"{call}: `b` is {b!r:.60}, not a sequence of numbers whose sum is 1.")
-        if not isinstance(a, Sequence | np.ndarray) or isinstance(a, str) or len(a) != len(weights):
-            raise ValueError(f"{call}: `a` is {a!r:.60}, not a sequence of {len(weights)} rows, one a stage.")
-        rows = [constants(call, f"a[{i}]", row, None) for i, row in enumerate(a)]
-        for i, row in enumerate(rows):
-            if row.ndim != 1 or len(row) > len(weights) or row[i:].any():
-                raise ValueError(
-                    f"{call}: `a[{i}]` is {a[i]!r:.60}, not at most {i} numbers: the methods are explicit."
-                )
-        self.a = tuple(tuple(row[:i].tolist()) for i, row in enumerate(rows))
-        self.b = tuple(weights.tolist())
+    def __check_init__(self):
+        call, stages = "`RungeKutta`", len(self.b)
+        if not stages or len(self.a) != stages:
+            raise ValueError(f"{call}: `a` has {len(self.a)} rows for {stages} weights `b`: give one for each.")
+        for k, row in enumerate(self.a):
+            if len(row) > stages or any(row[k:]):
+                raise ValueError(f"{call}: `a[{k}]` is {row}; stage {k} of an explicit method reads those before it.")
+        if abs(sum(self.b) - 1) > CONSISTENT:
+            raise ValueError(f"{call}: the weights `b` add up to {sum(self.b):g}, not 1.")
 
     @once
     def step(self, model, dynamics, state, dt):

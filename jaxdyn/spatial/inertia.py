@@ -83,7 +83,9 @@ class Inertia(eqx.Module):
         share = jnp.where(mass == 0, 0.5, other.mass / jnp.where(mass == 0, 1.0, mass))
         d = other.center_of_mass - self.center_of_mass
         reduced = self.mass * share
-        rotational = self.rotational + other.rotational + reduced * (d @ d * jnp.eye(3) - jnp.outer(d, d))
+        rotational = (
+            self.rotational + other.rotational + reduced * (d @ d * jnp.eye(3, dtype=d.dtype) - jnp.outer(d, d))
+        )
         return Inertia(mass, self.center_of_mass + share * d, rotational)
 
 
@@ -158,7 +160,7 @@ def inertia_from_log_cholesky(theta: ArrayLike) -> Inertia:
     mass, first = pseudo[3, 3], pseudo[:3, 3]
     c = first / mass
     second = pseudo[:3, :3] - mass * jnp.outer(c, c)
-    rotational = jnp.trace(second) * jnp.eye(3) - second
+    rotational = jnp.trace(second) * jnp.eye(3, dtype=second.dtype) - second
     check(call, "theta", jnp.concatenate([mass[None], c, rotational.ravel()]), _within_range)
     return Inertia(mass, c, rotational)
 
@@ -187,7 +189,7 @@ def log_cholesky_from_inertia(inertia: Inertia) -> Float[Array, "10"]:
     """
     check_instance("`log_cholesky_from_inertia`", "inertia", inertia, Inertia)
     m, c, i = inertia.mass, inertia.center_of_mass, inertia.rotational
-    second = 0.5 * jnp.trace(i) * jnp.eye(3) - i + m * jnp.outer(c, c)
+    second = 0.5 * jnp.trace(i) * jnp.eye(3, dtype=i.dtype) - i + m * jnp.outer(c, c)
     pseudo = jnp.block([[second, (m * c)[:, None]], [(m * c)[None], m[None, None]]])
     flipped = jnp.linalg.cholesky(pseudo[::-1, ::-1])
     check("`log_cholesky_from_inertia`", "inertia", flipped, partial(_definite, inertia))

@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from ..dynamics.crba import mass_matrix_at
 from ..dynamics.rnea import joint_forces
-from ..engine.core import widen
+from ..engine.core import joined, widen
 from ..kinematics.embedding import body_rates, jacobian_at
 from ..tree.blocks import blocks_of, dragging, moving
 from ..tree.fronts import Front, Pattern, SparseFactor, factorise_sparse, fronts
@@ -76,11 +76,9 @@ def saddle_fronts(topology: Topology, plan: Plan, dense: bool = False) -> tuple[
     return fronts(tuple(sizes), (*blocks.order, *rows), frozenset(edges), n)
 
 
-def _flat(*parts: Array) -> Array:
+def flat(*parts: Array) -> Array:
     """Return the entries of the matrices one after the other, followed by a zero."""
-    lanes = max(x.shape[-1] for x in parts)
-    flat = [widen(x.reshape(-1, x.shape[-1]), lanes) for x in parts]
-    return jnp.concatenate([*flat, jnp.zeros((1, lanes), flat[0].dtype)])
+    return joined([*(x.reshape(-1, x.shape[-1]) for x in parts), jnp.zeros((1, 1), parts[0].dtype)])
 
 
 def saddle_factor(problem: Problem, weights: Array, hard: bool = False, dense: bool = False) -> JointFactor:
@@ -93,7 +91,7 @@ def saddle_factor(problem: Problem, weights: Array, hard: bool = False, dense: b
         compliance, least = (None, vanishing(problem)) if hard else (1 / weights, None)
     plan = problem.plan
     pattern = Pattern(problem.model.nv, plan.rows)
-    factor = factorise_sparse(saddle_fronts(topology, plan, dense), _flat(*parts), pattern, compliance, least)
+    factor = factorise_sparse(saddle_fronts(topology, plan, dense), flat(*parts), pattern, compliance, least)
     return JointFactor(problem, factor, weights, True)
 
 
@@ -103,15 +101,15 @@ def penalised_factor(problem: Problem, weights: Array) -> JointFactor:
     plan, nv = problem.plan, problem.model.nv
     supported = supports(topology, plan)
     blocks = blocks_of(topology, frozenset(moving(topology, plan)))
-    flat, edges = _flat(mass_matrix_at(problem.motion)), set(blocks.edges)
+    M, edges = flat(mass_matrix_at(problem.motion)), set(blocks.edges)
     if rows is not None:
         J = jacobian_at(problem.motion, rows)
-        lanes = max(x.shape[-1] for x in (flat, J, weights))
-        flat = widen(flat, lanes)
+        lanes = max(x.shape[-1] for x in (M, J, weights))
+        M = widen(M, lanes)
         for c, movers in enumerate(supported):
             v = np.asarray(blocks.velocities(movers))
             block = sum(weights[r][None, None] * J[r, v][:, None] * J[r, v][None] for r in plan.span(c))
-            flat = flat.at[(v[:, None] * nv + v[None]).ravel()].add(widen(block.reshape(-1, block.shape[-1]), lanes))
+            M = M.at[(v[:, None] * nv + v[None]).ravel()].add(widen(block.reshape(-1, block.shape[-1]), lanes))
             edges |= set(itertools.combinations(movers, 2))
     order = fronts(blocks.sizes, blocks.order, frozenset(edges), len(blocks.sizes))
-    return JointFactor(problem, factorise_sparse(order, flat, Pattern(nv, 0), None), weights, False)
+    return JointFactor(problem, factorise_sparse(order, M, Pattern(nv, 0), None), weights, False)
