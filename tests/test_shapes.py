@@ -271,3 +271,23 @@ def test_a_mesh_that_is_not_convex_is_told():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         chain().add_shape("b0", jd.shapes.Mesh(CUBE, FACES))
+
+
+def test_kinds_that_cannot_collide_are_told():
+    """A cylinder falls through a box: a step says so, and who asks for the pair by name."""
+    spec = jd.ModelSpec("cup on a tray")
+    for name, shape in (("tray", jd.shapes.Box((1.0, 1.0, 0.1))), ("cup", jd.shapes.Cylinder(0.04, 0.06))):
+        spec.add_body(name, "world", jd.joints.Free(), inertia=jd.Inertia.box(1.0, (1, 1, 1)))
+        spec.add_shape(name, shape)
+    model = spec.add_ground().build()
+    state, law, told = jd.State(model.neutral(), jnp.zeros(12)), jd.contact.PGS(), r": 'tray' \(box\) and 'cup' \(cyl"
+    with pytest.warns(jd.ModelWarning, match="`step`.*" + told):
+        jax.eval_shape(lambda s: jd.step(model, s, jnp.zeros(12), 1e-3, contacts=law), state)
+    with pytest.warns(jd.ModelWarning, match="with_pairs.*" + told):
+        model.with_pairs([("cup", "tray")])
+    with pytest.warns(jd.ModelWarning, match="build.*" + told):
+        spec.add_pair("cup", "tray").build()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        apart = model.with_pairs([("cup", "ground"), ("tray", "ground")])
+        jax.eval_shape(lambda s: jd.step(apart, s, jnp.zeros(12), 1e-3, contacts=law), state)

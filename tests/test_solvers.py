@@ -1,6 +1,8 @@
 """Every solver against dense algebra on the catalogue, and what becomes of rows that conflict, of few steps, of a
 warm start and of numbers that are not."""
 
+import dataclasses
+
 import compiled
 import equinox as eqx
 import jax
@@ -228,3 +230,19 @@ def test_open_loops_of_points_on_a_moving_base(name):
     wanted = oracle.forward_dynamics(model, q, v, tau)
     assert succeeded(found.result).all()
     close(found.acceleration, wanted.acceleration, 1e-8, max(1.0, np.abs(wanted.acceleration).max()))
+
+
+@pytest.mark.parametrize("dtype", [jnp.float64, jnp.float32])
+def test_where_nothing_pulls_multipliers_are_rounding(dtype):
+    """Forces under which a mechanism moves as its loops allow: rounding is no reason for forces of constraints."""
+    model = jd.load("four_bar").replace({"gravity": jnp.zeros(3)})
+    rows = tuple(dataclasses.replace(c, stabilization=None) for c in model.constraints)
+    q = jd.assemble(model, model.neutral())
+    along = np.linalg.svd(oracle.constraint_jacobian(model, q))[2][2:]
+    taus = np.random.default_rng(0).normal(size=(3000, len(along))) @ along @ jd.mass_matrix(model, q)
+    model, rows, q, taus = jax.tree.map(lambda x: jnp.asarray(x, dtype), (model, rows, q, taus))
+    state = jd.State(q, jnp.zeros(model.nv, dtype))
+    for solver in (jd.solvers.LCABA(), jd.solvers.ProxBBO()):
+        solve = jax.jit(jax.vmap(lambda t, s=solver: jd.forward_dynamics(model, state, t, constraints=rows, solver=s)))
+        lam = np.asarray(solve(taus).multipliers)
+        assert np.abs(lam).max() < 1e3 * jnp.finfo(dtype).eps * np.abs(taus).max()

@@ -70,8 +70,8 @@ def conjugate(slow, direction, image, last_direction, last_image, residual, coun
 
 def moves(redundant, lam, image):
     """Return whether forces λ, with an `image` J M⁻¹ Jᵀ λ, move rows that do not count as `redundant` (the eigenvalue
-    up to which they do)."""
-    return inner(image, image) > redundant * inner(image, lam)
+    up to which they do). An image of rounding may point against λ, which no other image does: sizes are compared."""
+    return inner(image, image) > redundant * jnp.abs(inner(image, lam))
 
 
 def longer(moving, residual, image, sizes, share=0.0):

@@ -5,6 +5,7 @@ from typing import Any
 from ..constrained.auto import Auto
 from ..constrained.base import Solver
 from ..constrained.lcaba import LCABA
+from ..model.collision import warn_of_idle
 from ..model.model import Model
 from ..spatial.instances import check_instance
 from .laws import FORMED, Law
@@ -24,6 +25,7 @@ def check_contacts(call: str, model: Model, law: Any, solver: Solver) -> None:
 def check_law(call: str, model: Model, law, formed: bool = False) -> None:
     """Raise unless `law` is a law of contact and the model has contact rows, but not too many if G must be `formed`."""
     check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
+    warn_of_idle(f"`{call}`", model.collision.scene, model.collision.pairs, 5)
     rows = rows_of(model, law)
     if rows > FORMED and (formed or not law.without_matrix(rows)):
         law_name, slots = type(law).__name__, sum(group.slots for group in groups_of(model, law))

@@ -2,6 +2,7 @@
 collide."""
 
 import dataclasses
+import warnings
 from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import NamedTuple
@@ -11,11 +12,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..geometry.touch import slots
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, unknown
+from .values import ModelWarning
 
 #: contact dimensions (MuJoCo's `condim`) from which on a pair slides with friction, and resists twists
 SLIDES, TWISTS = 3, 4
+#: most pairs that a warning names
+MOST_TOLD = 3
 
 
 class ShapeInfo(NamedTuple):
@@ -60,6 +65,11 @@ class Scene:
 
     def __hash__(self) -> int:
         return self._hash
+
+    @cached_property
+    def idle(self) -> frozenset[tuple[int, int]]:
+        """The pairs whose kinds of shapes cannot collide."""
+        return frozenset(pair for pair in self.pairs if not slots(*(self.shapes[k].kind for k in pair)))
 
     @cached_property
     def _hash(self) -> int:
@@ -194,13 +204,28 @@ class Collision(eqx.Module):
             if (i, j) in found:
                 raise ValueError(f"{call}: the pair {pair[0]!r}, {pair[1]!r} is there twice.")
             found.append((i, j))
-        return dataclasses.replace(self, scene=dataclasses.replace(self.scene, pairs=tuple(found), off=0))
+        scene = dataclasses.replace(self.scene, pairs=tuple(found), off=0)
+        warn_of_idle(call, scene, found, 5)
+        return dataclasses.replace(self, scene=scene)
 
 
 def ordered(shapes: Sequence[ShapeInfo], i: int, j: int) -> tuple[int, int]:
     """Return the pair of indices in ascending order, but with a shape of the world last."""
     first, last = min(i, j), max(i, j)
     return (last, first) if shapes[first].body == WORLD else (first, last)
+
+
+def warn_of_idle(call: str, scene: Scene, pairs: Iterable[tuple[int, int]], stacklevel: int) -> None:
+    """Warn of the `pairs` whose kinds of shapes cannot collide: nothing else would say so."""
+    idle = [pair for pair in pairs if pair in scene.idle]
+    if not idle:
+        return
+    shapes, most = scene.shapes, MOST_TOLD
+    told = ", ".join(" and ".join(f"{shapes[k].name!r} ({shapes[k].kind})" for k in pair) for pair in idle[:most])
+    more = f" and {len(idle) - most} more pairs" if len(idle) > most else ""
+    advice = "Use spheres, capsules or boxes, or leave these pairs out by `Model.with_pairs`."
+    text = f"{call}: shapes whose kinds cannot collide pass through each other: {told}{more}. {advice}"
+    warnings.warn(text, ModelWarning, stacklevel=stacklevel + 1)
 
 
 def _in_series(x: Array, y: Array) -> Array:

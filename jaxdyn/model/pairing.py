@@ -9,7 +9,7 @@ import numpy as np
 from ..tree.topology import WORLD, Topology
 from .acting import widened
 from .arrays import check_sizes, floats_of, transforms
-from .collision import Collision, Scene, ShapeInfo, ordered
+from .collision import Collision, Scene, ShapeInfo, ordered, warn_of_idle
 from .constraints import Constraint
 from .described import Body, Collider
 from .pairs import Cylinder, Hinge, Point, Slider, Weld
@@ -68,6 +68,7 @@ def collision_of(
     own = {pair: s.friction for pair, s in told.items() if s.friction is not None}
     own_torsion = {pair: s.torsion for pair, s in told.items() if s.torsion is not None}
     scene = Scene(tuple(infos), pairs, tuple(own), off, tuple(left_out), own_torsion=tuple(own_torsion))
+    warn_of_idle(call, scene, told, 4)
     torsions = {"collision.torsion": [c.torsion for c in colliders], "collision.pair_torsion": [*own_torsion.values()]}
     for path, values in torsions.items():
         scene = widened(scene, topology, path, np.array(values, float))
