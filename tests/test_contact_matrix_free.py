@@ -105,5 +105,5 @@ def test_explanations_take_a_matrix():
 
 
 def test_what_is_refused():
-    with pytest.raises(ValueError, match="`ADMM`: `matrix_free` is 'yes'"):
+    with pytest.raises(TypeError, match="`ADMM`: `matrix_free` is str .yes., neither"):
         ADMM(matrix_free="yes")  # type: ignore
