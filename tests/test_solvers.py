@@ -154,6 +154,18 @@ def test_warm_start(name):
         assert (np.abs(cold[k] - wanted).max(1) > 1e-4 * np.abs(wanted).max(1)).all()
 
 
+@pytest.mark.parametrize("name", names(lambda row: row.constraints and row.loops and not row.soft))
+def test_wrong_warm_starts_do_not_change_the_solution(name):
+    """Not even along a row that moves nothing, such as the third one of a pin in a plane."""
+    model, solver = jd.load("four_bar"), SOLVERS[name].solver
+    state, tau = jd.State(model.neutral(), jnp.zeros(model.nv)), jnp.array([0.5, 0.0, 0.0])
+    found = jax.jit(lambda lam: jd.forward_dynamics(model, state, tau, solver=solver, warm_start=lam))
+    right, wrong = found(jnp.zeros(3)), found(jnp.full(3, 1e3))
+    assert wrong.result == jd.Result.successful
+    close(wrong.acceleration, right.acceleration, 1e-10)
+    close(wrong.multipliers, right.multipliers, 1e-9)
+
+
 @pytest.mark.parametrize("name", names(lambda row: row.constraints))
 def test_lanes_do_not_touch(name):
     """NaN in q, v or tau of one lane is told by that lane's result alone; the other lanes, now in other places, are the

@@ -146,7 +146,8 @@ class Direct(Unrollable):
         system = self.factorised(problem)
         steps = self.max_steps or (2 if problem.q.dtype == jnp.float32 else 1)
         stop = Stop(0.0, steps, self._unrolled, plain=True)
-        return iterate(system, start, warm, stop)._replace(some=None)
+        # a guess would save no solve, and rows that move nothing would keep it
+        return iterate(system, start, None, stop)._replace(some=None)
 
 
 def _numbers(given):
