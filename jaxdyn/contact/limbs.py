@@ -127,11 +127,11 @@ def at_places(group: Group, which: Array, tree: Any) -> Any:
     """Return the values of a tree of arrays (places, ..., lanes) at the slots, (slots, ..., lanes); zero at slots
     without a place. `which` (slots, lanes) are the numbers of their places."""
     here = which[None] == jnp.asarray(group.places, which.dtype)[:, None, None]
-    chosen = swept(_choosing(len(group.places)), {"x": tree, "here": here})["chosen"]
-    return jax.tree.map(lambda x: x[-1], chosen)
+    found = swept(_choosing(len(group.places)), {"x": tree, "here": here})["chosen"]
+    return jax.tree.map(lambda x: x[-1], found)
 
 
-def _chosen(here: Array, x: Any, before: Any) -> Any:
+def chosen(here: Array, x: Any, before: Any = None) -> Any:
     """Return the values (slots, ...) of slots, `before` (None: zero) unless they are `here` (places, slots, lanes), at
     one of some places, whose values are x (places, ...)."""
 
@@ -150,7 +150,7 @@ def _choosing(places: int) -> Table:
     before = None
     for k, start in enumerate(range(0, places, TOGETHER)):
         some = [Ref(name, start, min(TOGETHER, places - start)) for name in ("here", "x")]
-        rows.append(Row(Step(_chosen), (*some, before), Ref("chosen", k)))
+        rows.append(Row(Step(chosen), (*some, before), Ref("chosen", k)))
         before = Ref("chosen", k)
     return Table(rows, {"chosen": len(rows)})
 

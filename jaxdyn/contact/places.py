@@ -84,11 +84,14 @@ def touches_of(model: Model, motion: Kinematics) -> Touch:
         return Touch(none[:, 0], none, none)
     signatures = tuple(p.signature for p in pairs)
     names, fields = stacked(signatures, pairs)
-    searched = [_rows_of(model.collision, p) for p in bearing(model)]
-    counts = tuple((p.places, 0 if rows is None else len(rows)) for p, rows in zip(pairs, searched, strict=True))
+    fours = [
+        _fours(model.collision, i) if p.kinds == STANDING else ()
+        for (i, _), p in zip(bearing(model), pairs, strict=True)
+    ]
+    counts = tuple((p.places, len(rows)) for p, rows in zip(pairs, fours, strict=True))
     table = _table(names, signatures, tuple(p.bodies for p in pairs), counts)
-    if any(rows is not None for rows in searched):
-        fields["vertices"] = joined([rows for rows in searched if rows is not None])
+    if any(map(len, fours)):
+        fields["vertices"] = joined([rows for rows in fours if len(rows)])
     found = swept(table, {**fields, "world": motion.world})
     return Touch(found["gap"], found["point"], found["normal"])
 
@@ -105,15 +108,14 @@ def surfaces_of(model: Model, dtype: Any) -> Surface:
 def _pair(shapes, pair: tuple[int, int], count: int) -> Pair:
     infos = [shapes.shapes[k] for k in pair]
     placements = [(shapes.placement.rotation[k], shapes.placement.translation[k]) for k in pair]
-    sizes = [_size(shapes, k, (infos[0].kind, infos[1].kind) == STANDING) for k in pair]
-    kinds, bodies = [s.kind for s in infos], [s.body for s in infos]
-    return Pair((kinds[0], kinds[1]), (bodies[0], bodies[1]), count, (placements[0], placements[1]), (*sizes,))
+    kinds, bodies = (infos[0].kind, infos[1].kind), [s.body for s in infos]
+    sizes = [_size(shapes, k, kinds == STANDING) for k in pair]
+    return Pair(kinds, (bodies[0], bodies[1]), count, (placements[0], placements[1]), (*sizes,))
 
 
-def _rows_of(shapes, pair: tuple[int, int]) -> Array | None:
-    """Return the rows of vertices of a mesh above a plane, None for other pairs."""
-    infos = [shapes.shapes[k] for k in pair]
-    return planes.in_fours(shapes.vertices[infos[0].data]) if (infos[0].kind, infos[1].kind) == STANDING else None
+def _fours(shapes, k: int) -> Array:
+    """Return the rows of four vertices of a mesh."""
+    return planes.in_fours(shapes.vertices[shapes.shapes[k].data])
 
 
 def _size(shapes, k: int, searched: bool):

@@ -12,7 +12,7 @@ from ..model.constraints import Constraint
 from ..model.model import Model
 from .checks import check_law
 from .laws import Law
-from .limbs import Group, groups_of, rows_of, spans
+from .limbs import Group, chosen, groups_of, rows_of, spans
 
 
 class WarmStart(eqx.Module):
@@ -40,11 +40,11 @@ def cold_start(
 
 def cold(model: Model, constraints: Sequence[Constraint], law: Law | None) -> WarmStart:
     """Return what `cold_start` returns, for checked arguments."""
-    rows, dtype, chosen = rows_of_constraints(model, constraints), model.gravity.dtype, 0
+    rows, dtype, slots = rows_of_constraints(model, constraints), model.gravity.dtype, 0
     if law is not None:
         rows += rows_of(model, law)
-        chosen = sum(own.stop - own.start for _, own in spans(groups_of(model, law)))
-    return WarmStart(jnp.zeros(rows, dtype), jnp.full(chosen, -1, dtype))
+        slots = sum(own.stop - own.start for _, own in spans(groups_of(model, law)))
+    return WarmStart(jnp.zeros(rows, dtype), jnp.full(slots, -1, dtype))
 
 
 def forces_at(groups: tuple[Group, ...], first: int, warm: WarmStart, which: Array) -> Array:
@@ -55,18 +55,9 @@ def forces_at(groups: tuple[Group, ...], first: int, warm: WarmStart, which: Arr
     for group, own in spans(groups):
         n, parts = group.slots, ((row, 3), (twist, 1)) if group.twists else ((row, 3),)
         if group.chosen:
-            same = which[own, None] == warm.which[None, own]
+            here = warm.which[own, None] == which[None, own]
             for start, each in parts:
                 rows = slice(start, start + each * n)
-                f = f.at[rows].set(_followed(same, f[rows].reshape(n, each, -1)).reshape(each * n, -1))
+                f = f.at[rows].set(chosen(here, f[rows].reshape(n, each, -1)).reshape(each * n, -1))
         row, twist = row + 3 * n, twist + (n if group.twists else 0)
     return f
-
-
-def _followed(same: Array, f: Array) -> Array:
-    """Return the forces (slots, rows, lanes) of the slots that were at the same places before; `same` (slots, slots,
-    lanes) says which those are."""
-    found = jnp.zeros((), f.dtype)
-    for k in range(len(f)):
-        found = jnp.where(same[:, k, None], f[k], found)
-    return found
