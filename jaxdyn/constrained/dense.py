@@ -15,10 +15,10 @@ from jax.scipy.linalg import solve_triangular
 from ..dynamics.crba import mass_matrix_at
 from ..engine.core import widen
 from ..kinematics.embedding import jacobian_at
+from ..spatial.options import check_number
 from ..systems.problem import right_sides
 from .apart import apart
 from .base import Solver
-from .iterated import check_number
 
 
 class Dense(Solver):

@@ -5,7 +5,6 @@ They decide how many steps to take, where to start, and what to return.
 
 import abc
 from collections.abc import Callable
-from numbers import Real
 from typing import ClassVar
 
 import equinox as eqx
@@ -15,6 +14,7 @@ from jaxtyping import Array
 
 from ..spatial.instances import check_flag
 from ..spatial.numbers import reals
+from ..spatial.options import check_number, check_positive_integer
 from ..systems.base import System
 from ..systems.problem import Problem
 from ..systems.weights import automatic_weights, uniform
@@ -31,30 +31,6 @@ def _tolerance(problem: Problem, tol: float | None) -> float:
     if tol is not None:
         return float(tol)
     return 1e-12 if problem.q.dtype == jnp.float64 else 1e-6
-
-
-def check_number(
-    name: str, what: str, value, allowed: Callable[[float], bool], which: str, optional: bool = False
-) -> None:
-    if value is None and optional:
-        return
-    try:
-        ok = isinstance(value, Real) and not isinstance(value, bool) and np.isfinite(float(value)) and allowed(value)
-    except OverflowError:  # a whole number that no float holds
-        ok = False
-    if not ok:
-        raise (ValueError if isinstance(value, Real) else TypeError)(f"`{name}`: `{what}` = {value!r} is not {which}.")
-
-
-def check_positive_integer(solver, name: str, optional: bool = False) -> None:
-    check_count(type(solver).__name__, name, getattr(solver, name), optional)
-
-
-def check_count(call: str, name: str, value, optional: bool = False) -> None:
-    if value is None and optional:
-        return
-    if not isinstance(value, int | np.integer) or isinstance(value, bool) or not 0 < value < 2**31:
-        raise ValueError(f"`{call}`: `{name}` = {value!r} is not a positive integer below 2**31.")
 
 
 class Proximal(Unrollable):

@@ -13,11 +13,12 @@ from typing import ClassVar
 import equinox as eqx
 import jax.numpy as jnp
 
+from ..spatial.options import check_positive_integer
 from ..systems.body_factor import body_factor, tied_factor
 from ..systems.weights import automatic_weights
 from ..tree.plan import elimination
 from .base import Solver, name_of
-from .iterated import Proximal, Soft, check_positive_integer
+from .iterated import Proximal, Soft
 from .iteration import Stop
 from .proximal import iterate
 

@@ -18,8 +18,8 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..constrained.iterated import check_number, check_positive_integer
 from ..spatial.instances import check_flag
+from ..spatial.options import check_number, check_positive_integer
 from .effect import Unformed
 from .laws import FORMED, PGS, TOLERANCE, Law
 from .tiled import Scaled, free, tiled

@@ -8,13 +8,13 @@ from jaxtyping import ArrayLike
 from ..constrained.auto import Auto
 from ..constrained.base import Solver, check_solver
 from ..constrained.impulse import outcome, rates, solved
-from ..constrained.iterated import check_number
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
 from ..model.checks import rows_of as rows_of_constraints
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.numbers import floats
+from ..spatial.options import check_number
 from .checks import check_contacts
 from .laws import Impact, Law
 from .solution import Jump, contact_step

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..constrained.iterated import check_number, check_positive_integer
 from ..spatial.instances import check_flag
+from ..spatial.options import check_number, check_positive_integer
 from .cones import Cones
 from .effect import Unformed
 from .gauss_seidel import prepared, sweep

@@ -17,10 +17,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..constrained.iterated import check_number, check_positive_integer
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
+from ..spatial.options import check_number, check_positive_integer
 from ..tree import square
 from ..tree.tiles import WIDE
 from ..tree.tiles import place as lower

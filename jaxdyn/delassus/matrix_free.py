@@ -19,9 +19,9 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..constrained.implicit import saddle
-from ..constrained.iterated import check_count, check_number
 from ..engine.lanes import laned
 from ..kinematics.rows import plan_of
+from ..spatial.options import check_count, check_number
 from ..systems.problem import problem_of, still
 from ..systems.weights import automatic_weights
 from .base import Given, Method

@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ..constrained.iterated import check_positive_integer
 from ..engine.meshes import alike
 from ..engine.once import once
 from ..kinematics.embed import gained
@@ -17,6 +16,7 @@ from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import described
 from ..spatial.numbers import constants
+from ..spatial.options import check_positive_integer
 from .dynamics import Dynamics, StepInfo
 from .stages import end, rate, stage
 
