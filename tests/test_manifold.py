@@ -124,6 +124,25 @@ def test_assemble_has_derivatives():
     close(jax.jacrev(closed)(0.0), got, 1e-10)
 
 
+def test_assemble_has_second_derivatives():
+    """Where rows are redundant and velocities more than rows: singular values of the Jacobian vanish."""
+    model = CATALOGUE["five_bar_floating"].build()
+    q = jnp.asarray(states("five_bar_floating").q[0])
+    J = jd.constraint_jacobian(model, q, model.constraints)
+    assert np.linalg.matrix_rank(J, 1e-9) < min(J.shape)
+    rng = np.random.default_rng(4)
+    w, (d, e) = rng.normal(size=model.nq), rng.normal(size=(2, model.nv))
+
+    def closed(x):
+        return jnp.asarray(w) @ jd.assemble(model, jd.integrate(model, q, x[0] * d + x[1] * e))
+
+    none, gradient = jnp.zeros(2), jax.jit(jax.grad(closed))
+    for hessian in (jax.jacfwd(gradient), jax.jacrev(gradient)):
+        found = jax.jit(hessian)(none)
+        for k, way in enumerate(np.eye(2)):
+            close(found[:, k], (gradient(1e-5 * way) - gradient(-1e-5 * way)) / 2e-5, 1e-6)
+
+
 @pytest.mark.parametrize("kind", [jd.constraints.Hinge, jd.constraints.Cylinder])
 def test_axes_that_oppose_each_other_are_not_closed(kind):
     """The residual is the angle between the axes, up to π, and `assemble` turns them to the same side."""

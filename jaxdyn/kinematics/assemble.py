@@ -47,10 +47,15 @@ def slope(model, constraints, q):
     return jax.jacfwd(at)(jnp.zeros(model.nv, q.dtype))
 
 
+def _cutoff(dtype) -> float:
+    """Return the share of the largest singular value below which others count as zero."""
+    return 1e-7 if dtype == jnp.float64 else 1e-4
+
+
 def _weighted_inverse(J, damping):
     """Return Jᵀ (J Jᵀ + damping)⁻¹, which is the pseudo-inverse if the damping is zero."""
     u, s, vt = jnp.linalg.svd(J, full_matrices=False)
-    floor = (1e-7 if J.dtype == jnp.float64 else 1e-4) * s.max(initial=0.0)
+    floor = _cutoff(J.dtype) * s.max(initial=0.0)
     keep = s > floor
     safe = jnp.where(keep, s, 1)
     return (vt.T * jnp.where(keep, safe / (safe * safe + damping), 0)[None]) @ u.T
@@ -112,7 +117,8 @@ def _closed_jvp(tol, enough, primals, tangents):
     wish = jax.jvp(lambda x: separated(model)(q0, x), (q0,), (tangents[2],))[1]
     pushed = jax.jvp(lambda m, c: laned(residual)(m, c, q), (model, constraints), tangents[:2])[1]
     J = slope(model, constraints, q)
-    inverse = _weighted_inverse(J, 0.0)
+    # its derivative is that of a constant rank; singular vectors have none where singular values vanish or are equal
+    inverse = jnp.linalg.pinv(J, rtol=_cutoff(J.dtype))
     dv = wish - inverse @ (J @ wish + pushed)
     return q, jax.jvp(lambda d: _moved(model, q, d), (jnp.zeros_like(dv),), (dv,))[1]
 
