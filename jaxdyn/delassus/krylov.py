@@ -141,7 +141,8 @@ def _conjugate(times: Callable, near: Callable, b: Array, start: Array, tol: Arr
 
 def largest_eigenvalue(operator: Delassus, *, steps: int = 20) -> Float[Array, ""]:
     """Return the largest eigenvalue () of A by Lanczos' method, which approaches it from below: the relative error is
-    about exp(−4 steps √gap), where gap is the relative distance of the next eigenvalue.
+    about exp(−4 steps √gap), where gap is the relative distance of the next eigenvalue. First derivatives are exact, to
+    the accuracy of the eigenvector; second ones leave out how the eigenvector moves, and are wrong.
 
     **Arguments:** `steps`, the number of products, at most m. The start is a fixed vector without symmetries.
     """
