@@ -6,6 +6,7 @@ import contact_scenes as scenes
 import jax
 import jax.numpy as jnp
 import numpy as np
+import oracle
 import pytest
 
 import jaxdyn as jd
@@ -124,6 +125,32 @@ def test_what_nothing_explains_is_told():
     assert on.residual[0] > 1 and np.asarray(on.contacts.impulses)[:, 0].sum() > 0
     with_motor = jd.contact.explain(model, state, np.zeros(6), dt=DT, contacts=LAW, actuated=model.joint_names)
     assert np.abs(with_motor.residual).max() == 0
+
+
+def test_forces_of_a_foot_that_jams():
+    """A body that three motors and a tether hold still on one foot, whose force leans towards the body's middle. Alone
+    that force would turn the body so that the foot went down: no force at the foot would obey Coulomb's law too."""
+    spec = jd.ModelSpec("leaning")
+    spec.add_body("trunk", "world", jd.joints.Free(), inertia=scenes.cuboid(1.0, (0.3, 0.3, 0.3)))
+    spec.add_body("x", "trunk", jd.joints.Prismatic(axis=scenes.X), inertia=scenes.round_body(0.5, 0.05))
+    spec.add_body("z", "x", jd.joints.Prismatic(axis=(0, 0, 1)), inertia=scenes.round_body(0.5, 0.05))
+    spec.add_body("wheel", "trunk", jd.joints.Revolute(axis=scenes.Y), inertia=scenes.round_body(0.1, 0.1))
+    spec.add_shape("trunk", jd.shapes.Sphere(0.02), placement=scenes.at(0.3, 0, -0.6))
+    tether = jd.constraints.Distance("trunk", placement_b=scenes.at(-1.0, 0, 2.0), length=np.hypot(1.0, 1.38))
+    spec.add_constraint(tether)
+    model = spec.add_ground(friction=1.0).build()
+    q, v = np.zeros(model.nq), np.zeros(model.nv)
+    q[2:4] = 0.62, 1
+    for lean in (-0.9, 0.5):
+        push, pull = 20.0 * np.array([lean, 0, 1]), 20.0
+        needed = np.concatenate([push, np.cross([0.3, 0, -0.62], push)])  # the foot's lowest point, seen from the trunk
+        needed += (oracle.constraint_jacobian(model, q)[0] * pull - oracle.bias_forces(model, q, v))[:6]
+        a = np.zeros(model.nv)
+        a[6:] = np.linalg.lstsq(oracle.mass_matrix(model, q)[:6, 6:], needed, rcond=None)[0]
+        told = jd.contact.explain(model, jd.State(q, v), a, dt=DT, contacts=LAW)
+        assert np.abs(told.residual).max() <= 1e-9 * 20
+        np.testing.assert_allclose(told.contacts.impulses, [DT * push[[2, 0, 1]]], rtol=0, atol=1e-9)
+        np.testing.assert_allclose(told.multipliers, [pull], rtol=1e-9)
 
 
 def test_forces_of_least_norm():

@@ -118,6 +118,17 @@ class Cones(eqx.Module):
         return jnp.concatenate(parts)
 
 
+class Convex(Cones):
+    """The same sets of forces, with the law of a convex minimum in place of Coulomb's: without De Saxcé's shift it
+    holds for the admissible f with the least f·(G f / 2 + g). All rows have one weight."""
+
+    def project(self, z: Array, w: Array, k: Array | None = None) -> Array:
+        return self.nearest(z, w[0])
+
+    def shift(self, s: Array) -> Array:
+        return jnp.zeros_like(s)
+
+
 def lengths(t: Array) -> Array:
     """Return the lengths of vectors (n, 2, lanes); the derivative at zero is zero."""
     square = (t * t).sum(1)

@@ -11,10 +11,13 @@ The motion determines the state of each contact: it is open, slides or sticks. S
 
 and likewise for twists, dry friction and limits of joints, and for the multipliers of constraints, which are free.
 Let A = Tᵀ J_u have the columns of the velocities that no actuator drives (index u), and let b = M a + h − ... − J_uᵀ f₀
-be the forces required there. The solution is the least x in these sets that minimises Aᵀ x − b in the metric of M_uu⁻¹:
-it satisfies the contact law for
+be the forces required there. The solution is the least x in these sets that minimises Aᵀ x − b in the metric of M_uu⁻¹.
+If it explains all of b it satisfies the contact law for
 
     s = G x + g,   G = A M_uu⁻¹ Aᵀ + ε,   g = −A M_uu⁻¹ b.
+
+But this law may have other solutions: where a contact that sticks jams, no force at all obeys it too. So the minimum is
+searched for as well, which is a convex problem, and of both solutions the one that explains more is taken.
 
 Actuators supply the forces that remain at the other velocities.
 """
@@ -40,8 +43,9 @@ from ..model.state import State
 from ..spatial.instances import described
 from ..spatial.numbers import check, finite, floats, not_negative, positive
 from ..systems.problem import body_accelerations, residual
+from .admm import ADMM
 from .checks import check_law
-from .cones import Cones, Counts, Limited, lengths, natural, scales
+from .cones import Cones, Convex, Counts, Limited, lengths, natural, scales
 from .effect import product
 from .inverse import inverse
 from .laws import Law
@@ -55,6 +59,8 @@ SMALL = {4: 1e-4, 8: 1e-8}
 NEVER = 1e9
 #: number of Newton steps that refine the solution of a law
 STEPS = 3
+#: the most steps of the convex problem, which is solved where a law leaves something unexplained
+MOST = 1000
 
 
 class Explanation(eqx.Module):
@@ -212,12 +218,21 @@ def _solved(law: Law, cones: Cones, G: Array, g: Array, small: Array) -> tuple[A
         y = x - newton(x, s(x))
         return jnp.where(size(y, s(y)) < size(x, s(x)), y, x)
 
-    x = jax.lax.fori_loop(0, STEPS, lambda _, x: better(x, 0), law.solve(H, h, still, jnp.zeros_like(h)))
+    polished = lambda x: jax.lax.fori_loop(0, STEPS, lambda _, x: better(x, 0), x)  # noqa: E731
+    x = law.solve(H, h, still, jnp.zeros_like(h))
+    convex = Convex(still.counts, still.friction, still.radius, still.limited, still.parts)
+    x = _lower(H, h, polished(x), polished(ADMM(max_steps=MOST, sweeps=1).solve(H, h, convex, x)))
     step = off(cones, x, product(G, x) + g)
     moved = product(jax.lax.stop_gradient(inverse(At(still, w, x, product(H, x) + h).whole(H))), step)
     exact = jax.lax.fori_loop(0, STEPS, lambda _, x: better(x, small * x), x)
     left = size(exact, product(H, exact) + h - small * exact)
     return exact - moved + jax.lax.stop_gradient(moved), left
+
+
+def _lower(G: Array, g: Array, x: Array, y: Array) -> Array:
+    """Return y where its x·(G x / 2 + g) is less than that of x by more than rounding, else x."""
+    of_x, of_y = ((z * (product(G, z) / 2 + g)).sum(0) for z in (x, y))
+    return jnp.where(of_y < of_x - float(jnp.finfo(g.dtype).eps) ** 0.5 * jnp.abs(of_y), y, x)
 
 
 def explain(

@@ -31,11 +31,12 @@ class Law(eqx.Module):
     """Base class of laws of contact: static, hashable, without arrays.
 
     **Arguments** of all laws: `recovery`, the share of an overlap that one step removes, at most at the speed
-    `recovery_speed` (m/s); `bounce_speed` (m/s), below which impacts do not bounce; `limits`: joints stop at their
-    limits, and `dry_friction`: joints with dry friction rub, each adding a row a joint; `slots`, the number of places
-    at which two limbs, or a limb and a shape of the world, can touch at a time: each step selects those with the least
-    gaps (None: all places, or 4 if there would be more than 200 rows); `smoothing` (m/s, and rad/s for joints that
-    turn), the speed over which derivatives are smoothed: it does not change motions, and 0 gives exact derivatives.
+    `recovery_speed` (m/s, and rad/s at limits of joints that turn); `bounce_speed` (m/s), below which impacts do not
+    bounce; `limits`: joints stop at their limits, and `dry_friction`: joints with dry friction rub, each adding a row a
+    joint; `slots`, the number of places at which two limbs, or a limb and a shape of the world, can touch at a time:
+    each step selects those with the least gaps (None: all places, or 4 if there would be more than 200 rows);
+    `smoothing` (m/s, and rad/s for joints that turn), the speed over which derivatives are smoothed: it does not change
+    motions, and 0 gives exact derivatives.
     """
 
     recovery: float = eqx.field(static=True, default=0.2, kw_only=True)

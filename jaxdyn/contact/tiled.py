@@ -183,7 +183,7 @@ def _scaled(cones: Cones, filled: Filled, d: Array) -> Cones:
     limited = Limited(bound / own, low * own, high * own)
     parts = dict(zip(filled.rows, cones.parts, strict=False))
     owners = tuple(parts.get(k, cones.parts[0]) for k in range(counts.rows)) if parts else ()
-    return Cones(counts, more(cones.friction, counts.contacts), radius, limited, owners)
+    return type(cones)(counts, more(cones.friction, counts.contacts), radius, limited, owners)
 
 
 def _over(cones: Cones, h: Array, d: Array) -> Array:
