@@ -104,6 +104,16 @@ def test_nested_batches():
             close(y[:, factor], z, 1e-11, scale)
 
 
+def test_axes_of_a_state():
+    """`State` holds the axes of `vmap`, as tuples do: a batch of configurations, of velocities, or of both."""
+    model, (q, v) = CATALOGUE[ROBOT].build(), (x[:3] for x in thousand()[:2])
+    energy = lambda state: jd.kinetic_energy(model, state)  # noqa: E731
+    for axes, k in ((jd.State(None, 0), (0, 0, 0)), (jd.State(0, None), (0, 1, 2)), (jd.State(0, 0), (0, 1, 2))):
+        state = jd.State(*(x if axis == 0 else x[0] for x, axis in ((q, axes.q), (v, axes.v))))
+        many = jd.State(q[np.array(k)], v if axes.v == 0 else v[:1].repeat(3, 0))
+        close(jax.jit(jax.vmap(energy, (axes,)))(state), jax.jit(jax.vmap(energy))(many), 1e-13)
+
+
 def test_empty_batches():
     """As in JAX: the shapes of a batch, of no elements, whatever is mapped; with derivatives, in any nesting."""
     model = CATALOGUE["pendulum"].build()
