@@ -252,3 +252,14 @@ def test_eager_calls_reuse_what_is_compiled(name):
     assert not compiles
     jitted = jax.jit(lambda s, tau: call(light, s, tau))(state, tau)
     np.testing.assert_allclose(found, jitted, rtol=1e-9, atol=1e-12)
+
+
+def test_calls_that_loop_without_jit():
+    """`jax.disable_jit`, for looking for faults in a program, changes no gradient of a model."""
+    state = jd.State(jd.assemble(BAR, BAR.neutral()), [0.0] * 3)
+    slope = jax.grad(lambda m: jd.step(m, state, [0.3, 0.1, 0.2], 1e-3, project=True).v.sum())
+    wanted = jax.jit(slope)(BAR)
+    with jax.disable_jit():
+        found = slope(BAR)
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        close(x, y, 1e-12)
