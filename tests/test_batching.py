@@ -104,6 +104,16 @@ def test_nested_batches():
             close(y[:, factor], z, 1e-11, scale)
 
 
+def test_axes_of_a_state():
+    """`State` holds the axes of `vmap`, as tuples do: a batch of configurations, of velocities, or of both."""
+    model, (q, v) = CATALOGUE[ROBOT].build(), (x[:3] for x in thousand()[:2])
+    energy = lambda state: jd.kinetic_energy(model, state)  # noqa: E731
+    for axes, k in ((jd.State(None, 0), (0, 0, 0)), (jd.State(0, None), (0, 1, 2)), (jd.State(0, 0), (0, 1, 2))):
+        state = jd.State(*(x if axis == 0 else x[0] for x, axis in ((q, axes.q), (v, axes.v))))
+        many = jd.State(q[np.array(k)], v if axes.v == 0 else v[:1].repeat(3, 0))
+        close(jax.jit(jax.vmap(energy, (axes,)))(state), jax.jit(jax.vmap(energy))(many), 1e-13)
+
+
 def test_empty_batches():
     """As in JAX: the shapes of a batch, of no elements, whatever is mapped; with derivatives, in any nesting."""
     model = CATALOGUE["pendulum"].build()
@@ -242,3 +252,14 @@ def test_eager_calls_reuse_what_is_compiled(name):
     assert not compiles
     jitted = jax.jit(lambda s, tau: call(light, s, tau))(state, tau)
     np.testing.assert_allclose(found, jitted, rtol=1e-9, atol=1e-12)
+
+
+def test_calls_that_loop_without_jit():
+    """`jax.disable_jit`, for looking for faults in a program, changes no gradient of a model."""
+    state = jd.State(jd.assemble(BAR, BAR.neutral()), [0.0] * 3)
+    slope = jax.grad(lambda m: jd.step(m, state, [0.3, 0.1, 0.2], 1e-3, project=True).v.sum())
+    wanted = jax.jit(slope)(BAR)
+    with jax.disable_jit():
+        found = slope(BAR)
+    for x, y in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+        close(x, y, 1e-12)

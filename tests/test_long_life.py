@@ -7,6 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import jax
 import pytest
 
 import jaxdyn as jd
@@ -113,3 +114,24 @@ def test_equal_robots_share_a_program():
         return len(host._made)
 
     assert solve() == solve()
+
+
+def test_programs_of_policies_go():
+    """Outside of `jit` each call with a policy is compiled anew: JAX must not keep what it compiles."""
+    model = jd.load("four_bar")
+    state = jd.State(model.neutral(), [0.0] * 3)
+    client = jax.devices()[0].client
+
+    def alive():
+        gc.collect()
+        return len(client.live_executables())
+
+    def call(k):
+        roll = lambda gain: jd.simulate(model, state, lambda s, t: -gain * k * s.v, 1e-3, steps=2).q.sum()  # noqa: E731
+        return jd.simulate(model, state, lambda s, t: -k * s.v, 1e-3, steps=2), jax.grad(roll)(0.5)
+
+    call(1.0)
+    before = alive()
+    for k in (2.0, 3.0):
+        call(k)
+    assert alive() == before

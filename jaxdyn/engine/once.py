@@ -1,7 +1,8 @@
 """Calls outside of `jit` of functions that loop.
 
 There JAX compiles a `scan` or `while_loop` in each call, since its body is a new closure, and keeps all of these
-programs. `once` compiles the whole function instead, once for all arguments that differ in numbers only.
+programs. `once` compiles the whole function instead, once for all arguments that differ in numbers only. `anew` is for
+functions that hold more than their arguments: it compiles the whole in each call, and the program goes afterwards.
 """
 
 import functools
@@ -39,6 +40,11 @@ def once(fn: Callable[P, T]) -> Callable[P, T]:
         return _compiled(fn, tree, static, known_of((args, kwargs)))(arrays)
 
     return called
+
+
+def anew(fn: Callable[[], T]) -> T:
+    """Return ``fn()``. Outside of `jit` it is one program that nobody keeps. `fn` is a new function in each call."""
+    return fn() if _in_program() else jax.jit(fn)()
 
 
 @programs

@@ -36,14 +36,17 @@ def of(leaf) -> bytes:
 
 @contextlib.contextmanager
 def told(leaves: Sequence, known: Sequence[bytes | None]):
-    """Tell what is known of traced arrays, until the context ends."""
+    """Tell what is known of traced arrays, until the context ends. Contexts may tell of the same array in each other,
+    as without `jit` they do."""
     mine = {id(x): k for x, k in zip(leaves, known, strict=True) if k is not None and isinstance(x, jax.core.Tracer)}
+    before = {key: _told[key] for key in mine if key in _told}
     _told.update(mine)
     try:
         yield
     finally:
         for key in mine:
             del _told[key]
+        _told.update(before)
 
 
 def _look(x: np.ndarray) -> bytes:

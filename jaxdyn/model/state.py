@@ -10,7 +10,7 @@ class State(eqx.Module):
     """Configuration `q` (nq,) and velocity `v` (nv,), in the order of the model's joints.
 
     Both may be given as NumPy arrays or sequences of numbers. The page "Conventions" lists the coordinates of each
-    joint.
+    joint. Whole numbers and None stay as they are: ``jax.vmap(f, in_axes=(jd.State(0, None),))`` maps over `q` alone.
     """
 
     q: Float[Array, " nq"]
@@ -22,5 +22,5 @@ class State(eqx.Module):
 
 
 def _wants_array(x) -> bool:
-    """Return False for the placeholders (None, specs, markers) that tree transformations put into modules."""
-    return hasattr(x, "__array__") or isinstance(x, (list, tuple, int, float))
+    """Return False for what stands for an array in trees: None, axes of `vmap`, specs, markers."""
+    return hasattr(x, "__array__") or isinstance(x, (list, tuple, float))

@@ -17,7 +17,7 @@ from ..contact.laws import Law
 from ..contact.solution import Contacts
 from ..contact.warm_start import WarmStart, cold
 from ..engine.meshes import alike, sharded
-from ..engine.once import once
+from ..engine.once import anew, once
 from ..kinematics.embed import independent_forces
 from ..model.checks import commands_hint
 from ..model.constraints import Constraint
@@ -121,7 +121,9 @@ def simulate(
     warm = _first(name, model, constraints, contacts, warm_start, dtype)
     dynamics = Dynamics(model, taus, constraints, solver, external, warm, contacts, project)
     given = dynamics, state, dt, integrator, steps
-    return _rolled(policy, *given) if policy is not None else _rolled_once(None, *given)
+    if policy is None:
+        return _rolled_once(None, *given)
+    return anew(lambda: _rolled(policy, *given))  # a policy may depend on more than its arguments
 
 
 def _first(call: str, model: Model, constraints, law, warm_start, dtype) -> WarmStart | None:
@@ -174,5 +176,4 @@ def _rolled(policy, dynamics: Dynamics, state: State, dt, integrator, steps: int
     return Trajectory(q, v, forces, lam, result, touched, warm)
 
 
-#: a policy may depend on more than its arguments
 _rolled_once = once(_rolled)
