@@ -4,6 +4,7 @@ numbers worked out by hand, which freeze the conventions."""
 import dataclasses
 
 import compiled
+import jax
 import jax.numpy as jnp
 import numpy as np
 import oracle
@@ -127,7 +128,10 @@ def test_a_lock_holds_an_orientation():
     spec.add_body("hull", "world", jd.joints.Free(), inertia=jd.Inertia(1.0, np.zeros(3), 0.1 * np.eye(3)))
     model, state = spec.build(), jd.State((0.1, 0, 0, 1, 0, 0, 0), np.zeros(6))
     locks = [(jd.constraints.Lock("hull", 6, position=(0, 0, 0, *p)),) for p in ((0, 1, 0, 0), (0, 2, 0, 0), [0] * 4)]
-    assert jd.forward_dynamics(model, state, np.zeros(6), constraints=locks[0]).result == jd.Result.successful
+    found = jd.forward_dynamics(model, state, np.zeros(6), constraints=locks[0])
+    assert found.result == jd.Result.successful
+    within = jax.jit(lambda tau: jd.forward_dynamics(model, state, tau, constraints=locks[0]).acceleration)
+    np.testing.assert_allclose(within(np.zeros(6)), found.acceleration, rtol=1e-9, atol=1e-9)
     for lock in locks[1:]:
         with pytest.raises(ValueError, match="the quaternion of `position` of joint 'hull' is not of unit length"):
             jd.forward_dynamics(model, state, np.zeros(6), constraints=lock)

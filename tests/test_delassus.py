@@ -209,6 +209,22 @@ def test_limbs_apart_hold_no_ties_of_their_base():
         jd.delassus(scene.model, scene.q, scene.contacts, method=jd.osim.PVFast(), within=scene.contacts[:1])
 
 
+@pytest.mark.parametrize("held", [False, True], ids=["free", "limb held"])
+def test_limbs_apart_from_a_base_that_has_all_rows(held):
+    """No row rides through a limb."""
+    spec, inertia = jd.ModelSpec("drone"), jd.Inertia(1.0, (0.1, 0, 0.2), 0.1 * np.eye(3))
+    spec.add_body("hull", "world", jd.joints.Free(), inertia=inertia)
+    spec.add_body("arm", "hull", jd.joints.Revolute(axis=(0, 1, 0)), inertia=inertia)
+    spec.add_body("hand", "arm", jd.joints.Spherical(), inertia=inertia)
+    model, rows = spec.build(), (jd.constraints.Point("hull"),)
+    within = (jd.constraints.Hinge("hand", "arm", axis=(1, 0, 0)),) if held else ()
+    q = model.random_state(jax.random.key(0)).q
+    op = jd.delassus(model, q, rows, method=jd.osim.PVFast(), within=within)
+    G = dense.delassus(model, q, rows, within=within)
+    np.testing.assert_allclose(op.dense(), G, atol=1e-12)
+    np.testing.assert_allclose(op.with_damping(0.1).solve(np.ones(3)), np.linalg.solve(G + 0.1 * np.eye(3), np.ones(3)))
+
+
 @pytest.mark.parametrize("method", GROUNDED, ids=str)
 @pytest.mark.parametrize("name", ["swimmer_6", "strider"])
 def test_methods_for_constraints_to_the_ground(name, method):

@@ -58,7 +58,7 @@ class Lock(Constraint):
             raise ValueError(f"`position` of joint {self.joint!r} has shape {self.position.shape}, not ({kind.nq},).")
         known = isinstance(self.position, jax.Array) and not isinstance(self.position, jax.core.Tracer)
         if known and kind.quaternion is not None and self.position.ndim == 1:
-            problem = is_unit(np.asarray(self.position[kind.quaternion]))
+            problem = is_unit(np.asarray(self.position)[kind.quaternion])  # of JAX, the slice would be traced in `jit`
             if problem is not None:
                 raise ValueError(f"the quaternion of `position` of joint {self.joint!r} {problem}.")
         bodies = (body,) if parent == WORLD else (body, parent)

@@ -59,11 +59,11 @@ class Elimination(Cells):
         plan, self.rule = self.plan, rule
         gone = {c for x in order if isinstance(x, Multipliers) for c in x.riders}
         self.riding = {c for x in order if isinstance(x, Joint) for c in x.riders}
-        #: True if some rows ride that are never eliminated
-        self.keeps = bool(self.riding - gone)
         self.apart = {c for c in self.riding - gone if c >= 0} if apart else set()
         self.parties = {x: parties.parties_of(self, x) for x in order}
         when = {x.body: k for k, x in enumerate(order) if isinstance(x, Joint)}
+        #: True if some rows ride that are never eliminated, or if some bodies are never eliminated
+        self.keeps = bool(self.riding - gone) or len(when) < topology.nb
         rows = [self.penalty(c, sorted(plan.bodies(c), key=when.__getitem__)) for c in penalised]
         for x in order:
             if not self.turns_with_joint(x):
