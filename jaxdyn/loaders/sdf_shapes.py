@@ -1,4 +1,4 @@
-"""Reader of the shapes of SDF: the `<collision>` of links, with friction, restitution and the mask from its `<surface>`.
+"""Reader of the shapes of SDF: the `<collision>` of links, with friction, restitution and mask from its `<surface>`.
 
 Two shapes collide if their masks share a bit. A `<collision>` without contact forces is left out.
 """
