@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from . import constraints, contact, integrators, joints, osim, shapes, solvers
 from .constrained.forward_dynamics import Result, Solution, Stats, forward_dynamics
+from .constrained.result import result_counts
 from .contact.impulse import impulse
 from .contact.solution import Jump
 from .contact.warm_start import WarmStart, cold_start
@@ -92,6 +93,7 @@ __all__ = [
     "osim",
     "potential_energy",
     "reduce",
+    "result_counts",
     "shapes",
     "simulate",
     "solvers",

@@ -62,7 +62,7 @@ CALLS = {
     "step": lambda: jd.step(MODEL, STATE, TAU, 1e-3),
 }
 #: those whose results are no arrays, or whatever the caller's function makes
-OTHERS = {"constraint_slices", "embed", "load_spec", "tangent"}
+OTHERS = {"constraint_slices", "embed", "load_spec", "result_counts", "tangent"}
 FUNCTIONS = sorted(n for n in jd.__all__ if inspect.isfunction(getattr(jd, n)))
 
 

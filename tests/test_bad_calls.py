@@ -107,9 +107,9 @@ BAD = {
         r"`embed`: `model` is traced.*outside of `jit`",
     ),
     "placement_is_a_list": (
-        lambda: jd.constraints.Point("a", placement_a=[0, 0, 1]),
+        lambda: jd.constraints.Point("a", placement_a=[[0, 0, 1]]),
         TypeError,
-        r"`placement_a` is list, not a `Transform`. Use `jd.Transform\(np.eye",
+        r"`placement_a` is list, not a `Transform`. Give a translation \(3,\), `jd.Transform\(np.eye",
     ),
     "actuator_named_before_its_joint": (
         lambda: jd.load_spec("four_bar").add_actuator("motor", "coupler").build(),
@@ -255,10 +255,20 @@ BAD = {
         ValueError,
         r"`Point\('a', 'world'\)`.*`target`.*\(1,\)",
     ),
-    "placement_is_a_vector": (
-        lambda: jd.constraints.Weld("a", placement_a=(0, 0, 1)),
+    "placement_is_a_matrix": (
+        lambda: jd.constraints.Weld("a", placement_a=np.eye(4)),
         TypeError,
         r"`placement_a`.*`Transform`",
+    ),
+    "placement_of_words": (
+        lambda: jd.ModelSpec("x").add_frame("a", "world", ("x", "y", "z")),
+        TypeError,
+        r"`ModelSpec.add_frame\('a'\)`: `placement` is not an array of numbers",
+    ),
+    "placement_that_is_endless": (
+        lambda: jd.constraints.Weld("a", placement_b=(0, 0, np.inf)),
+        ValueError,
+        r"`placement_b` is not finite",
     ),
     "stabilization_is_a_number": (
         lambda: jd.constraints.Weld("a", stabilization=5.0),
