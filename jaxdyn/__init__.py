@@ -102,6 +102,11 @@ __all__ = [
 ]
 
 
+def __dir__() -> list[str]:
+    """Return the public names, without the packages that hold them: what an editor offers after ``jd.``."""
+    return [*__all__, "__version__"]
+
+
 if not TYPE_CHECKING:  # type checkers that see `__getattr__` would accept every name
 
     def __getattr__(name: str):

@@ -47,6 +47,10 @@ class Delassus(eqx.Module):
     def dtype(self):
         return self._given.q.dtype
 
+    def __repr__(self) -> str:
+        damped = "" if self._damping is None else ", damped"
+        return f"Delassus({self.method!r}, shape={self.shape}{damped})"
+
     def mv(self, x: ArrayLike) -> Float[Array, "m ..."]:
         """Return A x for a vector (m,), or a matrix (m, k) of columns; without damping, G x."""
         return _by_columns(self._times, self._vector("mv", "x", x))

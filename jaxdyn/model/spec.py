@@ -60,6 +60,10 @@ class ModelSpec(SceneSpec):
         self._joint_names: set[str] = set()
         super().__init__()
 
+    def __repr__(self) -> str:
+        lists = ("bodies", "frames", "shapes", "constraints", "actuators")
+        return f"ModelSpec({self.name!r}, " + ", ".join(f"{x}={len(getattr(self, x))}" for x in lists) + ")"
+
     def _new_name(self, call: str, name: str) -> None:
         if not isinstance(name, str) or not name:
             raise ValueError(f"{call}: a name is a non-empty string, not {name!r}.")

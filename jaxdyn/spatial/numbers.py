@@ -118,6 +118,8 @@ def _narrowed(x: np.ndarray) -> Array:
 
 def shown(x: Any) -> str:
     """Return numbers as short text."""
+    if not np.ndim(x):
+        return f"{float(x):.6g}"
     return np.array2string(np.asarray(x), threshold=16, precision=6, separator=", ").replace("\n", "")
 
 
