@@ -8,11 +8,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..engine import kernels
 from ..spatial.instances import check_instance, described
-from ..spatial.numbers import floats
+from ..spatial.numbers import ArrayLike, floats
 from ..spatial.transform import Transform
 from ..tree.topology import Topology, unknown
 from .acting import widened

@@ -12,11 +12,11 @@ from typing import ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..engine.walls import walled
 from ..spatial.instances import described
-from ..spatial.numbers import finite, floats
+from ..spatial.numbers import ArrayLike, finite, floats
 from ..spatial.rotation import quaternion_from_matrix, quaternion_log
 from ..spatial.small import composed, cross, dot, eye, mm, mtm, mtv, mv
 from ..spatial.transform import Transform, placed

@@ -5,10 +5,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
-from jaxtyping import ArrayLike
 
 from ..spatial.instances import check_instance, described
-from ..spatial.numbers import at_most_one, constants, not_negative, positive
+from ..spatial.numbers import ArrayLike, at_most_one, constants, not_negative, positive
 from ..spatial.transform import Transform, placed
 from ..tree.topology import Topology, unknown
 from .collision import Collision

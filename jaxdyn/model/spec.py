@@ -7,11 +7,10 @@ from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import ArrayLike
 
 from ..spatial.inertia import Inertia, problem_of
 from ..spatial.instances import check_instance
-from ..spatial.numbers import constants, not_negative
+from ..spatial.numbers import ArrayLike, constants, not_negative
 from ..spatial.transform import Transform, placed
 from ..tree.topology import WORLD, Topology, unknown
 from .acting import widened
@@ -76,7 +75,7 @@ class ModelSpec(SceneSpec):
         self,
         name: str,
         parent: str,
-        joint: Joint,
+        joint: Joint | type[Joint],
         *,
         placement: Transform | ArrayLike | None = None,
         inertia: Inertia | None = None,

@@ -5,10 +5,10 @@ from functools import partial
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from .instances import check_instance
-from .numbers import check, constants, finite, floats, not_negative, shown
+from .numbers import ArrayLike, check, constants, finite, floats, not_negative, shown
 from .transform import Transform, placed
 
 

@@ -5,10 +5,10 @@ from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from .instances import check_instance
-from .numbers import check, direction, finite, floats, is_rotation
+from .numbers import ArrayLike, check, direction, finite, floats, is_rotation
 from .rotation import matrix_from_quaternion, quaternion_from_matrix
 
 #: advice where something else is in the place of a placement
