@@ -240,6 +240,18 @@ def test_missing_meshes(tmp_path):
         load(file)
 
 
+def test_a_model_of_mujoco_is_no_file():
+    text = TREE.format("")
+    spec = mujoco.MjSpec.from_string(text)
+    with pytest.raises(TypeError, match=r"`source` is MjModel, not a path.* the file that it was made from"):
+        load(spec.compile())
+    with pytest.raises(TypeError, match=r"`source` is MjSpec, not a path.*`source.to_xml\(\)`"):
+        load(spec)
+    ours, theirs = quiet(text), quiet(spec.to_xml())
+    assert ours.body_names == theirs.body_names
+    np.testing.assert_allclose(ours.bodies.rotational, theirs.bodies.rotational, rtol=1e-4)
+
+
 def test_files_and_includes(tmp_path):
     (tmp_path / "part.xml").write_text(
         '<mujocoinclude><body name="a"><joint name="j"/><geom size=".1"/></body></mujocoinclude>'
