@@ -49,7 +49,7 @@ SILENT = {
     "a world's gravity": urdf("<gazebo><gravity>0 0 -9.81</gravity></gazebo>"),
     "not static": urdf("<gazebo><static>false</static></gazebo>"),
     "not damped": urdf(
-        '<gazebo reference="l1"><dampingFactor value="0.0"/><velocity_decay><linear>0</linear></velocity_decay></gazebo>'
+        '<gazebo reference="l1"><dampingFactor value="0"/><velocity_decay><linear>0</linear></velocity_decay></gazebo>'
     ),
     "no rolling": urdf(contact='<contact><rolling_friction value="0"/></contact>'),
     "equal coefficients of SDF": ball("<mu>.5</mu><mu2>.5</mu2><fdir1>1 0 0</fdir1>"),
