@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from . import constraints, contact, integrators, joints, osim, shapes, solvers
 from .constrained.forward_dynamics import Result, Solution, Stats, forward_dynamics
+from .constrained.result import result_counts
 from .contact.impulse import impulse
 from .contact.solution import Jump
 from .contact.warm_start import WarmStart, cold_start
@@ -92,12 +93,18 @@ __all__ = [
     "osim",
     "potential_energy",
     "reduce",
+    "result_counts",
     "shapes",
     "simulate",
     "solvers",
     "step",
     "tangent",
 ]
+
+
+def __dir__() -> list[str]:
+    """Return the public names, without the packages that hold them: what an editor offers after ``jd.``."""
+    return [*__all__, "__version__"]
 
 
 if not TYPE_CHECKING:  # type checkers that see `__getattr__` would accept every name

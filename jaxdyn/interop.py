@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from .kinematics.embed import expand, reduce
 from .model.checks import check_state, check_vector, common_dtype
 from .model.model import Model
 from .model.state import State
 from .spatial.instances import check_instance, described
+from .spatial.numbers import ArrayLike
 from .spatial.rotation import quaternion_conjugate, rotate
 from .tree.topology import unknown
 

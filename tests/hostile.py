@@ -266,8 +266,8 @@ TAKEN = {
     "fn": ("function",),  # its errors are its own
     "smoothing": ("number", "fraction"),
     "point": ("batch",),
-    "placement": ("transform",),
-    "placement_a": ("transform",),
+    "placement": ("transform", "array"),  # a vector is a translation
+    "placement_a": ("transform", "array"),
     "value": ("batch",),  # of models
 } | {f"joint_{k}": ("short",) for k in ("armature", "damping", "stiffness", "friction", "rest")}  # one a velocity
 

@@ -1,5 +1,6 @@
 """Shapes in annotations: every public function's result, and every field, is what it says on a real robot."""
 
+import collections.abc
 import dataclasses
 import inspect
 import re
@@ -62,7 +63,7 @@ CALLS = {
     "step": lambda: jd.step(MODEL, STATE, TAU, 1e-3),
 }
 #: those whose results are no arrays, or whatever the caller's function makes
-OTHERS = {"constraint_slices", "embed", "load_spec", "tangent"}
+OTHERS = {"constraint_slices", "embed", "load_spec", "result_counts", "tangent"}
 FUNCTIONS = sorted(n for n in jd.__all__ if inspect.isfunction(getattr(jd, n)))
 
 
@@ -140,6 +141,14 @@ def test_the_check_sees_wrong_shapes(name):
         for size, n in SIZES.items():
             assert isinstance(jnp.zeros(n), Float[Array, f" {size}"])
         assert misfits("it", wrong, type(wrong))
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_arrays_may_be_sequences(name):
+    """Annotations say so too: type checkers refuse a list for the `ArrayLike` of jaxtyping."""
+    for parameter in inspect.signature(getattr(jd, name)).parameters.values():
+        kinds = typing.get_args(parameter.annotation)
+        assert np.ndarray not in kinds or collections.abc.Sequence in map(typing.get_origin, kinds), parameter
 
 
 @pytest.mark.parametrize("name", FUNCTIONS)

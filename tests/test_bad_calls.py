@@ -62,7 +62,7 @@ BAD = {
     ),
     "tangent_of_no_function": (lambda: jd.tangent("f", ROD, ZERO), TypeError, r"`tangent`: `f` is str 'f', not a func"),
     "replace_a_list": (lambda: ROD.replace([1]), TypeError, r"`Model.replace`: `changes` is list, not a `Mapping`"),
-    "replace_a_number": (lambda: ROD.replace({3: 1.0}), TypeError, r"`Model.at`: `path` is 3, not a `str`"),
+    "replace_a_number": (lambda: ROD.replace({3: 1.0}), TypeError, r"`Model.replace`: `path` is 3, not a `str`"),
     "key_is_a_number": (
         lambda: ROD.random_state(3),
         TypeError,
@@ -106,10 +106,31 @@ BAD = {
         ValueError,
         r"`embed`: `model` is traced.*outside of `jit`",
     ),
-    "placement_is_a_list": (
-        lambda: jd.constraints.Point("a", placement_a=[0, 0, 1]),
+    "field_without_its_holder": (
+        lambda: LINKAGE.replace({"mass": 1.0}),
+        ValueError,
+        r"`Model.replace`: `path` 'mass': there is no field 'mass'. Did you mean 'bodies.mass'\?",
+    ),
+    "field_that_is_unknown": (
+        lambda: LINKAGE.replace({"joints.size": 1.0}),
+        ValueError,
+        r"`Model.replace`: `path` 'joints.size': there is no field 'size'. Known: axis, .*own\.$",
+    ),
+    "field_of_the_class": (
+        lambda: LINKAGE.replace({"parameters_of_lanes": 1.0}),
+        ValueError,
+        r"no field 'parameters_of_lanes'. Known: bodies",
+    ),
+    "state_in_the_place_of_q": (
+        lambda: jd.mass_matrix(LINKAGE, jd.State(LINKAGE.neutral(), np.zeros(3))),
         TypeError,
-        r"`placement_a` is list, not a `Transform`. Use `jd.Transform\(np.eye",
+        r"`mass_matrix`: `q` is a `State`; give its `q`",
+    ),
+    "radius_below_zero": (lambda: jd.shapes.Sphere(-1), ValueError, r"`Sphere`: `radius` is not positive: -1\.$"),
+    "placement_is_a_list": (
+        lambda: jd.constraints.Point("a", placement_a=[[0, 0, 1]]),
+        TypeError,
+        r"`placement_a` is list, not a `Transform`. Give a translation \(3,\), `jd.Transform\(np.eye",
     ),
     "actuator_named_before_its_joint": (
         lambda: jd.load_spec("four_bar").add_actuator("motor", "coupler").build(),
@@ -255,10 +276,20 @@ BAD = {
         ValueError,
         r"`Point\('a', 'world'\)`.*`target`.*\(1,\)",
     ),
-    "placement_is_a_vector": (
-        lambda: jd.constraints.Weld("a", placement_a=(0, 0, 1)),
+    "placement_is_a_matrix": (
+        lambda: jd.constraints.Weld("a", placement_a=np.eye(4)),
         TypeError,
         r"`placement_a`.*`Transform`",
+    ),
+    "placement_of_words": (
+        lambda: jd.ModelSpec("x").add_frame("a", "world", ("x", "y", "z")),
+        TypeError,
+        r"`ModelSpec.add_frame\('a'\)`: `placement` is not an array of numbers",
+    ),
+    "placement_that_is_endless": (
+        lambda: jd.constraints.Weld("a", placement_b=(0, 0, np.inf)),
+        ValueError,
+        r"`placement_b` is not finite",
     ),
     "stabilization_is_a_number": (
         lambda: jd.constraints.Weld("a", stabilization=5.0),

@@ -99,6 +99,7 @@ def test_wrong_options(argv, said, capsys):
         (["simulate", "four_bar"], "--out"),
         (["simulate", "four_bar", "--out", "no/such/folder/t.npz"], "no folder 'no/such/folder'"),
         (["simulate", "four_bar", "--plot", "."], "it is a folder"),
+        (["simulate", "four_bar", "--out", "t.csv"], "arrays are written as `.npz`"),
         (["simulate", "four_bar", "--out", "/dev/null"], "no file but a pipe, a device"),
         (["simulate", "four_bar", "--out", "t.npz", "--plot", "./t.npz"], "its name ends with none of"),
         (["simulate", "four_bar", "--out", "t.png", "--plot", "./t.png"], "they are one file"),

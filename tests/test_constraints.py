@@ -4,6 +4,7 @@ numbers worked out by hand, which freeze the conventions."""
 import dataclasses
 
 import compiled
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -135,6 +136,24 @@ def test_a_lock_holds_an_orientation():
     for lock in locks[1:]:
         with pytest.raises(ValueError, match="the quaternion of `position` of joint 'hull' is not of unit length"):
             jd.forward_dynamics(model, state, np.zeros(6), constraints=lock)
+
+
+def test_a_vector_is_a_placement():
+    """It is a translation, wherever a `Transform` is taken."""
+    xyz, rod = (0.1, 0.2, -0.3), jd.Inertia(1.0, (0, 0, 0.1), np.diag([0.1, 0.2, 0.2]))
+    place = jd.Transform(np.eye(3), xyz)
+
+    def robot(at):
+        spec = jd.ModelSpec("arm").add_body("arm", "world", jd.joints.Revolute, placement=at, inertia=rod)
+        spec.add_frame("tip", "arm", at).add_shape("arm", jd.shapes.Sphere(0.1), placement=at)
+        spec.add_rotor("rotor", "arm", {"arm": 3.0}, inertia=0.1, placement=at)
+        spec.add_body("hand", "tip", jd.joints.Free, inertia=rod.transformed(at))
+        return spec.add_constraint(jd.constraints.Weld("hand", "arm", placement_a=at, placement_b=at)).build()
+
+    assert eqx.tree_equal(robot(xyz), robot(place), typematch=True)
+    assert eqx.tree_equal(robot(np.array(xyz)), robot(jnp.array(xyz)), typematch=True)
+    height = jax.jacfwd(lambda z: jd.constraints.Point("arm", placement_a=(0, 0, z)).placement_a.translation)(1.0)
+    np.testing.assert_array_equal(height, [0, 0, 1])
 
 
 def test_constraints_are_replaced():

@@ -30,6 +30,13 @@ TOLD = {
     "gravity as a value": (urdf('<gazebo reference="l1"><turnGravityOff value="true"/></gazebo>'), "turns off.*: 'l1'"),
     "gravity of SDF": (urdf('<gazebo reference="l1"><gravity>0</gravity></gazebo>'), "turns off.*: 'l1'"),
     "static": (urdf("<gazebo><static>true</static></gazebo>"), "makes <static>.*: 'robot'.*`floating=False`"),
+    "damping": (urdf('<gazebo reference="l1"><dampingFactor>0.2</dampingFactor></gazebo>'), "damps.*: 'l1'"),
+    "decay": (
+        urdf(
+            '<gazebo reference="l1"><velocity_decay><linear>0</linear><angular>.1</angular></velocity_decay></gazebo>'
+        ),
+        "damps.*: 'l1'",
+    ),
     "mu2": (urdf('<gazebo reference="l1"><mu1>.5</mu1><mu2>.6</mu2></gazebo>'), r"direction.*: 'l1' \(mu2\)"),
     "slip": (urdf('<gazebo reference="l1"><slip1>.5</slip1></gazebo>'), r"direction.*: 'l1' \(slip1\)"),
     "rolling": (urdf(contact='<contact><rolling_friction value=".1"/></contact>'), "rolling friction of links.*'l1'"),
@@ -41,6 +48,9 @@ SILENT = {
     "nothing off": urdf('<gazebo reference="l1"><turnGravityOff>false</turnGravityOff><gravity>1</gravity></gazebo>'),
     "a world's gravity": urdf("<gazebo><gravity>0 0 -9.81</gravity></gazebo>"),
     "not static": urdf("<gazebo><static>false</static></gazebo>"),
+    "not damped": urdf(
+        '<gazebo reference="l1"><dampingFactor value="0"/><velocity_decay><linear>0</linear></velocity_decay></gazebo>'
+    ),
     "no rolling": urdf(contact='<contact><rolling_friction value="0"/></contact>'),
     "equal coefficients of SDF": ball("<mu>.5</mu><mu2>.5</mu2><fdir1>1 0 0</fdir1>"),
 }

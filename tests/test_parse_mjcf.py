@@ -81,6 +81,8 @@ EQUALITIES = """<tendon><fixed name="cord"><joint joint="hip" coef="1"/><joint j
 <equality><connect name="pin" body1="leg" body2="arm" anchor=".1 0 0"/><weld name="glue" body1="leg" body2="arm"/>
 <connect name="sites" site1="hand" site2="toe"/><weld name="welded" site1="hand" site2="dock"/>
 <weld name="posed" body1="cart" body2="arm" anchor=".3 .2 .1" relpose=".1 .2 .3 1 .2 .3 .1"/>
+<weld name="loose" body1="cart" body2="arm" anchor=".3 .2 .1" relpose=".1 .2 .3 1 .2 .3 .1" torquescale="0"/>
+<weld name="loose sites" site1="hand" site2="dock" torquescale="0"/>
 <joint name="gear" joint1="hip" joint2="slide" polycoef=".1 2 0 0 0"/><joint name="lock" joint1="y"/>
 <tendon name="taut" tendon1="cord"/><connect name="ground" body1="cart" anchor="0 0 .5"/></equality>"""
 
@@ -90,7 +92,8 @@ def test_equalities():
         model = load(TREE.format(EQUALITIES))
     mm = mujoco.MjModel.from_xml_string(TREE.format(EQUALITIES))
     kinds = {c.name: type(c) for c in model.constraints}
-    points, welds, gears = ("pin", "sites", "ground"), ("glue", "welded", "posed"), ("gear", "lock", "taut")
+    points = ("pin", "sites", "ground", "loose", "loose sites")
+    welds, gears = ("glue", "welded", "posed"), ("gear", "lock", "taut")
     expected = (
         dict.fromkeys(points, jd.constraints.Point)
         | dict.fromkeys(welds, jd.constraints.Weld)
@@ -100,11 +103,13 @@ def test_equalities():
     # at MuJoCo's initial pose what it builds from that pose is closed
     q0 = np.array(interop.from_mujoco(model, mm, mm.qpos0).q)
     for c in model.constraints:
-        if c.name not in ("sites", "welded", "posed", "gear"):
+        if c.name not in ("sites", "welded", "posed", "gear", "loose", "loose sites"):
             assert np.abs(oracle.constraint_residual(model, q0, (c,))).max() < 1e-12, c.name
 
 
-@pytest.mark.parametrize("name", ["pin", "glue", "sites", "welded", "posed", "gear", "lock", "taut", "ground"])
+@pytest.mark.parametrize(
+    "name", ["pin", "glue", "sites", "welded", "posed", "loose", "loose sites", "gear", "lock", "taut", "ground"]
+)
 def test_equalities_span_mujocos_rows_and_close_where_they_do(name):
     model, mm = both(EQUALITIES)
     (c,) = (c for c in model.constraints if c.name == name)
@@ -233,6 +238,18 @@ def test_missing_meshes(tmp_path):
     file.write_text(MESHES.format(""))
     with pytest.raises(ValueError, match=r"robot\.xml.*gone\.stl"):
         load(file)
+
+
+def test_a_model_of_mujoco_is_no_file():
+    text = TREE.format("")
+    spec = mujoco.MjSpec.from_string(text)
+    with pytest.raises(TypeError, match=r"`source` is MjModel, not a path.* the file that it was made from"):
+        load(spec.compile())
+    with pytest.raises(TypeError, match=r"`source` is MjSpec, not a path.*`source.to_xml\(\)`"):
+        load(spec)
+    ours, theirs = quiet(text), quiet(spec.to_xml())
+    assert ours.body_names == theirs.body_names
+    np.testing.assert_allclose(ours.bodies.rotational, theirs.bodies.rotational, rtol=1e-4)
 
 
 def test_files_and_includes(tmp_path):
@@ -366,6 +383,9 @@ RANGES = """<mujoco><worldbody>
         ('<motor joint="j" gear="-3" forcerange="-2 2"/><motor joint="k" forcerange="-9 9"/>', (6, 5)),
         ('<position joint="j" kp="50" forcerange="-2 2"/><motor joint="k" forcerange="-4 4"/>', (2, 4)),
         ('<motor joint="j"/>', (np.inf, 5)),
+        ('<motor joint="j" gear="-3" ctrlrange="-2 2"/><motor joint="k" ctrlrange="-1 1" forcerange="-3 3"/>', (6, 1)),
+        ('<general joint="j" gear="2" gainprm="-4" ctrlrange="-1 1" forcerange="-3 3"/>', (6, 5)),
+        ('<position joint="j" kp="50" ctrlrange="-1 1"/>', (np.inf, 5)),
     ],
 )
 def test_force_ranges_are_efforts(actuators, efforts):
@@ -392,6 +412,22 @@ def test_force_ranges_are_efforts(actuators, efforts):
 def test_force_ranges_that_are_no_efforts_are_told(actuators):
     with pytest.warns(jd.ModelWarning, match="`forcerange` is no `effort` of one joint.*'m'"):
         model = load(RANGES.format(actuators))
+    np.testing.assert_allclose(model.joints.effort, (np.inf, 5))
+
+
+@pytest.mark.parametrize(
+    "actuators",
+    ['<motor name="m" joint="j" ctrlrange="0 2"/>', '<motor name="m" tendon="t" ctrlrange="-2 2"/>'],
+)
+def test_control_ranges_that_are_no_efforts_are_told(actuators):
+    with pytest.warns(jd.ModelWarning, match="`ctrlrange` is no `effort` of one joint.*'m'"):
+        model = load(RANGES.format(actuators))
+    np.testing.assert_allclose(model.joints.effort, (np.inf, 5))
+
+
+def test_control_ranges_that_a_flag_lifts_bound_nothing():
+    text = RANGES.format('<motor joint="j" ctrlrange="-2 2"/>')
+    model = quiet(text.replace("<mujoco>", '<mujoco><option><flag clampctrl="disable"/></option>'))
     np.testing.assert_allclose(model.joints.effort, (np.inf, 5))
 
 

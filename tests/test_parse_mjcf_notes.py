@@ -11,11 +11,11 @@ mujoco = pytest.importorskip("mujoco")
 
 TEXT = """<mujoco>{option}<worldbody><geom name="floor" type="plane" size="1 1 1"/>
 <body name="b" pos="0 0 1"><freejoint/>{free}<geom name="g" size=".1" {geom}/>
-<body name="c"><joint name="j"/><geom size=".1"/></body></body></worldbody>
+<body name="c"><joint name="j" {joint}/><geom size=".1"/></body></body></worldbody>
 <tendon><fixed name="t" {tendon}><joint joint="j" coef="1"/></fixed></tendon>
 <contact><pair geom1="g" geom2="floor" {pair}/></contact>
 <actuator><motor name="m" joint="j" {motor}/></actuator></mujoco>"""
-PLACES = ("option", "free", "geom", "tendon", "pair", "motor")
+PLACES = ("option", "free", "geom", "joint", "tendon", "pair", "motor")
 #: what may be in the file, its place, and the words of its warning
 UNMODELLED = {
     "tendon stiffness": ("tendon", 'stiffness="0 1"', "tendons whose forces are not modelled: 't' (stiffness)"),
@@ -27,6 +27,7 @@ UNMODELLED = {
     ),
     "motor damping": ("motor", 'damping="0 .2 .3"', "actuators whose damping is not linear, taken as linear: 'm'"),
     "motor delay": ("motor", 'delay=".1" nsample="10"', "actuators with a delay, which act at once: 'm'"),
+    "margin": ("joint", 'range="-1 1" margin=".1"', "margins of joint limits, which are not kept: 'j'"),
     "belt": ("geom", 'surfacevel="1 0 0"', "`surfacevel` of geoms, which is not modelled: 'g'"),
     "glue": ("geom", 'adhesion="1"', "`adhesion` of geoms, which is not modelled: 'g'"),
     "glue of a pair": ("pair", 'adhesion="1"', "`adhesion` of pairs, which is not modelled: floor and g"),

@@ -282,6 +282,13 @@ def test_nested_models():
     np.testing.assert_allclose(model.bodies.placement.translation[1], [0, 0, 1])
 
 
+def test_a_model_without_links_stands_for_the_first_model_in_it():
+    inner = f'<model name="hand">{link("palm")}</model>'
+    model = load(sdf('<frame name="mark"><pose>0 0 1 0 0 0</pose></frame>', inner))
+    assert model.body_names == ("hand::palm",)
+    np.testing.assert_allclose(model.frames.translation[model.frame_names.index("mark")], [0, 0, 1])
+
+
 def test_a_world_with_two_models():
     one = "".join(f'<model name="{n}">{link("rod")}{joint("pin", "world", "rod")}</model>' for n in ("left", "right"))
     model = load(f'<sdf version="1.7"><world name="room"><gravity>0 0 -3.7</gravity>{one}</world></sdf>')

@@ -69,6 +69,26 @@ def test_shapes_of_urdf():
     assert found.pairs == tuple((k, 0) for k in range(1, 5))
 
 
+def test_the_masks_of_sdf():
+    """Two shapes collide if their masks share a bit; one without a mask has the sixteen lowest."""
+    ball = "<geometry><sphere><radius>0.1</radius></sphere></geometry>"
+
+    def file(*contacts):
+        one = '<collision name="{}">{}<surface><contact>{}</contact></surface></collision>'.format
+        shapes = (one(k, ball, c) for k, c in enumerate(contacts))
+        models = (f'<model name="m{k}">{body("b", c)}</model>' for k, c in enumerate(shapes))
+        return f'<sdf version="1.9"><world name="w">{"".join(models)}</world></sdf>'
+
+    mask = "<collide_bitmask>{}</collide_bitmask>".format
+    ghost = "<collide_without_contact>true</collide_without_contact>"
+    model = quiet_load(file(mask("0x01"), mask("2"), mask("0x00"), "", ghost, mask("65536")))
+    names = model.collision.names
+    assert names == ("0", "1", "3", "5")
+    assert {(names[i], names[j]) for i, j in model.collision.pairs} == {("0", "3"), ("1", "3")}
+    with pytest.warns(jd.ModelWarning, match="cannot be read.*'0'.*<collide_bitmask>.*not a bit mask"):
+        jd.load(file(mask("-1")))
+
+
 def test_shapes_of_sdf():
     surface = (
         "<surface><friction><ode><mu>0.4</mu></ode><torsional><coefficient>0.5</coefficient>"

@@ -87,6 +87,16 @@ def test_joint_types():
     assert model.actuator_names == ("turn", "slide")
 
 
+def test_a_planar_joint_without_an_axis_is_told():
+    """Its plane is normal to x in URDF, and to z in Drake's extension of it."""
+    text = urdf(link("a"), link("b"), joint("j", "a", "b", "planar", axis="1 0 0"))
+    load(text)
+    with pytest.warns(jd.ModelWarning, match="planar joints without an <axis>.*normal to x.*'j'") as found:
+        model = load(text.replace('<axis xyz="1 0 0"/>', ""))
+    np.testing.assert_allclose(model.joints.axis, [[1, 0, 0]])
+    found.clear()
+
+
 def test_the_default_axis_is_x():
     text = arm().replace('<axis xyz="0 1 0"/>', "")
     np.testing.assert_allclose(load(text).joints.axis, [[1, 0, 0]] * 2)
@@ -187,6 +197,15 @@ def test_ros2_control():
     stated = """<ros2_control name="c" type="system"><joint name="j2"><command_interface name="effort"/></joint>
       <joint name="j1"/></ros2_control>"""
     assert load(arm(stated)).actuator_names == ("j2",)
+
+
+def test_a_mimic_of_ros2_control_is_told(recwarn):
+    """It is for drivers and simulators; a joint follows by its own `<mimic>`."""
+    stated = """<ros2_control name="c" type="system"><joint name="j2"><param name="mimic">j1</param>
+      <command_interface name="effort"/></joint></ros2_control>"""
+    with pytest.warns(jd.ModelWarning, match="move freely.*'j2' of 'j1'"):
+        load(arm(stated))
+    recwarn.clear()
 
 
 def test_transmissions_that_drive_nothing_are_told(recwarn):

@@ -45,6 +45,21 @@ def geared(ratio: float, rotor: float) -> jd.Model:
     return spec.build()
 
 
+def test_results_are_counted_by_name():
+    codes = np.full((3, 4), MEMBERS.index("successful"))
+    codes[0, :3], codes[1, 0] = MEMBERS.index("contact_not_converged"), MEMBERS.index("diverged")
+    batch = jax.vmap(jax.vmap(result_of))(codes)
+    counts = jd.result_counts(batch)
+    assert list(counts.items()) == [("successful", 8), ("contact_not_converged", 3), ("diverged", 1)]
+    assert all(((batch == getattr(jd.Result, name)).sum() == n) for name, n in counts.items())
+    assert jd.result_counts(jd.Result.open_loop) == {"open_loop": 1}
+    assert tuple(n for n in MEMBERS if hasattr(jd.Result, n)) == MEMBERS and len(jd.Result) == len(MEMBERS)
+    with pytest.raises(TypeError, match="`result_counts`: `result` is traced.*outside of `jit`"):
+        jax.jit(lambda r: jd.result_counts(r)["successful"])(batch)
+    with pytest.raises(TypeError, match="`result_counts`: `result` is ndarray.*`.result` of a solution"):
+        jd.result_counts(codes)
+
+
 @pytest.mark.parametrize("solver", ["LCABA", "ProxBBO", "ProxLTL", "Unified"])
 def test_gears_keep_light_rotors(solver):
     """Rows (10, -1) weigh a hundred times a unit row; the rotors' inertia of 1e-5 kg m² survives single precision."""

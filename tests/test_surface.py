@@ -3,8 +3,10 @@
 import ast
 import inspect
 import re
+import typing
 from pathlib import Path
 
+import numpy as np
 import pages
 import pytest
 
@@ -54,6 +56,18 @@ def test_flat_names_are_functions_and_core_types():
     types = {n for n in jd.__all__ if inspect.isclass(getattr(jd, n))}
     core = "Delassus Model ModelSpec ModelWarning State Transform Inertia Solution Stats Jump Trajectory WarmStart"
     assert types - {"Result"} == set(core.split())
+
+
+def test_what_an_editor_shows():
+    """After a dot the public names, and on a line what a thing is."""
+    assert set(dir(jd)) == {*jd.__all__, "__version__"} and set(dir(jd.contact)) == set(jd.contact.__all__)
+    spec = jd.load_spec("four_bar")
+    assert repr(spec) == "ModelSpec('four_bar', bodies=4, frames=0, shapes=0, constraints=1, actuators=1)"
+    operator = jd.delassus(spec.build(), np.zeros(3))
+    assert repr(operator) == "Delassus(MatrixFree(), shape=(3, 3))"
+    assert repr(operator.with_damping(0.1)) == "Delassus(MatrixFree(), shape=(3, 3), damped)"
+    for method in ("add_body", "add_frame", "add_shape", "add_ground", "add_pair", "exclude", "add_actuator"):
+        assert typing.get_type_hints(getattr(jd.ModelSpec, method))["return"] is typing.Self, method
 
 
 def test_robots_are_found_by_name(tmp_path, monkeypatch):

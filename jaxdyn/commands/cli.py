@@ -117,7 +117,7 @@ def _before_work():
 
 def _check_outputs(args) -> None:
     """Raise `ValueError` for output files that cannot be written, or that are one file."""
-    from .output import check_apart, check_picture, check_writable
+    from .output import check_apart, check_arrays, check_picture, check_writable
 
     plot = getattr(args, "plot", None)
     if args.out is not None:
@@ -125,6 +125,8 @@ def _check_outputs(args) -> None:
     if plot is not None:
         check_picture(plot)
     check_apart(args.out, plot)
+    if args.out and args.command != "bench":
+        check_arrays(args.out)
 
 
 def _simulate(args) -> int:

@@ -28,6 +28,12 @@ def check_writable(path: str | os.PathLike) -> Path:
     return path
 
 
+def check_arrays(path: str | os.PathLike) -> None:
+    """Raise `ValueError` if the name of a file of arrays ends as those of other kinds of files do."""
+    if Path(path).suffix.lower() not in ("", ".npz"):
+        raise ValueError(f"cannot write {str(path)!r}: arrays are written as `.npz`, and its name ends with another.")
+
+
 def check_picture(path: str | os.PathLike) -> None:
     """Raise `ValueError` if no picture can be written there, and `ImportError` without matplotlib."""
     check_writable(path)

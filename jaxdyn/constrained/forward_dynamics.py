@@ -5,7 +5,7 @@ from typing import Literal
 
 import equinox as eqx
 import jax
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..engine.core import Function
 from ..engine.lanes import call
@@ -15,6 +15,7 @@ from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import check_flag, check_instance
+from ..spatial.numbers import ArrayLike
 from .auto import Auto
 from .base import Solver, check_solver
 from .implicit import ForwardDynamics, outputs

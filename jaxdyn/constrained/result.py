@@ -8,8 +8,10 @@ import functools
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ..spatial.instances import check_instance
 from ..systems.problem import Problem, Start, asymmetric, residual
 from .accuracy import balance_of, error_of
 from .base import Found, Solver
@@ -19,7 +21,8 @@ from .lcaba import free
 
 class Result(eqx.Enumeration):
     """How a solve ended, for each member of a batch. Compare by ``result == jd.Result.successful``; `jd.Result[result]`
-    is the message, empty for `successful`. The page "Choosing a solver" lists the members."""
+    is the message, empty for `successful`; `jd.result_counts(result)` counts the members of a batch. The page "Choosing
+    a solver" lists them."""
 
     successful = ""
     max_steps_reached = (
@@ -167,6 +170,28 @@ def _embedded(problem: Problem, code: Array) -> Array:
     gap = largest_of(problem.motion.gap)
     code = jnp.where(gap > GOOD[size] * jnp.maximum(largest_of(problem.q), 1), code_of("open_loop"), code)
     return jnp.where(problem.motion.ratios.left.min(0) > SINGULAR[size], code, code_of("singular_loop"))
+
+
+def result_counts(result: Result) -> dict[str, int]:
+    """Return how often each result occurs in a batch, by the names of the members: most frequent first, without those
+    that do not occur.
+
+    **Raises** `TypeError` for anything but a `Result`, and inside of `jit` or `vmap`: there, count by
+    ``(result == jd.Result.successful).sum()``.
+
+    ```python
+    jd.result_counts(traj.result)  # {'successful': 998, 'contact_not_converged': 2}
+    ```
+    """
+    call = "`result_counts`"
+    check_instance(call, "result", result, Result, " Give the `.result` of a solution or trajectory.")
+    if result.is_traced():
+        raise TypeError(
+            f"{call}: `result` is traced; call it outside of `jit` and `vmap`, or count by `(result == ...).sum()`."
+        )
+    (codes,) = jax.tree.leaves(result)
+    counts = np.bincount(np.ravel(codes), minlength=len(MEMBERS))
+    return {MEMBERS[k]: int(counts[k]) for k in np.argsort(-counts, kind="stable") if counts[k]}
 
 
 def result_of(code) -> Result:

@@ -9,3 +9,7 @@ from .newton import Newton
 from .solution import Contacts
 
 __all__ = ["ADMM", "PGS", "Auto", "Contacts", "Detection", "Explanation", "Law", "Newton", "detect", "explain"]
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -2,14 +2,14 @@
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..engine.lanes import laned
 from ..kinematics.embedding import kinematics
 from ..model.checks import check_model, check_vector, common_dtype
 from ..model.joints import plane_axes
 from ..model.model import Model
-from ..spatial.numbers import floats
+from ..spatial.numbers import ArrayLike, floats
 from ..spatial.transform import Transform, pose
 from .places import names_of, touches_of
 

@@ -28,7 +28,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..dynamics.crba import mass_matrix_at
 from ..engine.core import joined, widen
@@ -41,7 +41,7 @@ from ..model.joints import FreeKind
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import described
-from ..spatial.numbers import check, finite, floats, not_negative, positive
+from ..spatial.numbers import ArrayLike, check, finite, floats, not_negative, positive
 from ..systems.problem import body_accelerations, residual
 from .admm import ADMM
 from .checks import check_law

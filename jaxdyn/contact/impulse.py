@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 
 import jax.numpy as jnp
-from jaxtyping import ArrayLike
 
 from ..constrained.auto import Auto
 from ..constrained.base import Solver, check_solver
@@ -13,7 +12,7 @@ from ..model.checks import rows_of as rows_of_constraints
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
-from ..spatial.numbers import floats
+from ..spatial.numbers import ArrayLike, floats
 from ..spatial.options import check_number
 from .checks import check_contacts
 from .laws import Impact, Law

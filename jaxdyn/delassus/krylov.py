@@ -8,13 +8,13 @@ import jax
 import jax.numpy as jnp
 import lineax
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..constrained.result import MEMBERS, result_of
 from ..engine.meshes import alike
 from ..engine.once import once
 from ..spatial.instances import check_instance
-from ..spatial.numbers import floats
+from ..spatial.numbers import ArrayLike, floats
 from ..spatial.options import check_count, check_number
 from .inverse import Solved
 from .least_norm import any_of_batch

@@ -7,7 +7,7 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..constrained.result import Result, result_of
 from ..engine.once import once
@@ -15,7 +15,7 @@ from ..model.checks import check_constraints, check_model, check_vector, common_
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..spatial.instances import check_instance
-from ..spatial.numbers import floats
+from ..spatial.numbers import ArrayLike, floats
 from .base import Given, Method
 from .damping import Damping, damping_of
 from .inverse import Solved, at_least, damped_inverse, exceeds
@@ -46,6 +46,10 @@ class Delassus(eqx.Module):
     @property
     def dtype(self):
         return self._given.q.dtype
+
+    def __repr__(self) -> str:
+        damped = "" if self._damping is None else ", damped"
+        return f"Delassus({self.method!r}, shape={self.shape}{damped})"
 
     def mv(self, x: ArrayLike) -> Float[Array, "m ..."]:
         """Return A x for a vector (m,), or a matrix (m, k) of columns; without damping, G x."""

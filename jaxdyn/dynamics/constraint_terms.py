@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..engine.lanes import laned
 from ..kinematics.assemble import residual
@@ -13,6 +13,7 @@ from ..model.checks import check_constraints, check_model, check_state, check_ve
 from ..model.constraints import Constraint, check_names
 from ..model.model import Model
 from ..model.state import State
+from ..spatial.numbers import ArrayLike
 
 
 def rows_jacobian(model: Model, constraints, q: Array) -> Array:

@@ -2,7 +2,7 @@
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..engine.kept import tables
 from ..engine.lanes import laned
@@ -14,6 +14,7 @@ from ..kinematics.manifold import differenced
 from ..model.checks import check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
 from ..model.state import State
+from ..spatial.numbers import ArrayLike
 from ..spatial.small import cross, dot, mv
 from ..tree.columns import inertia_times
 from ..tree.sweep import each

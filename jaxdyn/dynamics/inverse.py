@@ -1,13 +1,14 @@
 """The public functions of tree dynamics: inverse dynamics, mass matrix, forces."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..engine.lanes import laned
 from ..kinematics.embedding import kinematics
 from ..model.checks import check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
 from ..model.state import State
+from ..spatial.numbers import ArrayLike
 from . import crba
 from .rnea import passive_at, rnea, rotors
 

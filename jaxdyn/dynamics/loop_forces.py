@@ -1,7 +1,7 @@
 """`loop_forces`: the forces that embedded loops and gears transmit."""
 
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..engine.lanes import laned
 from ..kinematics import ratios
@@ -10,6 +10,7 @@ from ..kinematics.embedding import Embedded, kinematics, spread
 from ..model.checks import check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
 from ..model.state import State
+from ..spatial.numbers import ArrayLike
 from .rnea import body_forces, passive, tree_forces
 
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..engine.kept import programs, tables
 from ..engine.lanes import laned
@@ -21,7 +21,7 @@ from ..model.checks import check_constraints, check_model, check_vector, common_
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.values import ModelWarning
-from ..spatial.numbers import check, constants, finite, not_negative
+from ..spatial.numbers import ArrayLike, check, constants, finite, not_negative
 from .forward import tree_kinematics
 from .manifold import moving, separated, settling
 from .rows import evaluate

@@ -4,7 +4,7 @@ from typing import Literal, get_args
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..engine.lanes import laned
 from ..model.checks import check_frame, check_model, check_state, check_vector, common_dtype
@@ -12,6 +12,7 @@ from ..model.model import Model
 from ..model.pairs import Distance, FrameConstraint
 from ..model.state import State
 from ..spatial.instances import check_instance
+from ..spatial.numbers import ArrayLike
 from ..spatial.small import composed, cross, mv, transpose
 from ..spatial.transform import Transform, pose
 from ..tree.columns import from_parent, rows_to_parent

@@ -10,7 +10,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..engine.kept import tables
 from ..engine.lanes import laned
@@ -20,7 +20,7 @@ from ..model.checks import check_model, check_vector, common_dtype
 from ..model.kind import Kind
 from ..model.model import Model
 from ..spatial.instances import check_callable
-from ..spatial.numbers import floats
+from ..spatial.numbers import ArrayLike, floats
 from ..tree.sweep import each, q_of, v_of
 from ..tree.topology import Topology
 from . import ratios

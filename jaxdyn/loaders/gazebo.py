@@ -3,15 +3,18 @@
 from .xml import Element, Notes, brief
 
 PULLED = "links whose gravity <gazebo> turns off, and which are pulled like all others: {}."
+DAMPED = "links whose motion <gazebo> damps, which is not modelled: {}."
 STATIC = "models that <gazebo> makes <static>, and that move all the same: {}. Use `floating=False` to fix the base."
 
 
 def note_gazebo(robot: Element, notes: Notes) -> None:
-    """Note the links without gravity, and static models."""
+    """Note the links without gravity, those that are damped, and static models."""
     for block in robot.findall("gazebo"):
         for element in block:
             if element.tag == "turnGravityOff" and _says(element) or element.tag == "gravity" and not _says(element):
                 notes.add(element, PULLED, brief(block.get("reference") or robot.get("name") or ""))
+            elif element.tag in ("dampingFactor", "velocity_decay") and _numbers(element):
+                notes.add(element, DAMPED, brief(block.get("reference") or ""))
             elif element.tag == "static" and _says(element):
                 notes.add(element, STATIC, brief(robot.get("name") or ""))
 
@@ -23,6 +26,12 @@ def note_friction(notes: Notes, element: Element, name: str, first: float, other
     if odd:
         text = "friction that has a direction or yields, of which the first coefficient is kept: {}."
         notes.add(element, text, f"{name!r} ({', '.join(odd)})")
+
+
+def _numbers(element: Element) -> bool:
+    """Return True if one of the texts in an element, or its `value`, is other than zero."""
+    words = " ".join([element.get("value", ""), *element.itertext()]).split()
+    return any(word.strip("+-0.") for word in words)
 
 
 def _says(element: Element) -> bool:

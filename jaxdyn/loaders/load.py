@@ -3,7 +3,7 @@
 import os
 import warnings
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 
@@ -117,7 +117,7 @@ def _spec(source: str | os.PathLike, floating: bool | None, name: str | None, co
     if isinstance(source, str) and "<" in source:
         return load_document(parse(source), floating, name, collision)
     if not isinstance(source, str | os.PathLike):
-        raise TypeError(f"`load`: `source` is {type(source).__name__}, not a path or an XML text.")
+        raise TypeError(f"`load`: `source` is {type(source).__name__}, not a path or an XML text.{_hint(source)}")
     path = Path(source)
     if not str(source).strip() or not is_there(path):
         if source not in SHIPPED:
@@ -133,6 +133,15 @@ def _spec(source: str | os.PathLike, floating: bool | None, name: str | None, co
     if path.suffix in (".yaml", ".yml"):
         return robot_yaml.load(path, floating, name, collision)
     return load_document(read(path), floating, name, collision)
+
+
+def _hint(source: Any) -> str:
+    """Return advice where the model of another engine is in the place of a file."""
+    if hasattr(source, "to_xml"):  # MuJoCo's `MjSpec`
+        return " Give its text, `source.to_xml()`."
+    if hasattr(source, "njoints") or hasattr(source, "njnt"):  # models of Pinocchio and MuJoCo
+        return " Give the file that it was made from."
+    return ""
 
 
 def _built(spec: ModelSpec, floating: bool | None, name: str | None) -> ModelSpec:

@@ -5,9 +5,9 @@
 | `<body>` | a body, its frame at the last joint's anchor; a frame ``<body>_origin`` if MuJoCo's differs |
 | several joints in a body | a chain of massless bodies ``<body>_<joint>`` before it |
 | `<joint>`, `<freejoint>` | a joint of the same name, with its passive forces; its q is MuJoCo's qpos |
-| `<equality>` connect, weld | a `Point`, a `Weld` |
+| `<equality>` connect, weld | a `Point`, a `Weld` (a `Point` if its `torquescale` is zero) |
 | `<equality>` joint, tendon (fixed) | a `Coupling`; of higher degree a `Transmission` |
-| `<actuator>` | an actuator whose command is the actuator's force; its `forcerange` bounds the joint's `effort` |
+| `<actuator>` | an actuator whose command is its force; `forcerange` and a motor's `ctrlrange` bound the `effort` |
 | `<site>` | a frame |
 | `<geom>` that collides, `<pair>`, `<exclude>` | shapes and pairs, see `jaxdyn.loaders.mjcf_shapes` |
 

@@ -33,8 +33,7 @@ def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tre
         if disabled:
             notes.add(document.root, f"actuators that {disabled} disables, left out: {{}}.", repr(name))
             continue
-        gain, bias = int(m.actuator_gaintype[k]), int(m.actuator_biastype[k])
-        scale = float(m.actuator_gainprm[k][0]) if gain == 0 and bias == 0 and int(m.actuator_dyntype[k]) == 0 else 0.0
+        scale = _gain(m, k)
         if not scale:
             text = "actuators with a law of their own, whose commands are forces here: {}."
             notes.add(document.root, text, repr(name))
@@ -47,6 +46,26 @@ def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tre
         located(document.root, spec.add_actuator, gears, name)
 
 
+def _gain(m: Any, k: int) -> float:
+    """Return the force per control of a motor without a law of its own, zero for other actuators."""
+    plain = not (m.actuator_gaintype[k] or m.actuator_biastype[k] or m.actuator_dyntype[k])
+    return float(m.actuator_gainprm[k][0]) if plain else 0.0
+
+
+def _range(m: Any, k: int) -> tuple[str, float, float]:
+    """Return the range of an actuator's force, infinite if there is none, and the attribute that bounds it. The
+    controls of others than motors are no forces."""
+    what, low, high = "", -np.inf, np.inf
+    gain = _gain(m, k)
+    if gain and m.actuator_ctrllimited[k] and not is_off(m, "CLAMPCTRL"):
+        what = "ctrlrange"
+        low, high = sorted(gain * np.array(m.actuator_ctrlrange[k]))
+    if m.actuator_forcelimited[k]:
+        what = "forcerange"
+        low, high = max(low, m.actuator_forcerange[k][0]), min(high, m.actuator_forcerange[k][1])
+    return what, float(low), float(high)
+
+
 def _disabled(m: Any, k: int) -> str | None:
     """Return the option that disables an actuator, None if it is enabled."""
     if is_off(m, "ACTUATION"):
@@ -57,18 +76,19 @@ def _disabled(m: Any, k: int) -> str | None:
 
 def keep_force_ranges(notes: Notes, document: Document, m: Any, tree: Tree) -> None:
     """Set the efforts of joints: the largest force that their `actuatorfrcrange`, and the `forcerange` of the one
-    actuator that drives them, allow. Note the ranges that are not symmetric, or that do not apply to a single joint."""
+    actuator that drives them, and the `ctrlrange` of a motor, allow. Note the ranges that are not symmetric, or that do
+    not apply to a single joint."""
     pulls = {k: _pulls(m, tree, k) for k in range(tree.actuators) if not _disabled(m, k)}
     drivers = Counter(joint for pull in pulls.values() for joint in pull)
     for k, pull in pulls.items():
-        if not m.actuator_forcelimited[k]:
+        what, low, high = _range(m, k)
+        if not what:
             continue
-        low, high = m.actuator_forcerange[k]
         joint, gear = next(iter(pull.items())) if len(pull) == 1 else ("", np.zeros(0))
         if gear.size == 1 and gear[0] and drivers[joint] == 1 and low == -high:
             tree.effort[m.jnt_dofadr[tree.index[joint]]] = abs(gear[0]) * high
         else:
-            text = "actuators whose `forcerange` is no `effort` of one joint, and is not kept: {}."
+            text = f"actuators whose `{what}` is no `effort` of one joint, and is not kept: {{}}."
             notes.add(document.root, text, repr(tree.name("ACTUATOR", k)))
     for j in np.flatnonzero(m.jnt_actfrclimited):
         low, high = m.jnt_actfrcrange[j]
@@ -129,6 +149,9 @@ def note_forces(notes: Notes, document: Document, m: Any, tree: Tree) -> None:
             # MuJoCo's a dv/dt is of the velocity in the world's axes; here v is in the body's, which turn
             text = "armature of free joints, which acts along the body's axes here and along the world's there: {}."
             notes.add(root, text, repr(tree.joint_names[j]))
+    for j in range(m.njnt):
+        if m.jnt_limited[j] and m.jnt_margin[j] and not is_off(m, "LIMIT", "CONSTRAINT"):
+            notes.add(root, "margins of joint limits, which are not kept: {}.", repr(tree.joint_names[j]))
     for what, kind in (("jnt_stiffnesspoly", "JOINT"), ("dof_dampingpoly", "DOF"), ("jnt_springyield", "JOINT")):
         values = field(m, what, 0)
         for i in range(len(values)):

@@ -49,7 +49,8 @@ def _pair(spec: ModelSpec, root: Any, m: Any, tree: Tree, k: int, name: str) -> 
             # MuJoCo stores the anchor in body 2, and the pose of body 2's frame in body 1
             places = [Pose(from_quaternion(data[6:10]), data[3:6]), Pose(np.eye(3), data[:3])]
     a, b = ((tree.offsets[i] @ p).transform() for i, p in zip(bodies, places, strict=True))
-    build = Point if int(m.eq_type[k]) == CONNECT else Weld
+    # without its `torquescale`, a weld holds no orientation
+    build = Point if int(m.eq_type[k]) == CONNECT or not data[10] else Weld
     ends = (tree.bodies[i] for i in bodies)
     spec.add_constraint(located(root, build, *ends, placement_a=a, placement_b=b, name=name))
 

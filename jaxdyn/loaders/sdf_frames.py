@@ -112,8 +112,8 @@ class Scope:
                 link = frame.hung or scope.prefix + plain
                 break
             trail[here] = frame
-            if frame is None:  # a model stands for its first link
-                plain = scope.element.get("canonical_link") or scope.first
+            if frame is None:  # a model stands for its first link, or for that of the first model in it
+                plain = scope.element.get("canonical_link") or scope.first or next(iter(scope.inner), "")
                 if not plain:
                     fail(scope.element, "the model has no link.")
                 scope, plain = scope.find(scope.element, plain)

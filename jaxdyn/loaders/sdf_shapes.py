@@ -1,5 +1,9 @@
-"""Reader of the shapes of SDF: the `<collision>` of links, with friction and restitution from its `<surface>`."""
+"""Reader of the shapes of SDF: the `<collision>` of links, with friction, restitution and mask from its `<surface>`.
 
+Two shapes collide if their masks share a bit. A `<collision>` without contact forces is left out.
+"""
+
+import re
 from typing import Any
 
 import numpy as np
@@ -11,7 +15,10 @@ from .pose import Pose, rotation_to
 from .sdf_frames import Scope, pose_of
 from .sdf_parts import Body
 from .shapes import Shapes, Wanted, geometry_of, is_mesh, unknown_shape
-from .xml import Document, Element, Notes, fail, needed, numbers, only, text_number, within
+from .xml import Document, Element, Notes, brief, fail, needed, numbers, only, text_number, truth, within
+
+#: the mask of a `<collision>` that has none
+EVERY = 0xFFFF
 
 
 def add_shapes(
@@ -39,6 +46,21 @@ def add_shapes(
                 lambda c=c: surface_of(c, notes),
                 mesh=is_mesh(c),
             )
+
+
+def _mask(collision: Element) -> int:
+    """Return the bit mask of a `<collision>`, zero if it makes no contact forces."""
+    contact = within(collision, "surface/contact")
+    if contact is None:
+        return EVERY
+    still, mask = only(contact, "collide_without_contact"), only(contact, "collide_bitmask")
+    if still is not None and truth(still, still.text, still.tag):
+        return 0
+    if mask is None:
+        return EVERY
+    told = (mask.text or "").strip()
+    value = int(told, 0) if re.fullmatch("0[xX][0-9a-fA-F]{1,8}|0|[1-9][0-9]{0,9}", told) else -1
+    return value if 0 <= value < 2**32 else fail(mask, f"it holds {brief(told)}, not a bit mask of 32 bits.")
 
 
 def _place(collision: Element, link: Body) -> Pose:
@@ -80,9 +102,13 @@ def shape_of(collision: Element, shapes: Shapes) -> Shape:
     unknown_shape(e)
 
 
-def surface_of(collision: Element, notes: Notes) -> dict[str, Any]:
-    """Return the friction, torsion and restitution in a `<surface>`. Note friction that is not modelled."""
-    out: dict[str, Any] = {}
+def surface_of(collision: Element, notes: Notes) -> dict[str, Any] | None:
+    """Return the masks, friction, torsion and restitution in a `<surface>`, None if nothing collides with it. Note
+    friction that is not modelled."""
+    mask = _mask(collision)
+    if not mask:
+        return None
+    out: dict[str, Any] = {"collides": mask, "collides_with": mask}
     mu = within(collision, "surface/friction/ode/mu")
     if mu is not None:
         out["friction"] = float(numbers(mu, mu.text, 1, "mu")[0])

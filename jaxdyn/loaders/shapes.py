@@ -62,20 +62,22 @@ class Shapes:
         body: str,
         pose: Callable[[], Pose],
         shape: Callable[[], Shape],
-        surface: Callable[[], dict[str, Any]] = dict,
+        surface: Callable[[], dict[str, Any] | None] = dict,
         mesh: bool = False,
     ) -> str | None:
         """Add a shape and return its name, None if it is left out. `pose`, `shape` and `surface` may raise
-        `ValueError`, which leaves the shape out."""
+        `ValueError`, which leaves the shape out; so does a `surface` of None, of what nothing collides with."""
         called = self._called(name, body)
         if mesh and self.wanted != "all":
             self.spec.left_out.append(called)
             return None
         try:
-            at, made = pose(), shape()
+            at, made, touch = pose(), shape(), surface()
+            if touch is None:
+                return None
             if made.kind in UNBOUNDED and self.moves[body] != "world":
                 raise ValueError(f"a {made.kind} stands on the world, and {body!r} moves")
-            collider = Collider(called, body, made, at.R, at.p, **surface())
+            collider = Collider(called, body, made, at.R, at.p, **touch)
             self.spec.collide(collider, judged=True)
         except (ValueError, ImportError) as error:
             self.lose(element, called, str(error))

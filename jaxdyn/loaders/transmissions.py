@@ -38,6 +38,10 @@ def add_actuators(
     controls = [j for e in robot.findall("ros2_control") for j in e.findall("joint")]
     for element in controls:
         name = attribute(element, "name")
+        told = next((e for e in element.findall("param") if e.get("name") == "mimic"), None)
+        if told is not None and name in joints and name not in passive:
+            text = "joints that mimic others by a <param>, which is not read; they move freely without a <mimic>: {}."
+            notes.add(told, text, f"{name!r} of {brief((told.text or '').strip())}")
         if element.find("command_interface") is not None and name not in driven:
             driven.add(name)
             _drive(spec, notes, element, name, joints, passive)

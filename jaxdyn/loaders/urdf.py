@@ -58,6 +58,10 @@ def joint_of(element: Element, name: str, notes: Notes) -> Joint:
     if kind == "floating":
         return Free(name)
     axis = only(element, "axis")
+    if kind == "planar" and axis is None:  # Drake's own element of that type moves in x and y
+        notes.add(
+            element, "planar joints without an <axis>, whose plane is normal to x, URDF's default: {}.", repr(name)
+        )
     options: dict = {"axis": (1.0, 0.0, 0.0) if axis is None else tuple(direction_of(axis))}
     dynamics, limit = only(element, "dynamics"), only(element, "limit")
     if dynamics is not None:

@@ -75,12 +75,13 @@ def joints_of(call: str, joints: Sequence[Joint]) -> Joints:
                 )
             column[k] = value
     per_velocity = ("armature", "damping", "stiffness", "rest", "effort", "friction")
+    lower, upper = (flat([j.limits[k] for j in joints]) for k in range(2))  # type: ignore
     return Joints(
         axis=rows("axis"),
         axis2=rows("axis2"),
         pitch=rows("pitch", ()),
-        lower=flat([j.limits[0] for j in joints]),
-        upper=flat([j.limits[1] for j in joints]),
+        lower=lower,
+        upper=upper,
         own={name: floats_of(column) for name, column in own.items()},
         **{w: flat([getattr(j, w) for j in joints]) for w in per_velocity},
     )

@@ -83,6 +83,8 @@ def _check_precision(call: str, model: Model) -> None:
 
 def check_vector(call: str, name: str, x: Any, shape: tuple[int, ...]) -> Array:
     """Return `x` as floats of the given shape. Raise `ValueError` for any other shape, with advice on batching."""
+    if isinstance(x, State):
+        raise TypeError(f"`{call}`: `{name}` is a `State`; give its `q` or its `v`.")
     x = floats(f"`{call}`", name, x)
     if x.shape != shape:
         hint = " For a batch, use `jax.vmap`." if x.shape[-len(shape) :] == shape else ""

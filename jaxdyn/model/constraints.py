@@ -15,10 +15,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..spatial.instances import check_callable, check_instance, described
-from ..spatial.numbers import direction, finite, floats, not_negative
+from ..spatial.numbers import ArrayLike, direction, finite, floats, not_negative
 from ..tree.topology import Topology
 from .kind import JointParameters
 

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import jax.numpy as jnp
 import numpy as np
 
+from ..spatial.numbers import ArrayLike
 from ..spatial.rotation import (
     matrix_from_quaternion,
     quaternion_conjugate,
@@ -212,7 +213,7 @@ class FixedKind(Kind):
     nq, nv = 0, 0
 
 
-Scalars = Any
+Scalars = ArrayLike
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -227,12 +228,12 @@ class Joint:
     """
 
     name: str | None = None
-    axis: tuple = (0.0, 0.0, 1.0)
+    axis: ArrayLike = (0.0, 0.0, 1.0)
     armature: Scalars = 0.0
     damping: Scalars = 0.0
     stiffness: Scalars = 0.0
     rest: Scalars | None = None
-    limits: tuple | None = None
+    limits: ArrayLike | None = None
     effort: Scalars = np.inf
     friction: Scalars = 0.0
 
@@ -297,8 +298,8 @@ class Translation(Joint):
 class Universal(Joint):
     """A Cardan joint: a turn about `axis` (default x), then about `axis2` (default y) of the turned frame."""
 
-    axis: tuple = (1.0, 0.0, 0.0)
-    axis2: tuple = (0.0, 1.0, 0.0)  # type: ignore[misc]
+    axis: ArrayLike = (1.0, 0.0, 0.0)
+    axis2: ArrayLike = (0.0, 1.0, 0.0)  # type: ignore[misc]
     kind = UniversalKind()
 
 

@@ -4,10 +4,10 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..spatial.instances import check_instance
-from ..spatial.numbers import finite, floats, is_unit
+from ..spatial.numbers import ArrayLike, finite, floats, is_unit
 from ..spatial.small import cross, dot, mtv, mv
 from ..tree.columns import motion
 from ..tree.topology import WORLD, Topology

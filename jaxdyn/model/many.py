@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..spatial.instances import check_names
-from ..spatial.numbers import finite, floats
+from ..spatial.numbers import ArrayLike, finite, floats
 from ..spatial.small import cross, mv
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, Topology

@@ -8,11 +8,11 @@ import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float, PRNGKeyArray
+from jaxtyping import Array, Float, PRNGKeyArray
 
 from ..engine import kernels
 from ..spatial.instances import check_instance, described
-from ..spatial.numbers import floats
+from ..spatial.numbers import ArrayLike, floats
 from ..spatial.transform import Transform
 from ..tree.topology import Topology, unknown
 from .acting import widened
@@ -68,6 +68,11 @@ class Joints(eqx.Module):
     def parameters(self) -> JointParameters:
         """The parameters, of all joints, that joint kinds read."""
         return JointParameters(self.axis, self.axis2, self.pitch, self.own)
+
+
+def _fields(node: Any) -> list[str]:
+    """Return the names of the fields of a dataclass, none for anything else."""
+    return [f.name for f in dataclasses.fields(node)] if dataclasses.is_dataclass(node) else []
 
 
 class Model(eqx.Module):
@@ -246,7 +251,7 @@ class Model(eqx.Module):
         check_instance("`Model.replace`", "changes", changes, Mapping)
         model = self
         for path, value in changes.items():
-            old = self.at(path)
+            old = self._at("`Model.replace`", path)
             if not eqx.is_array(old):
                 raise ValueError(f"`Model.replace`: {path!r} is not an array; name one of its fields.")
             new = floats("`Model.replace`", path, value)
@@ -287,19 +292,24 @@ class Model(eqx.Module):
     def at(self, path: str) -> Any:
         """Return the field with the dotted name `path`, such as ``"bodies.mass"``, ``"constraints.0.length"`` or
         ``"joints.own.radius"``."""
-        check_instance("`Model.at`", "path", path, str)
+        return self._at("`Model.at`", path)
+
+    def _at(self, call: str, path: str) -> Any:
+        check_instance(call, "path", path, str)
         node: Any = self
         for part in path.split("."):
             if isinstance(node, tuple) and part.isdigit() and int(part) < len(node):
                 node = node[int(part)]
             elif isinstance(node, dict) and part in node:
                 node = node[part]
-            elif part in getattr(node, "__dataclass_fields__", ()):
+            elif part in _fields(node):
                 node = getattr(node, part)
             else:
-                named = node if isinstance(node, dict) else getattr(node, "__dataclass_fields__", ())
-                fields = list(named) or [str(k) for k in range(len(node) if isinstance(node, tuple) else 0)]
-                raise ValueError(f"`Model.at`: `path` {path!r:.60}: " + unknown("field", part, fields))
+                fields = list(node) if isinstance(node, dict) else _fields(node)
+                fields = fields or [str(k) for k in range(len(node) if isinstance(node, tuple) else 0)]
+                inner = [f"{f}.{part}" for f in _fields(node) if part in _fields(getattr(node, f))]
+                meant = f"there is no field {part!r}. Did you mean {inner[0]!r}?" if inner else ""
+                raise ValueError(f"{call}: `path` {path!r:.60}: {meant or unknown('field', part, fields)}")
         return node
 
     def __repr__(self) -> str:

@@ -12,14 +12,14 @@ from typing import ClassVar, NamedTuple
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..engine.walls import walled
-from ..spatial.instances import check_instance, described
-from ..spatial.numbers import finite, floats
+from ..spatial.instances import described
+from ..spatial.numbers import ArrayLike, finite, floats
 from ..spatial.rotation import quaternion_from_matrix, quaternion_log
 from ..spatial.small import composed, cross, dot, eye, mm, mtm, mtv, mv
-from ..spatial.transform import PLACEMENT, Transform
+from ..spatial.transform import Transform, placed
 from ..tree.topology import WORLD, Topology
 from .constraints import Baumgarte, BodyView, Constraint, Layout, Rows, checked_options, checked_unit
 from .joints import plane_axes
@@ -32,9 +32,9 @@ class FrameConstraint(Constraint):
     """Base class of constraints between two frames a and b, each fixed in a body or in the world.
 
     **Arguments:** `body_a`, `body_b`, names of bodies or frames, or ``"world"``; `placement_a`, `placement_b`, frames a
-    and b in them (default: their own frames); `name`, by which errors and `constraint_slices` call the constraint;
-    `target` (rows,), the desired acceleration of the rows, m/s² or rad/s² (default: zero); `stabilization`, a
-    `Baumgarte` (None: off); `axis` (3,), of those that have one, normalised.
+    and b in them, a `Transform` each, or its translation (3,) (default: their own frames); `name`, by which errors and
+    `constraint_slices` call the constraint; `target` (rows,), the desired acceleration of the rows, m/s² or rad/s²
+    (default: zero); `stabilization`, a `Baumgarte` (None: off); `axis` (3,), of those that have one, normalised.
 
     **Raises** `TypeError` and `ValueError` for wrong types and shapes, and for an axis of length zero.
     """
@@ -57,8 +57,8 @@ class FrameConstraint(Constraint):
         body_a: str,
         body_b: str = "world",
         *,
-        placement_a: Transform | None = None,
-        placement_b: Transform | None = None,
+        placement_a: Transform | ArrayLike | None = None,
+        placement_b: Transform | ArrayLike | None = None,
         name: str | None = None,
         target: ArrayLike | None = None,
         stabilization: Baumgarte | None | str = "default",
@@ -68,13 +68,11 @@ class FrameConstraint(Constraint):
         for what, value in (("body_a", body_a), ("body_b", body_b)):
             if not isinstance(value, str):
                 raise TypeError(f"{call}: `{what}` is {described(value)}, not the name of a body or frame.")
-        for what, value in (("placement_a", placement_a), ("placement_b", placement_b)):
-            if value is not None:
-                check_instance(call, what, value, Transform, PLACEMENT)
-                value.check(call, f"{what}.")
         self.body_a, self.body_b = body_a, body_b
-        self.placement_a = Transform.identity() if placement_a is None else placement_a
-        self.placement_b = Transform.identity() if placement_b is None else placement_b
+        self.placement_a = placed(call, "placement_a", placement_a)
+        self.placement_b = placed(call, "placement_b", placement_b)
+        self.placement_a.check(call, "placement_a.")
+        self.placement_b.check(call, "placement_b.")
         self.axis = checked_unit(call, self.direction, axis)
         self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, self.rows)
 
@@ -88,11 +86,11 @@ class FrameConstraint(Constraint):
 
     def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
         _, ground_a, ground_b = layout.signature
-        placed = [
+        ends = [
             _placed(R, p, own.rotation, own.translation)
             for (R, p), own in zip(attachments, (self.placement_a, self.placement_b), strict=True)
         ]
-        pair = Pair.of(placed, None if ground_a else views[0], None if ground_b else views[-1])
+        pair = Pair.of(ends, None if ground_a else views[0], None if ground_b else views[-1])
         rows = self.pair_rows(pair)
         K = [] if ground_a else [rows.K[0]]
         return rows._replace(K=K if ground_b else [*K, rows.K[1]])

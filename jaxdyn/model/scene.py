@@ -2,13 +2,13 @@
 
 import warnings
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
 from ..spatial.instances import check_instance, described
-from ..spatial.numbers import at_most_one, constants, not_negative, positive
-from ..spatial.transform import PLACEMENT, Transform
+from ..spatial.numbers import ArrayLike, at_most_one, constants, not_negative, positive
+from ..spatial.transform import Transform, placed
 from ..tree.topology import Topology, unknown
 from .collision import Collision
 from .constraints import Constraint
@@ -56,7 +56,7 @@ class SceneSpec:
         shape: Shape,
         *,
         name: str | None = None,
-        placement: Transform | None = None,
+        placement: Transform | ArrayLike | None = None,
         friction: Any = 1.0,
         torsion: Any = 0.0,
         restitution: Any = 0.0,
@@ -65,31 +65,31 @@ class SceneSpec:
         collides: int = 1,
         collides_with: int = 1,
         priority: int = 0,
-    ) -> "SceneSpec":
+    ) -> Self:
         """Add a shape of `body` (a body, a frame or ``"world"``) that collides.
 
         Two shapes collide if ``collides`` of one and ``collides_with`` of the other have a bit in common, unless they
         belong to one body, to neighbouring bodies, or (without `self_collisions`) to one tree.
 
         **Arguments:** `shape`, such as ``jd.shapes.Sphere(0.1)``; `name` (default: the body's, numbered if taken);
-        `placement`, the shape's frame in the body's (default: the same); `friction`, a coefficient; `torsion`, m: the
-        torque of friction about the normal is at most this times the normal force; `restitution`, 0 to 1; `stiffness`
-        N/m and `damping` N s/m of its surface (default: rigid); the two bit masks; `priority`: the friction of a pair
-        is that of the shape with the larger priority, and the larger friction if priorities are equal.
+        `placement`, the shape's frame in the body's, or its translation (3,) (default: the same); `friction`, a
+        coefficient; `torsion`, m: the torque of friction about the normal is at most this times the normal force;
+        `restitution`, 0 to 1; `stiffness` N/m and `damping` N s/m of its surface (default: rigid); the two bit masks;
+        `priority`: the friction of a pair is that of the shape with the larger priority, and the larger friction if
+        priorities are equal.
 
         **Raises** `ValueError` for an unknown body, a taken name and numbers out of range. A mesh that its hull does
         not represent exactly is a `ModelWarning`. Planes and height fields on moving bodies are errors in `build`.
         """
         call = f"`ModelSpec.add_shape({body!r})`"
         check_instance(call, "shape", shape, Shape, " Use one such as `jd.shapes.Sphere(0.1)`.")
-        placement = Transform.identity() if placement is None else placement
-        check_instance(call, "placement", placement, Transform, PLACEMENT)
+        place = placed(call, "placement", placement)
         surface = Collider(
             "" if name is None else name,
             body,
             shape,
-            placement.rotation,
-            placement.translation,
+            place.rotation,
+            place.translation,
             friction,
             torsion,
             restitution,
@@ -103,7 +103,7 @@ class SceneSpec:
             raise ValueError(f"{call}: a rigid surface has no damping; give `stiffness` too.")
         return self.collide(surface)
 
-    def collide(self, c: Collider, judged: bool = False) -> "SceneSpec":
+    def collide(self, c: Collider, judged: bool = False) -> Self:
         """Add a shape that is described in NumPy. Arguments and errors are those of `add_shape`. With `judged`, give no
         warnings about the shape: the caller has given them."""
         call = f"`ModelSpec.add_shape({c.body!r})`"
@@ -144,18 +144,17 @@ class SceneSpec:
             name, k = f"{wanted}_{k}", k + 1
         return name
 
-    def add_ground(self, friction: Any = 1.0, height: Any = 0.0, *, name: str = "ground", **options) -> "SceneSpec":
+    def add_ground(self, friction: Any = 1.0, height: Any = 0.0, *, name: str = "ground", **options) -> Self:
         """Add a plane of the world at z = `height` that all shapes collide with, whatever their masks. `options` as in
         `add_shape`; with masks of its own, the plane collides by them."""
         z = float(constants("`ModelSpec.add_ground`", "height", height, ()))
         masked = "collides" in options or "collides_with" in options
         options = {"collides": ALL, "collides_with": ALL} | options
-        placement = Transform(np.eye(3), (0.0, 0.0, z))
-        self.add_shape("world", Plane(), name=name, placement=placement, friction=friction, **options)
+        self.add_shape("world", Plane(), name=name, placement=(0.0, 0.0, z), friction=friction, **options)
         next(reversed(self.shapes.values())).meets_all = not masked
         return self
 
-    def add_pair(self, shape_a: str, shape_b: str, *, friction: Any = None, torsion: Any = None) -> "SceneSpec":
+    def add_pair(self, shape_a: str, shape_b: str, *, friction: Any = None, torsion: Any = None) -> Self:
         """Let two shapes collide regardless of their masks, even if they belong to one tree. `friction` and `torsion`
         are those of this pair (default: from the two shapes, as in `add_shape`)."""
         call = "`ModelSpec.add_pair`"
@@ -170,7 +169,7 @@ class SceneSpec:
         self._told[frozenset((shape_a, shape_b))] = PairSurface(*own)
         return self
 
-    def exclude(self, body_a: str, body_b: str) -> "SceneSpec":
+    def exclude(self, body_a: str, body_b: str) -> Self:
         """Let the shapes of two bodies pass through each other. Pairs of `add_pair` still collide."""
         for what, body in (("body_a", body_a), ("body_b", body_b)):
             self._check_host(f"`ModelSpec.exclude`: `{what}`: ", body)

@@ -3,15 +3,15 @@
 import dataclasses
 import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Self
 
 import jax.numpy as jnp
 import numpy as np
 
 from ..spatial.inertia import Inertia, problem_of
 from ..spatial.instances import check_instance
-from ..spatial.numbers import constants, not_negative
-from ..spatial.transform import PLACEMENT, Transform
+from ..spatial.numbers import ArrayLike, constants, not_negative
+from ..spatial.transform import Transform, placed
 from ..tree.topology import WORLD, Topology, unknown
 from .acting import widened
 from .arrays import actuation_of, bodies_of, check_sizes, joints_of, transforms
@@ -25,13 +25,13 @@ from .values import ModelWarning, checked_joint, checked_rotation
 from .weightless import weightless
 
 
-def _parts(call: str, placement: Transform | None) -> tuple:
+def _parts(call: str, placement: Transform | ArrayLike | None) -> tuple:
     """Return the rotation and translation of a placement, those of the identity for None. Their numbers are not checked
     yet."""
     if placement is None:
         return np.eye(3), np.zeros(3)
-    check_instance(call, "placement", placement, Transform, PLACEMENT)
-    return placement.rotation, placement.translation
+    place = placed(call, "placement", placement)
+    return place.rotation, place.translation
 
 
 class ModelSpec(SceneSpec):
@@ -59,6 +59,10 @@ class ModelSpec(SceneSpec):
         self._joint_names: set[str] = set()
         super().__init__()
 
+    def __repr__(self) -> str:
+        lists = ("bodies", "frames", "shapes", "constraints", "actuators")
+        return f"ModelSpec({self.name!r}, " + ", ".join(f"{x}={len(getattr(self, x))}" for x in lists) + ")"
+
     def _new_name(self, call: str, name: str) -> None:
         if not isinstance(name, str) or not name:
             raise ValueError(f"{call}: a name is a non-empty string, not {name!r}.")
@@ -71,15 +75,16 @@ class ModelSpec(SceneSpec):
         self,
         name: str,
         parent: str,
-        joint: Joint,
+        joint: Joint | type[Joint],
         *,
-        placement: Transform | None = None,
+        placement: Transform | ArrayLike | None = None,
         inertia: Inertia | None = None,
-    ) -> "ModelSpec":
+    ) -> Self:
         """Add a body that a joint connects to `parent` (the name of a body or frame, or ``"world"``).
 
-        **Arguments:** `placement`, the joint frame in the parent's frame at q = 0 (default: the parent's frame);
-        `inertia` in the body's frame, which is the joint frame after motion (default: massless).
+        **Arguments:** `placement`, the joint frame in the parent's frame at q = 0 (default: the parent's frame), a
+        `Transform`, or its translation (3,) if the axes are the same; `inertia` in the body's frame, which is the joint
+        frame after motion (default: massless).
 
         **Raises** `ValueError` for a taken name, an unknown parent, wrong shapes, numbers that are not
         finite, negative mass, an inertia that is not symmetric or not positive, a zero axis, or limits in
@@ -94,7 +99,7 @@ class ModelSpec(SceneSpec):
             body.mass, body.center, body.rotational = inertia.mass, inertia.center_of_mass, inertia.rotational
         return self.add(body)
 
-    def add(self, body: Body, judged: bool = False) -> "ModelSpec":
+    def add(self, body: Body, judged: bool = False) -> Self:
         """Add a body that is described in NumPy. Arguments and errors are those of `add_body`. With `judged`, do not
         check the inertia: the caller has done so."""
         name, joint = body.name, body.joint
@@ -124,7 +129,7 @@ class ModelSpec(SceneSpec):
             self._joint_names.add(str(joint.name))
         return self
 
-    def add_frame(self, name: str, body: str, placement: Transform | None = None) -> "ModelSpec":
+    def add_frame(self, name: str, body: str, placement: Transform | ArrayLike | None = None) -> Self:
         """Add a named frame that is fixed in `body` (a body, another frame or ``"world"``)."""
         call = f"`ModelSpec.add_frame({name!r})`"
         self._new_name(call, name)
@@ -134,7 +139,7 @@ class ModelSpec(SceneSpec):
         self.frames[name] = (body, rotation, constants(call, "placement.translation", translation, (3,)))
         return self
 
-    def add_constraint(self, constraint) -> "ModelSpec":
+    def add_constraint(self, constraint) -> Self:
         """Add a constraint (`Weld`, `Point`, `Coupling`, ...) that `forward_dynamics` imposes by default."""
         hint = " Use one such as `jd.constraints.Point(...)`."
         check_instance("`ModelSpec.add_constraint`", "constraint", constraint, Constraint, hint)
@@ -149,8 +154,8 @@ class ModelSpec(SceneSpec):
         *,
         inertia: Any,
         axis=(0.0, 0.0, 1.0),
-        placement: Transform | None = None,
-    ) -> "ModelSpec":
+        placement: Transform | ArrayLike | None = None,
+    ) -> Self:
         """Add the rotor of a geared motor that is mounted on `carrier`: a body on a revolute joint, and a `Coupling` of
         the same name that sets its angle to ``sum(ratios[j] * q[j])``.
 
@@ -186,7 +191,7 @@ class ModelSpec(SceneSpec):
             Coupling([str(joint.name), *ratios], [1.0, *(-r for r in ratios.values())], name=name)
         )
 
-    def add_actuator(self, joint: str | Mapping[str, Any], name: str | None = None, *, gear: Any = 1.0) -> "ModelSpec":
+    def add_actuator(self, joint: str | Mapping[str, Any], name: str | None = None, *, gear: Any = 1.0) -> Self:
         """Add an actuator that drives `joint`: a command u gives the generalised force ``gear * u``.
 
         **Arguments:** `joint`, a joint's name, or a mapping of joints to gears if the actuator drives several (a

@@ -1,9 +1,9 @@
 """`State` of a robot: configuration and velocity."""
 
 import equinox as eqx
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
-from ..spatial.numbers import floats
+from ..spatial.numbers import ArrayLike, floats
 
 
 class State(eqx.Module):

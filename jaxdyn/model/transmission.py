@@ -7,10 +7,10 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..spatial.instances import check_names
-from ..spatial.numbers import finite, floats
+from ..spatial.numbers import ArrayLike, finite, floats
 from ..spatial.small import cross, dot, mtv, mv
 from ..tree.topology import WORLD, Topology
 from .constraints import Baumgarte, Constraint, Layout, Rows, check_function, checked_options

@@ -8,7 +8,7 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from ..constrained.auto import Auto
 from ..constrained.base import Solver
@@ -24,7 +24,7 @@ from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import check_callable, check_flag, described
-from ..spatial.numbers import floats
+from ..spatial.numbers import ArrayLike, floats
 from .dynamics import Dynamics
 from .integrators import Integrator, SemiImplicitEuler
 from .step import _prepared, advance, check_contacts_of_step, checked_time_step

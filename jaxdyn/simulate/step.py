@@ -4,7 +4,6 @@ from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import ArrayLike
 
 from ..constrained.auto import Auto
 from ..constrained.base import Solver, check_solver
@@ -23,7 +22,7 @@ from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import check_flag, check_instance
-from ..spatial.numbers import check, finite, floats, positive
+from ..spatial.numbers import ArrayLike, check, finite, floats, positive
 from .dynamics import Dynamics, StepInfo
 from .integrators import Integrator, SemiImplicitEuler
 

@@ -5,11 +5,11 @@ from functools import partial
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from .instances import check_instance
-from .numbers import check, constants, finite, floats, not_negative, shown
-from .transform import Transform
+from .numbers import ArrayLike, check, constants, finite, floats, not_negative, shown
+from .transform import Transform, placed
 
 
 class Inertia(eqx.Module):
@@ -70,11 +70,12 @@ class Inertia(eqx.Module):
         across = tube * (r * r / 4 + length**2 / 12) + ends * (0.4 * r * r + length**2 / 4 + 0.375 * length * r)
         return Inertia(mass, np.zeros(3), np.diag([across, across, (tube / 2 + 0.4 * ends) * r * r]))
 
-    def transformed(self, placement: Transform) -> "Inertia":
-        """Return the inertia of the same body in a frame A; `placement` is the pose of the body in A."""
-        check_instance("`Inertia.transformed`", "placement", placement, Transform)
-        r = placement.rotation
-        return Inertia(self.mass, placement.apply(self.center_of_mass), r @ self.rotational @ r.T)
+    def transformed(self, placement: Transform | ArrayLike) -> "Inertia":
+        """Return the inertia of the same body in a frame A; `placement` is the pose of the body in A, or its
+        translation (3,)."""
+        place = placed("`Inertia.transformed`", "placement", placement)
+        r = place.rotation
+        return Inertia(self.mass, place.apply(self.center_of_mass), r @ self.rotational @ r.T)
 
     def __add__(self, other: "Inertia") -> "Inertia":
         """Return the inertia of two bodies welded together, both given in the same frame."""

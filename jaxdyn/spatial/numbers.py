@@ -5,13 +5,17 @@ traced ones pass.
 """
 
 import numbers
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jaxtyping
 import numpy as np
 from jaxtyping import Array
+
+#: what users may give for an array: arrays, numbers, and sequences of them, which the name in jaxtyping excludes
+ArrayLike = jaxtyping.ArrayLike | Sequence[Any]
 
 #: how far rotations may be from orthonormal, and unit vectors from length 1: single precision, printed digits
 CLOSE = 1e-4
@@ -118,6 +122,8 @@ def _narrowed(x: np.ndarray) -> Array:
 
 def shown(x: Any) -> str:
     """Return numbers as short text."""
+    if not np.ndim(x):
+        return f"{float(x):.6g}"
     return np.array2string(np.asarray(x), threshold=16, precision=6, separator=", ").replace("\n", "")
 
 

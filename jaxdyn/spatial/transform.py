@@ -1,17 +1,18 @@
 """`Transform`: the pose of one frame in another."""
 
 from collections.abc import Iterator
+from typing import Any
 
 import equinox as eqx
 import jax.numpy as jnp
-from jaxtyping import Array, ArrayLike, Float
+from jaxtyping import Array, Float
 
 from .instances import check_instance
-from .numbers import check, direction, finite, floats, is_rotation
+from .numbers import ArrayLike, check, direction, finite, floats, is_rotation
 from .rotation import matrix_from_quaternion, quaternion_from_matrix
 
 #: advice where something else is in the place of a placement
-PLACEMENT = " Use `jd.Transform(np.eye(3), xyz)`, or `jd.Transform.from_rpy(rpy, xyz)`."
+PLACEMENT = " Give a translation (3,), `jd.Transform(np.eye(3), xyz)`, or `jd.Transform.from_rpy(rpy, xyz)`."
 
 
 class Transform(eqx.Module):
@@ -122,6 +123,20 @@ class Transform(eqx.Module):
         if self.translation.ndim < 2:
             raise TypeError("This `Transform` is a single pose, not a stack: take its `rotation` and `translation`.")
         return (self[k] for k in range(len(self.translation)))
+
+
+def placed(call: str, name: str, value: Any) -> Transform:
+    """Return a placement that a user gives: a `Transform`, a vector (3,), which is a translation in metres, or None for
+    the identity. **Raises** `TypeError` for anything else."""
+    if value is None:
+        return Transform.identity()
+    if isinstance(value, Transform):
+        return value
+    if getattr(value, "shape", None) == (3,) or (isinstance(value, list | tuple) and len(value) == 3):
+        xyz = floats(call, name, value, (3,), finite)
+        return pose(jnp.eye(3, dtype=xyz.dtype), xyz)
+    check_instance(call, name, value, Transform, PLACEMENT)
+    raise AssertionError  # the check has raised
 
 
 def pose(rotation: Array, translation: Array) -> Transform:
