@@ -90,7 +90,7 @@ def _at_state(call: str, model: Model, state: State):
 
 
 def center_of_mass(model: Model, q: ArrayLike) -> Float[Array, "3"]:
-    """Return the position (3,) of the centre of mass in the world at q (nq,), in metres."""
+    """Return the position (3,) of the centre of mass of all moving bodies in the world at q (nq,), in metres."""
     return laned(_center)(*_at_q("center_of_mass", model, q))
 
 
