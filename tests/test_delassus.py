@@ -501,9 +501,8 @@ def test_real_robots(name, method):
     assert backward(A, x, b) < 1e-10
 
 
-@pytest.mark.parametrize("method", ("PV", "PVFast", "EFPA", "KJR", "LTL", "Dense"))
-def test_small_links_on_heavy_bases(method):
-    """A finger of 2 g on a body of 10 kg, welded and pinned: its rows are dependent, and its G is large."""
+def finger():
+    """A finger of 2 g on a body of 10 kg, welded, pinned and locked: its rows are dependent, and its G is large."""
     rng = np.random.default_rng(0)
     turn = np.linalg.qr(rng.normal(size=(3, 3)))[0]
     turn *= np.sign(np.linalg.det(turn))
@@ -515,15 +514,35 @@ def test_small_links_on_heavy_bases(method):
     model = spec.build()
     rows = (
         jd.anchored(model, model.neutral(), jd.constraints.Weld("finger")),
-        jd.constraints.Point("finger", placement_a=jd.Transform(np.eye(3), (0.01, 0.01, 0.01))),
+        jd.constraints.Point("finger", placement_a=(0.01, 0.01, 0.01)),
         jd.constraints.Lock("finger"),
     )
+    return model, rows
+
+
+@pytest.mark.parametrize("method", ("PV", "PVFast", "EFPA", "KJR", "LTL", "Dense"))
+def test_small_links_on_heavy_bases(method):
+    model, rows = finger()
+    rng = np.random.default_rng(1)
     model, rows = jax.tree.map(lambda x: x.astype(np.float32), (model, rows))
     operator = jd.delassus(model, model.neutral(), constraints=rows, method=getattr(jd.osim, method)())
     b = operator.mv(rng.normal(size=10).astype(np.float32))
     found = operator.solution(b)
     assert found.result == jd.Result.successful
     assert np.abs(operator.mv(found.x) - b).max() < 3e-6 * np.abs(b).max()
+
+
+@pytest.mark.parametrize("method", ("MatrixFree", "PV", "LTL", "Dense"))
+def test_solutions_have_the_least_norm(method):
+    """In the null space, an inverse with little damping makes large numbers of rounding."""
+    model, rows = finger()
+    G = dense.delassus(model, model.neutral(), rows)
+    inverse = np.linalg.pinv(G, 1e-10, hermitian=True)
+    operator = jd.delassus(model, model.neutral(), constraints=rows, method=getattr(jd.osim, method)())
+    for b in (G @ np.random.default_rng(2).normal(size=(len(G), 8))).T:
+        found = operator.solution(b)
+        assert found.result == jd.Result.successful
+        np.testing.assert_allclose(found.x, inverse @ b, atol=1e-6 * np.abs(found.x).max())
 
 
 def geared_leg(ratio: float) -> jd.Model:

@@ -17,11 +17,16 @@ from ..constrained.result import MEMBERS, Result
 from ..engine.meshes import alike
 from .base import Given
 from .damping import Damping
+from .least_norm import any_of_batch
 
 #: maximum number of steps
 STEPS = 50
 #: a residual counts as shrunk below this fraction of the least so far, and how often in a row it may not shrink
 SHRINKS, PATIENCE = 0.5, 3
+#: a step of at most so many times the rounding of x ends the iteration
+SETTLED = 10
+#: changes that shrink less than to this fraction are rounding
+SLOW = 0.9
 
 
 class Solved(eqx.Module):
@@ -71,10 +76,14 @@ def damped_inverse(times: Callable, damped: Callable, added: Callable, b: Array,
 
     A part of b outside the range of A causes the same step s again and again, with the residual (R' − R) s. When this
     happens, subtract that residual from b and restart from x = 0: otherwise the part, times 1 / δ, would cost the rest
-    of x its digits."""
+    of x its digits.
+
+    Where A is singular, D also multiplies rounding in the null space of A by 1 / δ, and steps do not settle. That part
+    of x is found by powers of E = D (R' − R), which is 1 there and δ / (w + δ) elsewhere, and taken away."""
     eps = jnp.finfo(b.dtype).eps
     size_of = lambda x: jnp.abs(x).max()  # noqa: E731
     zero, inf, none = jnp.zeros((), jnp.int32), jnp.full_like(size_of(b), jnp.inf), jnp.zeros((), bool)
+    settles = lambda change, x: size_of(change) <= SETTLED * eps * size_of(x)  # noqa: E731
 
     def step(s: _State) -> _State:
         left = s.b - times(s.x)
@@ -82,7 +91,7 @@ def damped_inverse(times: Callable, damped: Callable, added: Callable, b: Array,
         x = s.x + change
         stuck = jnp.where(size < SHRINKS * s.least, 0, s.stuck + 1)
         again = (stuck >= PATIENCE) & (size > jnp.sqrt(eps) * size_of(b))
-        active = (size_of(change) > 10 * eps * size_of(x)) & (stuck < PATIENCE)  # False for NaN
+        active = ~settles(change, x) & (stuck < PATIENCE) & jnp.isfinite(size)
         least, steps = jnp.minimum(size, s.least), s.steps + 1
         more = _State(x, s.b, change, least, stuck, s.round + 1, steps, s.outside, active)
         anew = _State(jnp.zeros_like(x), s.b - added(change), change, inf, zero, zero, steps, again, again)
@@ -92,7 +101,25 @@ def damped_inverse(times: Callable, damped: Callable, added: Callable, b: Array,
     start = _State(first, b, first, inf, zero, zero + 1, zero + 1, none, proximal)
     end = jax.lax.while_loop(lambda s: s.active & (s.steps < STEPS), step, alike(start))
     x = end.x - jnp.where(end.outside, end.round, 0).astype(b.dtype) * end.step
+    strays = proximal & ~settles(end.step, x) & jnp.isfinite(size_of(x))
+    none = lambda: (jnp.zeros_like(x), zero)  # noqa: E731
+    apart, more = jax.lax.cond(any_of_batch(strays), lambda: _unmoved(lambda y: damped(added(y)), x, settles), none)
+    x = x - jnp.where(strays, apart, 0)
     code = jnp.where(end.outside, MEMBERS.index("inconsistent_constraints"), 0)
     code = jnp.where(end.active & proximal, MEMBERS.index("max_steps_reached"), code)
     code = jnp.where(jnp.isfinite(x).all(), code, MEMBERS.index("not_finite"))
-    return x, code, end.steps
+    return x, code, end.steps + jnp.where(strays, more, 0)
+
+
+def _unmoved(times: Callable, x: Array, settles: Callable):
+    """Return Eᵏ x for a k from which on it does not change, and k. `times` applies E."""
+
+    def step(s):
+        y, last, _, count = s
+        z = times(y)
+        size = jnp.abs(z - y).max()
+        return z, size, ~settles(z - y, x) & (size < SLOW * last), count + 1
+
+    start = x, jnp.full_like(jnp.abs(x).max(), jnp.inf), jnp.ones((), bool), jnp.zeros((), jnp.int32)
+    y, *_, count = jax.lax.while_loop(lambda s: s[2] & (s[3] < STEPS), step, alike(start))
+    return y, count
