@@ -59,7 +59,7 @@ SMALL = {4: 1e-4, 8: 1e-8}
 NEVER = 1e9
 #: number of Newton steps that refine the solution of a law
 STEPS = 3
-#: the most steps of the convex problem, which is solved where a law leaves something unexplained
+#: the most steps of the search for the minimum
 MOST = 1000
 
 

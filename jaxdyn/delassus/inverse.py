@@ -102,8 +102,8 @@ def damped_inverse(times: Callable, damped: Callable, added: Callable, b: Array,
     end = jax.lax.while_loop(lambda s: s.active & (s.steps < STEPS), step, alike(start))
     x = end.x - jnp.where(end.outside, end.round, 0).astype(b.dtype) * end.step
     strays = proximal & ~settles(end.step, x) & jnp.isfinite(size_of(x))
-    none = lambda: (jnp.zeros_like(x), zero)  # noqa: E731
-    apart, more = jax.lax.cond(any_of_batch(strays), lambda: _unmoved(lambda y: damped(added(y)), x, settles), none)
+    unmoved = lambda: _unmoved(lambda y: damped(added(y)), x, settles)  # noqa: E731
+    apart, more = jax.lax.cond(any_of_batch(strays), unmoved, lambda: (jnp.zeros_like(x), zero))
     x = x - jnp.where(strays, apart, 0)
     code = jnp.where(end.outside, MEMBERS.index("inconsistent_constraints"), 0)
     code = jnp.where(end.active & proximal, MEMBERS.index("max_steps_reached"), code)

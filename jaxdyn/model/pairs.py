@@ -71,8 +71,9 @@ class FrameConstraint(Constraint):
         self.body_a, self.body_b = body_a, body_b
         self.placement_a = placed(call, "placement_a", placement_a)
         self.placement_b = placed(call, "placement_b", placement_b)
-        self.placement_a.check(call, "placement_a.")
-        self.placement_b.check(call, "placement_b.")
+        for what, value in (("placement_a", placement_a), ("placement_b", placement_b)):
+            if isinstance(value, Transform):
+                value.check(call, f"{what}.")
         self.axis = checked_unit(call, self.direction, axis)
         self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, self.rows)
 

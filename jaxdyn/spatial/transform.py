@@ -130,13 +130,11 @@ def placed(call: str, name: str, value: Any) -> Transform:
     the identity. **Raises** `TypeError` for anything else."""
     if value is None:
         return Transform.identity()
-    if isinstance(value, Transform):
-        return value
     if getattr(value, "shape", None) == (3,) or (isinstance(value, list | tuple) and len(value) == 3):
         xyz = floats(call, name, value, (3,), finite)
         return pose(jnp.eye(3, dtype=xyz.dtype), xyz)
     check_instance(call, name, value, Transform, PLACEMENT)
-    raise AssertionError  # the check has raised
+    return value
 
 
 def pose(rotation: Array, translation: Array) -> Transform:
