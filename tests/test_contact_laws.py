@@ -11,6 +11,7 @@ import pytest
 import jaxdyn as jd
 from jaxdyn.contact.cones import Cones, Counts, Limited, left_over
 from jaxdyn.contact.joints import joint_rows
+from jaxdyn.contact.newton_step import newton_step
 from jaxdyn.contact.parts import largest, parts_of
 from jaxdyn.contact.tiled import tiled
 from jaxdyn.engine.lanes import laned
@@ -86,6 +87,60 @@ def test_newton_takes_twists_and_joints():
     assert turning.max() < 1e-8 and turning.min() < -1e-3 and (np.abs(turning) < 1e-8).any()
     np.testing.assert_allclose(exact, swept, atol=1e-7)
     np.testing.assert_allclose(exact, alternated, atol=1e-6)
+
+
+@pytest.mark.parametrize("counts", [Counts(3, (0, 2), 5), Counts(2, (1,)), Counts(4), Counts(joints=8)], ids=str)
+def test_steps_of_newton_solve_the_linearised_law(counts):
+    """Beside dense algebra, with D by differentiation; twists do not see changes of normal forces within a step."""
+    m, rng = counts.rows, np.random.default_rng(4)
+    A, wide = rng.normal(size=(m, m)), lambda x, n: jnp.full((n, LANES), x)
+    limited = Limited(*(jnp.asarray(x * rng.random((counts.joints, LANES))) for x in (0.5, -1.0, 1.0)))
+    cones = Cones(counts, wide(0.6, counts.contacts), wide(0.3, len(counts.twists)), limited)
+    G = np.broadcast_to((A @ A.T / m + 0.1 * np.eye(m))[..., None], (m, m, LANES))
+    problem = tiled(jnp.asarray(G), wide(0.0, m), cones)
+    n, ridge = len(problem.h), rng.random(LANES) / 50
+    x, s = rng.normal(size=(2, n, LANES))
+    found = np.asarray(jax.jit(newton_step(problem))(*map(jnp.asarray, (x, s, ridge))))
+    one = jnp.ones((n, LANES))
+    D = np.array(jax.vmap(lambda e: jax.jvp(lambda z: problem.cones.project(z, one), (x - s,), (e,))[1], out_axes=1)(
+        jnp.broadcast_to(jnp.eye(n)[..., None], (n, n, LANES))
+    ))  # fmt: skip
+    D[problem.counts.ends[0] :] *= np.eye(n)[problem.counts.ends[0] :, :, None]
+    left = np.asarray(problem.cones.project(jnp.asarray(x - s), one)) - x
+    H = np.array([problem.product(jnp.broadcast_to(e[:, None], x.shape)) for e in np.eye(n)])
+    for k in range(LANES):
+        K = np.eye(n) - D[..., k] + D[..., k] @ (H[..., k] + ridge[k] * np.eye(n))
+        np.testing.assert_allclose(found[:, k], np.linalg.solve(K, left[:, k]), atol=1e-8 * np.linalg.cond(K))
+    held = np.einsum("kkl->kl", D)[problem.counts.ends[0] :]
+    assert not held.size or 0 < held.mean() < 1  # rows of both kinds
+
+
+@pytest.mark.parametrize("rub", [False, True])
+def test_contacts_are_solved_before_joints_that_reach_no_limit(rub):
+    """Forces are those of the law without joints in the lanes where these need none."""
+    counts, rng = Counts(5, (), 4, rub), np.random.default_rng(6)
+    m = counts.rows
+    A = rng.normal(size=(LANES, m, m))
+    G, g = A @ np.swapaxes(A, 1, 2) / m + 0.3 * np.eye(m), rng.normal(size=(LANES, m))
+    low = np.where(np.arange(LANES) % 2, -1e6, -0.2)[:, None] * np.ones(4)
+    none = jnp.zeros((0, 1))
+
+    def solved(law, G, g, low):
+        cones = Cones(counts, jnp.full((5, 1), 0.6), none, Limited(jnp.zeros((4, 1)), low, jnp.full((4, 1), 1e6)))
+        f = law.solve(G, g, cones, jnp.zeros((m, 1)))
+        return f, left_over(cones, G, g, f)
+
+    def without(law, G, g):
+        return law.solve(
+            G[:15, :15], g[:15], Cones(Counts(5), jnp.full((5, 1), 0.6), none, Limited(*[none] * 3)), g[:15]
+        )
+
+    found, left = jax.jit(jax.vmap(laned(solved, Newton())))(G, g, low)
+    alone = jax.jit(jax.vmap(laned(without, Newton())))(G, g)
+    assert np.asarray(left).max() < 1e-8
+    free = np.asarray(found)[1::2]
+    assert (free[:, 15:] == 0).all() and (np.asarray(found)[::2, 15:] > 0).any()
+    np.testing.assert_allclose(free[:, :15], np.asarray(alone)[1::2], atol=1e-8)
 
 
 def test_limits_and_dry_friction_act_along_one_row():

@@ -29,11 +29,13 @@ from .parts import largest
 
 
 class Counts(NamedTuple):
-    """The number of contacts, the contacts that resist twists, and the number of rows of joints."""
+    """The number of contacts, the contacts that resist twists, the number of rows of joints, and whether any of these
+    may have dry friction."""
 
     contacts: int = 0
     twists: tuple[int, ...] = ()
     joints: int = 0
+    rub: bool = True
 
     @property
     def rows(self) -> int:

@@ -16,7 +16,7 @@ from ..spatial.instances import check_flag
 from ..spatial.options import check_number, check_positive_integer
 from .cones import Cones
 from .effect import Unformed
-from .gauss_seidel import prepared, sweep
+from .gauss_seidel import prepared, sweep, twice
 from .tiled import Tiled, flat, in_tiles, tiled
 
 #: number of rows up to which G is formed: its code and its memory grow with their square
@@ -109,7 +109,7 @@ class PGS(Law):
     tangential forces.
 
     **Arguments:** `sweeps`, the maximum number of sweeps over all contacts; they end early for elements of the batch
-    whose forces have settled.
+    whose forces have settled. Every second one also updates the rows of joints.
     """
 
     sweeps: int = eqx.field(static=True, default=20)
@@ -121,22 +121,22 @@ class PGS(Law):
         problem = tiled(G, g, cones)
         return problem.forces(self.swept(problem, problem.start(f)))
 
-    def swept(self, problem: Tiled, x: Array) -> Array:
-        """Return the scaled forces x (rows, lanes) of a problem, starting from a guess x."""
+    def swept(self, problem: Tiled, x: Array, active: Array | bool = True) -> Array:
+        """Return the scaled forces x (rows, lanes) of a problem, starting from a guess x; they change in the `active`
+        lanes only."""
         counts, h = problem.counts, in_tiles(problem.h)
         given, lanes = prepared(problem), h.shape[-1]
         settled = SETTLED[h.dtype.itemsize]
 
         # whether forces have settled takes a sixth of a sweep to see: every second sweep is enough
-        def twice(carried):
+        def more(carried):
             before, active, count = carried
-            last = sweep(counts, given, h, before)
-            x = sweep(counts, given, h, last)
+            last, x = twice(counts, given, h, before)
             moves = jnp.abs(x - last).max((0, 1)) > settled * jnp.abs(x).max((0, 1))
             return jnp.where(active, x, before), active & moves, count + 2
 
         go_on = lambda s: s[1].any() & (s[2] < self.sweeps)  # noqa: E731
-        x, odd = jnp.broadcast_to(in_tiles(x), h.shape), self.sweeps % 2
+        x, odd, active = jnp.broadcast_to(in_tiles(x), h.shape), self.sweeps % 2, jnp.broadcast_to(active, lanes)
         if odd:
-            x = sweep(counts, given, h, x)
-        return flat(jax.lax.while_loop(go_on, twice, (x, jnp.ones(lanes, bool), odd))[0])
+            x = jnp.where(active, sweep(counts, given, h, x), x)
+        return flat(jax.lax.while_loop(go_on, more, (x, active, odd))[0])

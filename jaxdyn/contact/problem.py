@@ -89,7 +89,8 @@ def begun(
     problem = with_rows(motion, (*constraints, *slots.touching, *slots.twists, *rows))
     rates = problem.rows.times(problem.motion.velocity)
     first = problem.plan.starts[len(constraints)]
-    counts = Counts(len(slots.surface.friction), slots.twisted, len(joints.bound))
+    rub = law.dry_friction and bool(model.collision.scene.rubbing)
+    counts = Counts(len(slots.surface.friction), slots.twisted, len(joints.bound), rub)
     held = len(constraints)
     if isinstance(law, Closing):
         return _corrected(problem, v, tau, dt, held, counts, slots, joints)

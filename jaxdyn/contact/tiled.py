@@ -36,7 +36,8 @@ class Filled(NamedTuple):
         full = lambda n, of: -(-n // of) * of  # noqa: E731
         contacts, twists = full(counts.contacts, 2), full(len(counts.twists), WIDE)
         own = (*counts.twists, *[0] * (twists - len(counts.twists)))
-        made, (first, second) = Counts(contacts, own, full(counts.joints, WIDE)), counts.ends
+        made = counts._replace(contacts=contacts, twists=own, joints=full(counts.joints, WIDE))
+        first, second = counts.ends
         starts = (0, first), (made.ends[0], second - first), (made.ends[1], counts.joints)
         return cls(made, tuple(k for start, n in starts for k in range(start, start + n)))
 
@@ -115,6 +116,13 @@ class Tiled(Scaled):
 
     def forces(self, x):
         return self.filled.numbers(in_tiles(x * self.d))
+
+    def of_contacts(self, h: Array) -> "Tiled":
+        """Return the problem of contacts and twists alone, given its h."""
+        counts, cones, end = self.counts._replace(joints=0), self.cones, len(h)
+        none, own = cones.limited.bound[:0], self.H[: place(end // WIDE, 0)]
+        cones = type(cones)(counts, cones.friction, cones.radius, Limited(none, none, none), cones.parts[:end])
+        return Tiled(h, self.d[:end], cones, self.over[:end], own, Filled(counts, tuple(range(end))))
 
 
 class Free(Scaled):

@@ -40,18 +40,32 @@ def product(A: Array, x: Array) -> Array:
     return swept(_product(len(x)), {"A": A, "x": x})["b"]
 
 
-def factorise(A: Array, ridge: Array) -> dict[str, Array]:
-    """Return L D Lᵀ of A with `ridge` (lanes,) added to its diagonal, for `solve`."""
+def factorise(A: Array, ridge: Array, count: int | None = None) -> dict[str, Array]:
+    """Return L D Lᵀ of A with `ridge` (lanes,) added to its diagonal, for `solve`. If only the first `count` tiles of
+    variables are eliminated, the tiles of "S" below them are what remains of A, and `forward` and `backward` are the
+    two halves of a solution."""
     n = int((2 * len(A)) ** 0.5)
-    found = swept(_factor(n), {"S": A, "ridge": ridge[None]})
-    return {name: found[name] for name in ("L", "inverse", "own") if name in found}
+    return swept(_factor(n, n if count is None else count), {"S": A, "ridge": ridge[None]})
 
 
 def solve(factor: dict[str, Array], b: Array) -> Array:
     """Return x with A x = b (n, WIDE, lanes)."""
-    forward, backward = _solve(len(b))
-    up = swept(forward, factor | {"y": b})
-    return swept(backward, factor | {"w": up["w"]})["x"]
+    return backward(factor, forward(factor, b)["w"], b[:0])
+
+
+def forward(factor: dict[str, Array], b: Array) -> dict[str, Array]:
+    """Return "w", D⁻¹ L⁻¹ b of the eliminated variables, and "y", whose other tiles are what remains of b."""
+    return swept(_forth(len(b), len(factor["inverse"])), _kept(factor) | {"y": b})
+
+
+def backward(factor: dict[str, Array], w: Array, rest: Array) -> Array:
+    """Return the eliminated variables (count, WIDE, lanes), from "w" of `forward` and the other variables."""
+    count = len(factor["inverse"])
+    return swept(_back(count + len(rest), count), _kept(factor) | {"w": w, "rest": rest})["x"]
+
+
+def _kept(factor: dict[str, Array]) -> dict[str, Array]:
+    return {name: factor[name] for name in ("L", "inverse", "own") if name in factor}
 
 
 def pulled(A, x):
@@ -64,14 +78,13 @@ def pulled_back(A, x):
     return (A * x[:, None]).sum(0)
 
 
-def beside(n: int, k: int, name: str, x: str, other: str, target: str, signed: bool = False) -> Iterator[Row]:
-    """Yield the rows that add A_kj times `other`_j for j > k and times x_j for j < k to cell k of the target, or
-    subtract it if `signed`. The last one waits for what may have been computed last, x_(k − 1)."""
-    forth, back = (minus_pulled, _minus_pulled_back) if signed else (pulled, pulled_back)
+def beside(n: int, k: int, name: str, x: str, other: str, target: str) -> Iterator[Row]:
+    """Yield the rows that add A_kj times `other`_j for j > k and times x_j for j < k to cell k of the target. The last
+    one waits for what may have been computed last, x_(k − 1)."""
     for j in range(k + 1, n):
-        yield Row(Step(back), (Ref(name, place(j, k)), Ref(other, j)), Ref(target, k))
+        yield Row(Step(pulled_back), (Ref(name, place(j, k)), Ref(other, j)), Ref(target, k))
     for j in range(k):
-        yield Row(Step(forth), (Ref(name, place(k, j)), Ref(x, j)), Ref(target, k))
+        yield Row(Step(pulled), (Ref(name, place(k, j)), Ref(x, j)), Ref(target, k))
 
 
 def minus_pulled(A, x):
@@ -79,7 +92,8 @@ def minus_pulled(A, x):
     return -pulled(A, x)
 
 
-def _minus_pulled_back(A, x):
+def minus_pulled_back(A, x):
+    """Return minus a tile's transpose times the vector above it."""
     return -pulled_back(A, x)
 
 
@@ -109,9 +123,9 @@ def _left_over(C, L):
 
 
 @tables
-def _factor(n: int) -> Table:
+def _factor(n: int, count: int) -> Table:
     rows = []
-    for k in range(n):
+    for k in range(count):
         at = place(k, k)
         rows.append(Row(Step(_eliminated), (Ref("S", at), Ref("ridge", 0)), (Ref("inverse", k), Ref("own", k))))
         for i in range(k + 1, n):
@@ -121,7 +135,7 @@ def _factor(n: int) -> Table:
             for j in range(k + 1, i + 1):
                 rows.append(Row(Step(_left_over), (Ref("C", here), Ref("L", place(j, k))), Ref("S", place(i, j))))
     cells = n * (n + 1) // 2
-    return Table(rows, {"S": cells, "C": cells, "L": cells, "inverse": n, "own": n})
+    return Table(rows, {"S": cells, "C": cells, "L": cells, "inverse": count, "own": count})
 
 
 def _forward(y, inverse, own):
@@ -134,14 +148,23 @@ def _backward(w, own):
 
 
 @tables
-def _solve(n: int) -> tuple[Table, Table]:
-    forward, backward = [], []
+def _forth(n: int, count: int) -> Table:
+    rows = []
     for k in range(n):
-        forward += beside(k + 1, k, "L", "z", "z", "y", signed=True)
-        of = Ref("y", k), Ref("inverse", k), Ref("own", k)
-        forward.append(Row(Step(_forward), of, (Ref("z", k), Ref("w", k))))
-    for k in reversed(range(n)):
+        for j in range(min(k, count)):
+            rows.append(Row(Step(minus_pulled), (Ref("L", place(k, j)), Ref("z", j)), Ref("y", k)))
+        if k < count:
+            of = Ref("y", k), Ref("inverse", k), Ref("own", k)
+            rows.append(Row(Step(_forward), of, (Ref("z", k), Ref("w", k))))
+    return Table(rows, {"y": n, "z": count, "w": count})
+
+
+@tables
+def _back(n: int, count: int) -> Table:
+    rows = []
+    for k in reversed(range(count)):
         for j in range(k + 1, n):
-            backward.append(Row(Step(_minus_pulled_back), (Ref("L", place(j, k)), Ref("x", j)), Ref("w", k)))
-        backward.append(Row(Step(_backward), (Ref("w", k), Ref("own", k)), Ref("x", k)))
-    return Table(forward, {"y": n, "z": n, "w": n}), Table(backward, {"w": n, "x": n})
+            of = Ref("x", j) if j < count else Ref("rest", j - count)
+            rows.append(Row(Step(minus_pulled_back), (Ref("L", place(j, k)), of), Ref("w", k)))
+        rows.append(Row(Step(_backward), (Ref("w", k), Ref("own", k)), Ref("x", k)))
+    return Table(rows, {"w": count, "x": count})
