@@ -118,15 +118,15 @@ def test_steps_of_newton_solve_the_linearised_law(counts):
 @pytest.mark.parametrize("rub", [False, True])
 def test_contacts_are_solved_before_joints_that_reach_no_limit(rub):
     """Forces are those of the law without joints in the lanes where these need none."""
-    counts, rng = Counts(5, (), 4, rub), np.random.default_rng(6)
+    counts, rng = Counts(5, (), 20, rub), np.random.default_rng(6)
     m = counts.rows
     A = rng.normal(size=(LANES, m, m))
     G, g = A @ np.swapaxes(A, 1, 2) / m + 0.3 * np.eye(m), rng.normal(size=(LANES, m))
-    low = np.where(np.arange(LANES) % 2, -1e6, -0.2)[:, None] * np.ones(4)
+    low = np.where(np.arange(LANES) % 2, -1e6, -0.2)[:, None] * np.ones(20)
     none = jnp.zeros((0, 1))
 
     def solved(law, G, g, low):
-        cones = Cones(counts, jnp.full((5, 1), 0.6), none, Limited(jnp.zeros((4, 1)), low, jnp.full((4, 1), 1e6)))
+        cones = Cones(counts, jnp.full((5, 1), 0.6), none, Limited(jnp.zeros((20, 1)), low, jnp.full((20, 1), 1e6)))
         f = law.solve(G, g, cones, jnp.zeros((m, 1)))
         return f, left_over(cones, G, g, f)
 

@@ -10,8 +10,8 @@ contacts, which harden as it converges. The bound grows with the steps, so that 
 best forces seen are returned. Sweeps of Gauss-Seidel come first, which bring most lanes (elements of the batch) near
 the solution.
 
-Rows of joints make a problem much larger, and most limits are not reached. So contacts are solved first, with the
-forces of joints held: if these fulfil their law then, it is all.
+Where there are more rows of joints than of contacts, contacts are solved first, with the forces of joints held: if
+these fulfil their law then, because no limit is reached, it is all.
 """
 
 import equinox as eqx
@@ -54,9 +54,10 @@ class Newton(Law):
         tol = TOLERANCE[g.dtype.itemsize] if self.tol is None else self.tol
         problem = tiled(G, g, cones)
         counts, x, active = problem.counts, problem.start(f), True
-        if counts.joints and counts.contacts and (counts.contacts > FEW or not counts.rub):
+        end = counts.ends[1]
+        if 0 < end <= counts.joints and (counts.contacts > FEW or not counts.rub):
             x = PGS(1).swept(problem, x)
-            h, end = without_joints(counts, problem.H, in_tiles(problem.h), in_tiles(x)), counts.ends[1]
+            h = without_joints(counts, problem.H, in_tiles(problem.h), in_tiles(x))
             x = jnp.concatenate([self._solved(problem.of_contacts(flat(h)), x[:end], True, tol), x[end:]])
             active = problem.left_over(x) > tol
         return problem.forces(self._solved(problem, x, active, tol))
