@@ -29,7 +29,7 @@ from .tiled import Tiled, flat, in_tiles, tiled
 LEAST = {4: 1e-5, 8: 1e-9}
 #: ε over the residual of the law, its bound, and the steps after which the bound has doubled; the diagonal of H is 1
 SHARE, MOST, DOUBLED = 2.0, 2e-2, 8
-#: number of contacts that are solved with joints that rub at once: most of these have to move
+#: number of contacts up to which joints that rub are solved with them at once: their forces change in most batches
 FEW = 4
 
 

@@ -40,20 +40,15 @@ def newton_step(problem: Tiled):
 
     def step(x, s, ridge):
         found = swept(_linearised(counts), given | {"x": in_tiles(x), "s": in_tiles(s)})
-        parts, factor, w = [], {}, None
-        own = {"S": found["S"] if others else problem.H, "ridge": ridge[None]}
-        if others:
-            factor = tiles.factorise(found["S"], ridge, others)
-            up = tiles.forward(factor, found["y"])
-            own |= {"S": factor["S"], "y": up["y"]}
-            w = up["w"]
+        own = {name: found[name] for name in ("left", "D") if name in found} | {"ridge": ridge[None]}
+        if not others:
+            return flat(swept(_contacts(contacts, 0), own | {"S": problem.H})["move"])
+        factor = tiles.factorise(found["S"], ridge, others)
+        up, moved = tiles.forward(factor, found["y"]), found["y"][:0]
         if contacts:
-            own |= {name: found[name] for name in ("left", "D")}
-            parts.append(swept(_contacts(contacts, others), own)["move"])
-        if others:
-            rest = parts[0] if contacts else found["y"][:0]
-            parts.append(found["given"] + tiles.backward(factor, w, rest))
-        return flat(jnp.concatenate(parts))
+            moved = swept(_contacts(contacts, others), own | {"S": factor["S"], "y": up["y"]})["move"]
+        rest = found["given"] + tiles.backward(factor, up["w"], moved)
+        return flat(jnp.concatenate([moved, rest]))
 
     return step
 
