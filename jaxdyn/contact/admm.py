@@ -21,6 +21,7 @@ from jaxtyping import Array
 from ..spatial.instances import check_flag
 from ..spatial.options import check_number, check_positive_integer
 from .effect import Unformed
+from .gauss_seidel import prepared
 from .laws import FORMED, PGS, TOLERANCE, Law
 from .tiled import Scaled, free, tiled
 
@@ -64,7 +65,7 @@ class ADMM(Law):
             x = problem.start(f)
         else:
             problem = tiled(G, g, cones)
-            x = PGS(self.sweeps).swept(problem, problem.start(f))
+            x = PGS(self.sweeps).swept(problem, prepared(problem), problem.start(f))
         off = problem.left_over(x)
         active = off > tol
         found = jax.lax.cond(active.any(), lambda: self._alternated(problem, x, active, tol), lambda: x)

@@ -18,7 +18,7 @@ from jaxtyping import Array
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
-from ..tree.tiles import WIDE, place, pulled, pulled_back
+from ..tree.tiles import WIDE, beside, place, pulled_back
 from .cones import Counts, Limited, bounded, within
 from .tiled import Tiled
 
@@ -29,7 +29,7 @@ LEAST = {4: 1e-6, 8: 1e-12}
 
 
 def prepared(problem: Tiled) -> dict[str, Array]:
-    """Return the fields that sweeps read, computed once for a problem."""
+    """Return the fields that sweeps of a problem read, and sweeps of its contacts alone."""
     given = {"H": problem.H, **bounds(problem)}
     return given | swept(_preparing(problem.counts), {"H": problem.H})
 
@@ -161,10 +161,8 @@ def _sweep(counts: Counts, start: int, end: int) -> Table:
     n, (first, second) = counts.rows // WIDE, (x // WIDE for x in counts.ends)
     rows: list[Row] = []
     for k in range(start, end):
-        rows += [Row(Step(pulled_back), (Ref("H", place(j, k)), Ref("x", j)), Ref("s", k)) for j in range(k + 1, n)]
-        for j in range(k):  # last, because x_(k − 1) may have been computed last
-            of = Ref("x", j) if j < start else Ref("new", j - start)
-            rows.append(Row(Step(pulled), (Ref("H", place(k, j)), of), Ref("s", k)))
+        newest = lambda j, k=k: Ref("new", j - start) if start <= j < k else Ref("x", j)  # noqa: E731
+        rows += beside(n, k, "H", newest, "s")
         own = Ref("s", k), Ref("H", place(k, k)), Ref("x", k)
         if k < first:
             step, more = Step(_pressed), tuple(Ref(name, k) for name in ("friction", "inverse", "over"))

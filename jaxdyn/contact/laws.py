@@ -119,14 +119,13 @@ class PGS(Law):
 
     def solve(self, G, g, cones, f):
         problem = tiled(G, g, cones)
-        return problem.forces(self.swept(problem, problem.start(f)))
+        return problem.forces(self.swept(problem, prepared(problem), problem.start(f)))
 
-    def swept(self, problem: Tiled, x: Array, active: Array | bool = True) -> Array:
+    def swept(self, problem: Tiled, given: dict[str, Array], x: Array, active: Array | bool = True) -> Array:
         """Return the scaled forces x (rows, lanes) of a problem, starting from a guess x; they change in the `active`
-        lanes only."""
+        lanes only. `given` is what was `prepared`."""
         counts, h = problem.counts, in_tiles(problem.h)
-        given, lanes = prepared(problem), h.shape[-1]
-        settled = SETTLED[h.dtype.itemsize]
+        lanes, settled = h.shape[-1], SETTLED[h.dtype.itemsize]
 
         # whether forces have settled takes a sixth of a sweep to see: every second sweep is enough
         def more(carried):

@@ -10,8 +10,8 @@ contacts, which harden as it converges. The bound grows with the steps, so that 
 best forces seen are returned. Sweeps of Gauss-Seidel come first, which bring most lanes (elements of the batch) near
 the solution.
 
-Where there are more rows of joints than of contacts, contacts are solved first, with the forces of joints held: if
-these fulfil their law then, because no limit is reached, it is all.
+Where there are at least as many rows of joints as of contacts, contacts are solved first, with the forces of joints
+held: if these fulfil their law then, because no limit is reached, it is all.
 """
 
 import equinox as eqx
@@ -20,7 +20,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..spatial.options import check_number, check_positive_integer
-from .gauss_seidel import without_joints
+from .gauss_seidel import prepared, without_joints
 from .laws import PGS, TOLERANCE, Law
 from .newton_step import newton_step
 from .tiled import Tiled, flat, in_tiles, tiled
@@ -54,16 +54,16 @@ class Newton(Law):
         tol = TOLERANCE[g.dtype.itemsize] if self.tol is None else self.tol
         problem = tiled(G, g, cones)
         counts, x, active = problem.counts, problem.start(f), True
-        end = counts.ends[1]
+        end, given = counts.ends[1], prepared(problem)
         if 0 < end <= counts.joints and (counts.contacts > FEW or not counts.rub):
-            x = PGS(1).swept(problem, x)
+            x = PGS(1).swept(problem, given, x)
             h = without_joints(counts, problem.H, in_tiles(problem.h), in_tiles(x))
-            x = jnp.concatenate([self._solved(problem.of_contacts(flat(h)), x[:end], True, tol), x[end:]])
+            x = jnp.concatenate([self._solved(problem.of_contacts(flat(h)), given, x[:end], True, tol), x[end:]])
             active = problem.left_over(x) > tol
-        return problem.forces(self._solved(problem, x, active, tol))
+        return problem.forces(self._solved(problem, given, x, active, tol))
 
-    def _solved(self, problem: Tiled, x: Array, active: Array | bool, tol: float) -> Array:
-        return self._stepped(problem, PGS(self.sweeps).swept(problem, x, active), tol)
+    def _solved(self, problem: Tiled, given, x: Array, active: Array | bool, tol: float) -> Array:
+        return self._stepped(problem, PGS(self.sweeps).swept(problem, given, x, active), tol)
 
     def _stepped(self, problem: Tiled, x: Array, tol: float) -> Array:
         step, least = newton_step(problem), LEAST[x.dtype.itemsize]

@@ -161,17 +161,16 @@ def _right(left, D, y):
 @tables
 def _contacts(n: int, others: int) -> Table:
     rows: list[Row] = []
+    right = "right" if others else "left"
     for k in range(n):
-        left, D = Ref("left", k), Ref("D", k)
+        D = Ref("D", k)
         if others:
-            rows.append(Row(Step(_right), (left, D, Ref("y", others + k)), Ref("right", k)))
-        else:
-            rows.append(Row(Step(_same), (left,), Ref("right", k)))
+            rows.append(Row(Step(_right), (Ref("left", k), D, Ref("y", others + k)), Ref(right, k)))
         for j in range(n):
             to, at = Ref("A", square.place(n, k, j)), Ref("S", lower(others + max(k, j), others + min(k, j)))
             if j == k:
                 rows.append(Row(Step(_own), (D, at, Ref("ridge", 0)), to))
             else:
                 rows.append(Row(Step(square.times if j < k else _back_across), (D, at), to))
-    rows += square.solution(n, "A", "right", "move")
-    return Table(rows, {"right": n, "A": n * n, "move": n} | square.cells(n))
+    rows += square.solution(n, "A", right, "move")
+    return Table(rows, {right: n, "A": n * n, "move": n} | square.cells(n))

@@ -11,7 +11,7 @@ vector as (n, WIDE, lanes). With A = L D Lᵀ and C = L D:
 | `pulled`, `pulled_back` | A_ij x_j; A_jiᵀ x_j |
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import jax.numpy as jnp
 from jaxtyping import Array
@@ -78,13 +78,13 @@ def pulled_back(A, x):
     return (A * x[:, None]).sum(0)
 
 
-def beside(n: int, k: int, name: str, x: str, other: str, target: str) -> Iterator[Row]:
-    """Yield the rows that add A_kj times `other`_j for j > k and times x_j for j < k to cell k of the target. The last
-    one waits for what may have been computed last, x_(k − 1)."""
+def beside(n: int, k: int, name: str, x: Callable[[int], Ref], target: str) -> Iterator[Row]:
+    """Yield the rows that add A_kj times x(j) for j ≠ k to cell k of the target. The last one waits for what may have
+    been computed last, x(k − 1)."""
     for j in range(k + 1, n):
-        yield Row(Step(pulled_back), (Ref(name, place(j, k)), Ref(other, j)), Ref(target, k))
+        yield Row(Step(pulled_back), (Ref(name, place(j, k)), x(j)), Ref(target, k))
     for j in range(k):
-        yield Row(Step(pulled), (Ref(name, place(k, j)), Ref(x, j)), Ref(target, k))
+        yield Row(Step(pulled), (Ref(name, place(k, j)), x(j)), Ref(target, k))
 
 
 def minus_pulled(A, x):
@@ -102,7 +102,7 @@ def _product(n: int) -> Table:
     rows = []
     for k in range(n):
         rows.append(Row(Step(pulled), (Ref("A", place(k, k)), Ref("x", k)), Ref("b", k)))
-        rows += beside(n, k, "A", "x", "x", "b")
+        rows += beside(n, k, "A", lambda j: Ref("x", j), "b")
     return Table(rows, {"b": n})
 
 
