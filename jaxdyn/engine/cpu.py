@@ -22,8 +22,8 @@ STAGE = 1 << 17
 VECTORS = 8
 #: vectors that go through a piece before the next one begins
 GROUP = 4
-#: bytes of the arenas of a group of vectors, if steps are called
-ARENA = 1 << 18
+#: bytes of the arenas of a group of vectors if steps are called: about those of a processor's nearest cache
+ARENA = 1 << 16
 #: most statements of a function, and of a module
 PIECE, MODULE = 1000, 8000
 #: parameters of a piece
@@ -70,7 +70,7 @@ def modules(s: Schedule, vector_bytes: int, fused_apart: bool = False) -> list[s
         return steps.moves(moved(s, layout, places, node, own, same))
 
     driver = Driver(layout, lanes, group, places.stage, arena, run)
-    driver.nodes(layout.nodes, None)
+    driver.nodes(layout.nodes)
     declared: set[str] = set()
     shared = Tables("shared", 1, s.masks)
     prologue = _prologue(s, places, declared, lambda calls: shared.run(calls, same, same))

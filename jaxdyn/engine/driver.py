@@ -9,51 +9,73 @@ from .nodes import Calls, Choice, Moves, Piece
 
 class Driver:
     """The function that runs a block of vectors: pieces, with loops and branches in between. Every piece runs on a
-    group of vectors before the next piece begins, so that its code is fetched once for the group."""
+    group of vectors before the next piece begins, so that its code is fetched once for the group. A vector is done with
+    a loop before the next one begins it, so that none waits for the others."""
 
     def __init__(self, layout: Layout, lanes: int, group: int, stage: int, arena: int, run: Callable):
         self.layout, self.lanes, self.group, self.stage, self.arena = layout, lanes, group, stage, arena
         #: returns the name of the function that runs `Calls` or `Moves`
         self.run = run
+        #: the lines of the kernel, and of functions for single vectors
         self.lines: list[str] = []
+        self.functions: list[str] = []
         self.count = 0
         #: the key of the mask around each piece
         self.around: dict[int, tuple | None] = {}
 
     def any(self, key) -> str:
-        """Return whether the mask of any lane of the group is set."""
+        """Return whether the mask of any lane is set."""
         self.count += 1
         n = self.count
         self.lines += [
             f"%p{n} = getelementptr i8, ptr %arena, i64 {self.layout.slot[key] * self.lanes}",
-            f"%a{n} = call i1 @any(ptr %p{n}, i64 %count)",
+            f"%a{n} = call i1 @any(ptr %p{n})",
         ]
         return f"%a{n}"
 
-    def nodes(self, nodes: list, around) -> None:
+    def nodes(self, nodes: list) -> None:
+        """Add the code that runs these nodes on a group of vectors."""
         for node in nodes:
-            self.count += 1
-            n = self.count
             if isinstance(node, Piece | Calls | Moves):
-                if isinstance(node, Piece):
-                    self.around[node.index] = around
-                what = f"@piece{node.index}" if isinstance(node, Piece) else self.run(node)
-                self.lines.append(f"call void @each(ptr {what}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)")
-            elif isinstance(node, Choice):
-                for k, case in enumerate(node.cases):
-                    key = ("mask", node.branches.index, k)
-                    going = self.any(key)
-                    self.lines += [f"br i1 {going}, label %case{n}_{k}, label %past{n}_{k}", f"case{n}_{k}:"]
-                    self.nodes(case, key)
-                    self.lines += [f"br label %past{n}_{k}", f"past{n}_{k}:"]
+                what = self.function(node, None)
             else:
-                key = ("mask", node.loop.index, 0)
-                self.lines += [f"br label %head{n}", f"head{n}:"]
-                self.nodes(node.head, around)
-                going = self.any(key)
-                self.lines += [f"br i1 {going}, label %body{n}, label %end{n}", f"body{n}:"]
-                self.nodes(node.body, key)
-                self.lines += [f"br label %head{n}", f"end{n}:"]
+                self.count += 1
+                what, outer, self.lines = f"@part{self.count}", self.lines, []
+                self.node(node, None)
+                head = f"define internal void {what}({GIVEN}) nounwind noinline {{"
+                self.functions.append("\n".join([head, *self.lines, "ret void", "}"]))
+                self.lines = outer
+            self.lines.append(f"call void @each(ptr {what}, ptr %stage, ptr %uniform, ptr %arena, i64 %count)")
+
+    def function(self, node: Piece | Calls | Moves, around) -> str:
+        """Return the name of the function that runs a node on a vector."""
+        if not isinstance(node, Piece):
+            return self.run(node)
+        self.around[node.index] = around
+        return f"@piece{node.index}"
+
+    def node(self, node, around) -> None:
+        """Add the code that runs a node on one vector."""
+        self.count += 1
+        n = self.count
+        if isinstance(node, Piece | Calls | Moves):
+            self.lines.append(f"call void {self.function(node, around)}({GIVEN})")
+        elif isinstance(node, Choice):
+            for k, case in enumerate(node.cases):
+                key = ("mask", node.branches.index, k)
+                self.lines += [f"br i1 {self.any(key)}, label %case{n}_{k}, label %past{n}_{k}", f"case{n}_{k}:"]
+                for inner in case:
+                    self.node(inner, key)
+                self.lines += [f"br label %past{n}_{k}", f"past{n}_{k}:"]
+        else:
+            key = ("mask", node.loop.index, 0)
+            self.lines += [f"br label %head{n}", f"head{n}:"]
+            for inner in node.head:
+                self.node(inner, around)
+            self.lines += [f"br i1 {self.any(key)}, label %body{n}, label %end{n}", f"body{n}:"]
+            for inner in node.body:
+                self.node(inner, key)
+            self.lines += [f"br label %head{n}", f"end{n}:"]
 
     def text(self) -> str:
         """Return the IR of `kernel` and of the functions that it calls."""
@@ -61,11 +83,14 @@ class Driver:
         mask = f"<{w} x i8>" if w > 1 else "i8"
         some = f"call i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8> %mask)" if w > 1 else "or i8 %mask, 0"
         values = {"STAGE": self.stage, "ARENA": self.arena, "GROUP": self.group, "MASK": mask, "ALIGN": w, "SOME": some}
-        text = DRIVER.replace("@@BODY@@", "\n".join(self.lines)) + ANY + EACH
+        text = "\n".join(self.functions) + DRIVER.replace("@@BODY@@", "\n".join(self.lines)) + ANY + EACH
         for name, value in values.items():
             text = text.replace(f"@@{name}@@", str(value))
         return text + (f"declare i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8>)\n" if w > 1 else "")
 
+
+#: parameters and arguments of a function that runs on one vector
+GIVEN = "ptr %stage, ptr %uniform, ptr %arena"
 
 DRIVER = """
 define internal void @kernel(ptr %stages, ptr %uniform, ptr %arena, i64 %vectors) nounwind {
@@ -90,24 +115,12 @@ end:
 }
 """
 
-ANY = """define internal i1 @any(ptr %masks, i64 %count) nounwind noinline {
-  br label %loop
-loop:
-  %k = phi i64 [ 0, %0 ], [ %next, %over ]
-  %a = mul i64 %k, @@ARENA@@
-  %place = getelementptr i8, ptr %masks, i64 %a
+ANY = """
+define internal i1 @any(ptr %place) nounwind {
   %mask = load @@MASK@@, ptr %place, align @@ALIGN@@
   %some = @@SOME@@
   %holds = trunc i8 %some to i1
-  br i1 %holds, label %yes, label %over
-over:
-  %next = add i64 %k, 1
-  %more = icmp ult i64 %next, %count
-  br i1 %more, label %loop, label %no
-yes:
-  ret i1 true
-no:
-  ret i1 false
+  ret i1 %holds
 }
 """
 
