@@ -3,7 +3,7 @@
     JAX_PLATFORMS=cpu,cuda python benchmarks/gpu.py [CASE ...] [--batches N ...] [--compilers kernel xla]
 
 Robots and states are those of `contact_robots.py`, torques are random. A simulation is one call of 100 steps, and
-counts steps. Inputs and outputs are in the GPU's memory, in the order of users' arrays (batch first). Compile time is
+counts steps. `PGS` is without limits and dry friction of joints, `Auto` is with both. Inputs and outputs are in the GPU's memory, in the order of users' arrays (batch first). Compile time is
 from the call to the result, without stored code. *Differing* counts numbers that differ from those of the CPU, of 256
 states (`tests/test_gpu.py` compares bits). Writes `gpu.json`, which keeps earlier results that are not measured again,
 and `gpu.md`.
@@ -31,14 +31,15 @@ STEPS = 100
 #: numbers of states whose bits are compared, and the least seconds of a measurement
 COMPARED, SECONDS = 256, 0.1
 #: names of steps, here and in `contact.py`
-STEPPED = {"step": "no contact", "step, PGS": "PGS"}
-PROGRAMS = ("ABA", "gradient of ABA", "step", "step, PGS", "simulation, PGS")
+STEPPED = {"step": "no contact", "step, PGS": "PGS", "step, Auto": "Auto, limits and dry friction"}
+SIMULATED = {"simulation, PGS": LAWS["PGS"], "simulation, Auto": jd.contact.Auto()}
+PROGRAMS = ("ABA", "gradient of ABA", "step", *list(STEPPED)[1:], *SIMULATED)
 CASES = {
     f"{robot}, {program}, {dtype}": (robot, program, dtype)
     for robot, names in {
         "go1": PROGRAMS,
         "talos": ("ABA", "gradient of ABA", "step, PGS"),
-        "cassie": ("LCABA, 3 solves", "gradient of LCABA, 3 solves", "step, PGS", "simulation, PGS"),
+        "cassie": ("LCABA, 3 solves", "gradient of LCABA, 3 solves", *list(STEPPED)[1:], *SIMULATED),
     }.items()
     for program in names
     for dtype in ("float32", "float64")
@@ -52,15 +53,15 @@ def function(model: jd.Model, name: str) -> Callable:
     if name.startswith("gradient of "):
         inner = function(model, name.removeprefix("gradient of "))
         return lambda *x: jax.grad(lambda *y: inner(*y).sum(), (0, 1, 2))(*x)
-    if name.startswith("simulation"):
-        return lambda *x: simulated(model, *x)
+    if name in SIMULATED:
+        return lambda *x: simulated(model, SIMULATED[name], *x)
     return programs(model)[STEPPED.get(name, name)]
 
 
-def simulated(model: jd.Model, q, v, tau) -> tuple[jax.Array, jax.Array]:
-    """Return q and v after `STEPS` steps with contact."""
+def simulated(model: jd.Model, law: jd.contact.Law, q, v, tau) -> tuple[jax.Array, jax.Array]:
+    """Return q and v after `STEPS` steps with a law of contact."""
     forces = jnp.broadcast_to(tau, (STEPS, model.nv))
-    found = jd.simulate(model, jd.State(q, v), forces, DT, contacts=LAWS["PGS"])
+    found = jd.simulate(model, jd.State(q, v), forces, DT, contacts=law)
     return found.q[-1], found.v[-1]
 
 
@@ -103,7 +104,7 @@ def measured(robot: Standing, states: Batch, case: tuple, compiler: str, batches
     model, states = cast(dtype, robot, states)
     parts = tuple(map(np.asarray, states))
     first = tuple(x[:COMPARED] for x in parts)
-    f, steps = function(model.with_compiler(compiler), name), STEPS if name.startswith("simulation") else 1
+    f, steps = function(model.with_compiler(compiler), name), STEPS if name in SIMULATED else 1
     found: dict = {"millions": {}}
     with jax.default_device(gpu):
         for n in batches:
