@@ -471,6 +471,9 @@ ON_GPU = {
     "Cassie, LCABA of three solves": "cassie, LCABA, 3 solves",
     "Cassie, its gradient": "cassie, gradient of LCABA, 3 solves",
     "Cassie, a step with loops and four contacts, PGS": "cassie, step, PGS",
+    "Go1, a step with contact, limits and dry friction, Auto": "go1, step, Auto",
+    "the same in `simulate`, 100 steps in which it collapses": "go1, simulation, Auto",
+    "the same with limits and dry friction, Auto": "cassie, step, Auto",
 }
 
 
