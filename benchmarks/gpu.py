@@ -3,10 +3,10 @@
     JAX_PLATFORMS=cpu,cuda python benchmarks/gpu.py [CASE ...] [--batches N ...] [--compilers kernel xla]
 
 Robots and states are those of `contact_robots.py`, torques are random. A simulation is one call of 100 steps, and
-counts steps. `PGS` is without limits and dry friction of joints, `Auto` is with both. Inputs and outputs are in the GPU's memory, in the order of users' arrays (batch first). Compile time is
-from the call to the result, without stored code. *Differing* counts numbers that differ from those of the CPU, of 256
-states (`tests/test_gpu.py` compares bits). Writes `gpu.json`, which keeps earlier results that are not measured again,
-and `gpu.md`.
+counts steps. `PGS` is without limits and dry friction of joints, `Auto` is with both. Inputs and outputs are in the
+GPU's memory, in the order of users' arrays (batch first). Compile time is from the call to the result, without stored
+code. *Differing* counts numbers that differ from those of the CPU, of 256 states (`tests/test_gpu.py` compares bits).
+Writes `gpu.json`, which keeps earlier results that are not measured again, and `gpu.md`.
 """
 
 import os

@@ -2,10 +2,10 @@
 
 from origins import machine
 
-ABOUT = """Millions of evaluations a second on one GPU, by size of the batch; of simulations, millions of steps. `PGS` is
-without limits and dry friction of joints, `Auto` is with both. Inputs and outputs are in the GPU's memory in the order
-of users' arrays. *Compile* is the time from the call to the result, without stored code; the driver's assembler is part
-of it. *Differing* counts numbers of 256 results that differ from those of the CPU's kernel."""
+ABOUT = """Millions of evaluations a second on one GPU, by size of the batch; of simulations, millions of steps. `PGS`
+is without limits and dry friction of joints, `Auto` is with both. Inputs and outputs are in the GPU's memory in the
+order of users' arrays. *Compile* is the time from the call to the result, without stored code; the driver's assembler
+is part of it. *Differing* counts numbers of 256 results that differ from those of the CPU's kernel."""
 
 
 def cells(found: dict, sizes: list[str]) -> list[str]:
