@@ -8,10 +8,10 @@ kernel on XLA's stream (`cuda.ll`).
 import ctypes
 import functools
 import importlib.resources
-import threading
 import time
 
 from . import cache, host, ptx
+from .locks import Lock
 from .order import schedule
 from .program import Program
 
@@ -24,7 +24,7 @@ CAPABILITY = (7, 0)
 
 _HANDLER = "jaxdyn_handler"
 _LAUNCH = "jaxdyn_launch"
-_lock = threading.RLock()
+_lock = Lock()
 _made: dict[str, host.Made] = {}
 
 

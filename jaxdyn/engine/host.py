@@ -9,12 +9,12 @@ import logging
 import os
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from . import cache, native
+from .locks import Lock
 
 #: counts changes in how programs are compiled that the sources here do not show
 VERSION = 1
@@ -177,29 +177,17 @@ class Made:
     the code came from the cache)."""
 
     name: str
-    lock: threading.RLock = dataclasses.field(default_factory=threading.RLock)
+    lock: Lock = dataclasses.field(default_factory=Lock)
     address: int = 0
     size: int = 0
     seconds: float = 0.0
 
 
 _log = logging.getLogger(__name__)
-_lock = threading.RLock()
+_lock = Lock()
 _reason: list[str | None] = []
 _made: dict[str, Made] = {}
 _registered: dict[tuple[str, str], object] = {}
-
-
-def _after_fork() -> None:
-    """After a fork, drop programs that another thread of the parent was compiling."""
-    global _lock
-    _lock = threading.RLock()
-    for name in [name for name, made in _made.items() if not made.address]:
-        del _made[name]
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 @functools.cache

@@ -2,11 +2,11 @@
 everything else is bounded."""
 
 import functools
-import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import TypeVar
+
+from .locks import Lock
 
 #: most XLA programs, a megabyte or more each
 PROGRAMS = 64
@@ -19,8 +19,6 @@ T = TypeVar("T")
 
 #: functions that empty the caches
 _all: list = []
-#: all locks of this module
-_locks: list = []
 
 
 def programs(make: Callable):
@@ -48,32 +46,6 @@ def forget() -> None:
     """Empty all of these caches. Loaded machine code stays."""
     for clear in _all:
         clear()
-
-
-class Lock:
-    """A lock that is free in the child after a fork, where the thread that held it does not go on."""
-
-    def __init__(self):
-        self.renew()
-        _locks.append(self)
-
-    def renew(self) -> None:
-        self._lock = threading.Lock()
-
-    def __enter__(self):
-        self._lock.acquire()
-
-    def __exit__(self, *error):
-        self._lock.release()
-
-
-def _after_fork() -> None:
-    for lock in _locks:
-        lock.renew()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
 
 
 class Kept:

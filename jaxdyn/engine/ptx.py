@@ -15,11 +15,11 @@ instructions that round as IEEE 754 demands: the bits are those of the CPU.
 """
 
 import functools
-import threading
 
 from . import host, native
 from .live import Schedule
 from .llvm import NAMES, Code
+from .locks import Lock
 from .ops import Branches, Loop, Op, Type, Unsupported
 from .order import Guard, Store
 from .program import Program
@@ -44,7 +44,7 @@ THREADS = 64
 
 _INDEX = "llvm.nvvm.read.ptx.sreg"
 _ACTIVE, _WAIT = "llvm.nvvm.activemask", "llvm.nvvm.bar.warp.sync"
-_lock = threading.Lock()
+_lock = Lock()
 
 
 def text(s: Schedule) -> str:

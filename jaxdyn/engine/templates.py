@@ -14,7 +14,8 @@ import numpy as np
 
 from . import trigonometry
 from .calling import uniform
-from .kept import PARTS, Kept, Lock
+from .kept import PARTS, Kept
+from .locks import Lock
 from .ops import Branches, Loop, Op, Type
 from .order import schedule
 from .program import Program
