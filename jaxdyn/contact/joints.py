@@ -11,7 +11,7 @@ from ..model.lock import Lock
 from ..model.model import Model
 from .cones import bounded
 from .laws import Law
-from .limbs import jointed
+from .limbs import jointed, rubbing_and_limited
 from .slots import without_gains
 
 #: distance to the limit of a joint without one
@@ -63,8 +63,7 @@ def joint_rows(model: Model, law: Law) -> tuple[JointRows, ...]:
 
 def held_of(model: Model, law: Law) -> Held:
     """Return what stops or rubs these joints; arrays of the model may have lanes or not."""
-    bodies, scene, joints = jointed(model, law), model.collision.scene, model.joints
-    rubbing, limited = scene.rubbing if law.dry_friction else (), scene.limited if law.limits else ()
+    bodies, (rubbing, limited), joints = jointed(model, law), rubbing_and_limited(model, law), model.joints
 
     def of(values: Array, own: tuple[int, ...], without: float) -> Array:
         parts = [(b in own, values[model.topology.v_slice(b)]) for b in bodies]
@@ -77,8 +76,9 @@ def held_of(model: Model, law: Law) -> Held:
 def apart(model: Model, law: Law, f: Array) -> tuple[Array, Array]:
     """Return the dry friction of joints that rub and the forces of limits of joints that have them, away from the
     limits, from the forces f (rows, ...) of joints."""
-    scene, stopped = model.collision.scene, held_of(model, law).stopped(f)
+    stopped = held_of(model, law).stopped(f)
     every = [b for b in jointed(model, law) for _ in range(model.topology.kinds[b].nv)]
-    at = lambda bodies, use: np.asarray([k for k, b in enumerate(every) if use and b in bodies], int)  # noqa: E731
-    rubbing, limited = at(scene.rubbing, law.dry_friction), at(scene.limited, law.limits)
+    rubbing, limited = (
+        np.asarray([k for k, b in enumerate(every) if b in bodies], int) for bodies in rubbing_and_limited(model, law)
+    )
     return (f - stopped)[rubbing], jnp.abs(stopped[limited])

@@ -68,10 +68,15 @@ def rows_of(model: Model, law: Law) -> int:
     return slots + rows_of_joints(model, law)
 
 
+def rubbing_and_limited(model: Model, law: Law) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the bodies whose joints have dry friction under a law, and those whose joints have limits."""
+    scene = model.collision.scene
+    return scene.rubbing if law.dry_friction else (), scene.limited if law.limits else ()
+
+
 def jointed(model: Model, law: Law) -> tuple[int, ...]:
     """Return the bodies whose joints have limits or dry friction under a law."""
-    scene = model.collision.scene
-    return tuple(sorted({*(scene.limited if law.limits else ()), *(scene.rubbing if law.dry_friction else ())}))
+    return tuple(sorted({b for bodies in rubbing_and_limited(model, law) for b in bodies}))
 
 
 def rows_of_joints(model: Model, law: Law) -> int:

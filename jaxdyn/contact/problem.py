@@ -32,7 +32,7 @@ from .effect import Unformed
 from .goals import goals, limited
 from .joints import Held, held_of, joint_rows
 from .laws import Around, Closing, Impact, Law
-from .limbs import groups_of
+from .limbs import groups_of, rubbing_and_limited
 from .parts import parts_of
 from .slots import Slots, slots_at
 
@@ -89,7 +89,7 @@ def begun(
     problem = with_rows(motion, (*constraints, *slots.touching, *slots.twists, *rows))
     rates = problem.rows.times(problem.motion.velocity)
     first = problem.plan.starts[len(constraints)]
-    rub = law.dry_friction and bool(model.collision.scene.rubbing)
+    rub = bool(rubbing_and_limited(model, law)[0])
     counts = Counts(len(slots.surface.friction), slots.twisted, len(joints.bound), rub)
     held = len(constraints)
     if isinstance(law, Closing):
