@@ -30,6 +30,8 @@ from .tree.topology import unknown
 
 #: of joints: free, ball, slide, hinge
 MUJOCO_SIZES = (7, 6), (4, 3), (1, 1), (1, 1)
+#: kinds with a quaternion, and what Pinocchio calls them
+TURNING, PINOCCHIO_TURNING = ("Free", "Spherical"), ("JointModelFreeFlyer", "JointModelSpherical")
 
 
 class Span(NamedTuple):
@@ -43,8 +45,7 @@ class Span(NamedTuple):
 def _joints(model: Model) -> list[tuple[str, str, slice, slice]]:
     """Return (name, kind such as ``"Free"``, slice of q, slice of v) for every joint."""
     t = model.topology
-    kinds = [repr(k).removesuffix("Kind") for k in t.kinds]
-    return [(name, kinds[b], t.q_slice(b), t.v_slice(b)) for b, name in enumerate(t.joint_names)]
+    return [(name, t.kinds[b].name, t.q_slice(b), t.v_slice(b)) for b, name in enumerate(t.joint_names)]
 
 
 def _order(model: Model, spans: Sequence[Span]) -> np.ndarray:
@@ -100,7 +101,8 @@ def _pinocchio_spans(call: str, model: Model, pin_model: Any) -> list[Span]:
         joint = pin_model.joints[names.index(name)]
         # continuous and planar joints have a cosine and a sine in place of an angle
         known = {own.stop - own.start, own.stop - own.start + (kind in ("Revolute", "Planar"))}
-        _check_joint(call, name, kind, at, joint.nv, f"in Pinocchio ({joint.shortname()})", joint.nq in known)
+        turns = (kind in TURNING) == (joint.shortname() in PINOCCHIO_TURNING)
+        _check_joint(call, name, kind, at, joint.nv, f"in Pinocchio ({joint.shortname()})", joint.nq in known and turns)
         spans.append(Span(joint.idx_q, joint.idx_v, joint.nq))
     return spans
 
@@ -121,7 +123,7 @@ def from_pinocchio(model: Model, pin_model: Any, q: ArrayLike, v: ArrayLike | No
     qs, vs = [], []
     for span, (_, kind, _, at) in zip(spans, _joints(model), strict=True):
         x, u = q[span.q : span.q + span.nq], v[span.v : span.v + at.stop - at.start]
-        if kind in ("Free", "Spherical"):
+        if kind in TURNING:
             x = jnp.concatenate([x[:-4], x[-1:], x[-4:-1]])
         elif kind in ("Revolute", "Planar") and span.nq > at.stop - at.start:
             x = jnp.concatenate([x[:-2], jnp.arctan2(x[-1:], x[-2:-1])])
@@ -143,7 +145,7 @@ def to_pinocchio(
         x, u = state.q[qs], state.v[vs]
         if kind == "Planar":
             u = _turned(u, -x[2])
-        if kind in ("Free", "Spherical"):
+        if kind in TURNING:
             x = jnp.concatenate([x[:-4], x[-3:], x[-4:-3]])
         elif kind in ("Revolute", "Planar") and span.nq > vs.stop - vs.start:
             x = jnp.concatenate([x[:-1], jnp.cos(x[-1:]), jnp.sin(x[-1:])])
@@ -171,7 +173,9 @@ def _mujoco_spans(call: str, model: Model, mj_model: Any) -> list[Span]:
         if k is None:
             raise ValueError(f"`{call}`: in MuJoCo's model " + unknown("joint", name, names))
         nq, nv = MUJOCO_SIZES[int(mj_model.jnt_type[k])]
-        _check_joint(call, name, kind, at, nv, "in MuJoCo", nq == own.stop - own.start)
+        _check_joint(
+            call, name, kind, at, nv, "in MuJoCo", nq == own.stop - own.start and (nq > nv) == (kind in TURNING)
+        )
         spans.append(Span(int(mj_model.jnt_qposadr[k]), int(mj_model.jnt_dofadr[k]), nq))
     return spans
 
@@ -209,6 +213,8 @@ def _brax_spans(call: str, model: Model, system: Any) -> tuple[list[Span], int, 
         if wanted not in total:
             raise ValueError(f"`{call}`: link {link!r} has {wanted} freedoms in Brax, but not here.")
         for b in reversed(up[: total.index(wanted) + 1]):
+            if t.kinds[b].nq > t.kinds[b].nv and t.kinds[b].name not in TURNING:
+                raise ValueError(f"`{call}`: joint {t.joint_names[b]!r} ({t.kinds[b].name}) is of no kind of Brax.")
             at[b] = Span(q, v, t.kinds[b].nq)
             q, v = q + t.kinds[b].nq, v + t.kinds[b].nv
     missing = [name for b, name in enumerate(t.joint_names) if b not in at]

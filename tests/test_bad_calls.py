@@ -195,6 +195,21 @@ BAD = {
         ValueError,
         r"`passive_forces`: `model.joints.damping` has shape \(3,\), not \(1,\)",
     ),
+    "poses_of_no_frame": (
+        lambda: jd.mass_matrix(eqx.tree_at(lambda m: m.frames.translation, ROD, np.ones((5, 3))), ZERO),
+        ValueError,
+        r"`mass_matrix`: `model.frames.translation` has shape \(5, 3\), not \(0, 3\)",
+    ),
+    "actuation_of_no_actuator": (
+        lambda: jd.mass_matrix(eqx.tree_at(lambda m: m.actuation, ROD, np.ones((7, 3))), ZERO),
+        ValueError,
+        r"`mass_matrix`: `model.actuation` has shape \(7, 3\), not \(1, 0\)",
+    ),
+    "shape_without_letters": (
+        lambda: jd.ModelSpec("x").add_shape("world", jd.shapes.Plane(), name=""),
+        ValueError,
+        r"`ModelSpec.add_shape\('world'\)`: a name is a non-empty string",
+    ),
     "joint_without_a_kind": (
         lambda: jd.ModelSpec("x").add_body("a", "world", type("Odd", (jd.joints.Revolute,), {"kind": None})()),
         TypeError,

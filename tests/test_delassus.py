@@ -136,7 +136,7 @@ def test_damping_by_constraint():
         np.testing.assert_allclose(damped.dense() - op.dense(), wanted, atol=1e-12)
     b = np.ones(scene.rows)
     np.testing.assert_allclose(damped.dense() @ damped.solve(b), b, atol=1e-9)
-    with pytest.raises(ValueError, match=r"`damping\[1\]` is negative"):
+    with pytest.raises(ValueError, match=r"`Delassus.with_damping`: `damping\[1\]` is negative"):
         op.with_damping([0.1, *[-0.1] * (len(sizes) - 1)])
 
 

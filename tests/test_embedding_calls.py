@@ -56,6 +56,21 @@ def test_local_loops_leave_the_ground_alone():
     assert len(jd.embed(cut("four_bar_floating"), "local").embedded) == 3
 
 
+@pytest.mark.parametrize("again", ["local", "last"])
+def test_embedded_loops_without_names_stay(again):
+    spec = jd.ModelSpec("six")
+    for k, parent in enumerate(("world", "b0", "b1", "b2", "world", "b4")):
+        joint = jd.joints.Revolute(axis=(0, 1, 0), name=f"j{k}")
+        spec.add_body(f"b{k}", parent, joint, placement=at(0, 0, 0.3), inertia=lump(1.0))
+    spec.add_constraint(Coupling(["j0", "j1"], [1, -2]))
+    spec.add_constraint(jd.constraints.PointOnPlane("b5", placement_a=at(0, 0, 0.3)))  # to the ground: not local
+    spec.add_constraint(Coupling(["j2", "j3"], [1, 3], name="last"))
+    once = jd.embed(spec.build(), "local")
+    assert [type(c) for c in once.constraints] == [jd.constraints.PointOnPlane] and once.nv == 4
+    found = jd.embed(once, again)
+    assert found.topology == once.topology and found.embedded == once.embedded
+
+
 def test_models_are_data():
     model = embedded("four_bars")
     for other in (pickle.loads(pickle.dumps(model)), copy.deepcopy(model)):

@@ -9,6 +9,7 @@ import numpy as np
 import oracle
 import oracle_bodies
 import pytest
+import scipy.linalg
 from catalogue import CATALOGUE
 from compiled import close, states
 
@@ -66,6 +67,19 @@ def test_quaternions_stay_of_unit_length_and_either_sign_is_the_same_rotation():
         close(jnp.linalg.norm(turned[at]), 1.0, 1e-12)
         q = q.at[at].multiply(-1.0)
     close(jd.difference(model, jnp.asarray(states("joints_floating").q[0]), q), np.zeros(model.nv), 1e-12)
+
+
+@pytest.mark.parametrize("angle", [1e-3, 1.01e-2, 0.1, 1.0, 3.0])
+def test_small_turns_are_as_exact_in_single_precision(angle):
+    """The exponential of SE(3), beside that of SciPy for matrices of 4 x 4."""
+    x, y, z = turn = angle * np.array([0.6, 0.0, 0.8])
+    way, twist = np.array([0.3, -0.2, 0.9]), np.zeros((4, 4))
+    twist[:3] = np.column_stack([[[0, -z, y], [z, 0, -x], [-y, x, 0]], way])
+    spec = jd.ModelSpec("body")
+    spec.add_body("body", "world", jd.joints.Free(), inertia=jd.Inertia(1.0, (0, 0, 0), np.eye(3)))
+    model = spec.build()
+    found = jd.integrate(model, *(jnp.asarray(v, jnp.float32) for v in (model.neutral(), np.r_[way, turn])))[:3]
+    np.testing.assert_allclose(found, scipy.linalg.expm(twist)[:3, 3], rtol=0, atol=1.5e-7)
 
 
 @pytest.mark.parametrize("robot", ROBOTS)

@@ -142,6 +142,27 @@ XML = """<mujoco><worldbody><body name="base"><freejoint/><geom size=".1" mass="
 <body name="c"><joint name="jc" type="ball"/><geom size=".1" mass="1"/></body></body></worldbody></mujoco>"""
 
 
+class AfloatKind(type(jd.joints.Free().kind)):
+    """A kind whose coordinates nobody knows outside of this file."""
+
+
+class Afloat(jd.joints.Free):
+    kind = AfloatKind()
+
+
+def test_a_joint_of_your_own_is_not_taken_for_a_free_one():
+    spec = jd.ModelSpec("own")
+    spec.add_body("base", "world", Afloat(name="base"), inertia=jd.Inertia(1.0, (0, 0, 0), np.eye(3)))
+    model, there = spec.build(), pin.Model()
+    there.addJoint(0, pin.JointModelFreeFlyer(), pin.SE3.Identity(), "base")
+    body = '<body><freejoint name="base"/><geom size="1"/></body>'
+    other = mujoco.MjModel.from_xml_string(f"<mujoco><worldbody>{body}</worldbody></mujoco>")
+    with pytest.raises(ValueError, match=r"`from_pinocchio`: joint 'base' has other coordinates .*\(Afloat\)"):
+        interop.from_pinocchio(model, there, np.zeros(7))
+    with pytest.raises(ValueError, match=r"`to_mujoco`: joint 'base' has other coordinates .*\(Afloat\)"):
+        interop.to_mujoco(model, other, jd.State(model.neutral(), jnp.zeros(6)))
+
+
 def test_mujoco_and_back():
     model, other = quiet(XML), mujoco.MjModel.from_xml_string(XML)
     state = model.random_state(jax.random.key(1))

@@ -9,7 +9,7 @@ import json
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import jax
 import jax.numpy as jnp
@@ -26,21 +26,29 @@ from .output import complete
 
 @contextmanager
 def one_core() -> Iterator[None]:
-    """Pin this process to a single core and give OpenMP one thread, within a ``with`` block."""
+    """Pin all threads of this process to a single core, and give one thread to libraries with OpenMP that are loaded
+    within the ``with`` block."""
     before = os.sched_getaffinity(0) if hasattr(os, "sched_getaffinity") else None
     threads = os.environ.get("OMP_NUM_THREADS")
     os.environ["OMP_NUM_THREADS"] = "1"
     if before:
-        os.sched_setaffinity(0, {min(before)})
+        _pin({min(before)})
     try:
         yield
     finally:
         if before:
-            os.sched_setaffinity(0, before)
+            _pin(before)
         if threads is None:
             del os.environ["OMP_NUM_THREADS"]
         else:
             os.environ["OMP_NUM_THREADS"] = threads
+
+
+def _pin(cores: set[int]) -> None:
+    """Let all threads of this process, among them those of XLA, run on these cores only."""
+    for thread in os.listdir("/proc/self/task") if os.path.isdir("/proc/self/task") else "0":
+        with suppress(ProcessLookupError):  # it has ended since
+            os.sched_setaffinity(int(thread), cores)
 
 
 def best(run: Callable[[], object], evaluations: int, repeats: int) -> float:

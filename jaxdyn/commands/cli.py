@@ -2,11 +2,12 @@
 interrupted and 143 if it was terminated."""
 
 import argparse
+import os
 import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import jax
@@ -351,7 +352,8 @@ def _run(args) -> int:
         print(f"jaxdyn {args.command}: interrupted; no file was left half written.", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader of the output has closed it, as `head` does
-        sys.stderr.close()
+        with suppress(OSError, ValueError):  # what is left in the buffer would raise the error again at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return OK
     except MemoryError:
         return _say(args, "out of memory: make --batch smaller", PROBLEM)

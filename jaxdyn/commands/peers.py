@@ -43,7 +43,7 @@ def missing() -> list[str]:
 
 
 def _kinds(model: Model) -> list[str]:
-    return [repr(k).removesuffix("Kind") for k in model.topology.kinds]
+    return [k.name for k in model.topology.kinds]
 
 
 def pinocchio_model(model: Model):

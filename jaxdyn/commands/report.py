@@ -69,7 +69,7 @@ def describe(model: Model) -> str:
         rows.append(
             (
                 name,
-                type(topology.kinds[b]).__name__.removesuffix("Kind"),
+                topology.kinds[b].name,
                 topology.body_names[b],
                 "world" if parent < 0 else topology.body_names[parent],
                 f"{float(model.bodies.mass[b]):.4g}",
@@ -150,7 +150,7 @@ def clusters(model: Model) -> str:
     ``loops="local"`` selects them; or the reason why `embed` fails."""
     try:
         found = embed(model)
-        local = {id(model.constraints[k]) for k in chosen_of(model, "local", set())}
+        local = {id(model.constraints[k]) for k in chosen_of(model, "local")}
     except ValueError as error:
         return f"not embedded: {error}"
     topology = found.topology

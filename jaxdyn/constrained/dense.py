@@ -18,7 +18,7 @@ from ..kinematics.embedding import jacobian_at
 from ..spatial.options import check_number
 from ..systems.problem import right_sides
 from .apart import apart
-from .base import Solver
+from .base import Found, Solver
 
 
 class Dense(Solver):
@@ -44,7 +44,7 @@ class Dense(Solver):
         steps = jnp.ones((lanes,), jnp.int32)
         if rows is None:
             qdd = solve_triangular(L, y, lower=True, trans=1)[..., 0].T
-            return qdd, jnp.zeros((0, lanes), qdd.dtype), steps
+            return Found(qdd, jnp.zeros((0, lanes), qdd.dtype), steps)
         r2 = jnp.moveaxis(widen(rows, lanes), -1, 0)[..., None]
         A = solve_triangular(L, jnp.swapaxes(jnp.moveaxis(widen(J, lanes), -1, 0), 1, 2), lower=True)
         A = jnp.swapaxes(A, 1, 2)
@@ -57,7 +57,7 @@ class Dense(Solver):
         part = inverse * (jnp.swapaxes(U, 1, 2) @ (r2 - A @ y))
         lam = jnp.where(sound, U @ (inverse * part), jnp.nan)
         qdd = solve_triangular(L, y + jnp.swapaxes(Vt, 1, 2) @ part, lower=True, trans=1)
-        return jnp.where(sound, qdd, jnp.nan)[..., 0].T, lam[..., 0].T, steps
+        return Found(jnp.where(sound, qdd, jnp.nan)[..., 0].T, lam[..., 0].T, steps)
 
 
 def _matrices(problem, start):

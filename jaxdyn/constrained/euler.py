@@ -14,7 +14,7 @@ from jaxtyping import Array
 
 from ..dynamics.rnea import stiffened
 from ..kinematics.embed import gains
-from ..kinematics.manifold import advanced
+from ..kinematics.manifold import arrived
 from .base import Solver
 from .implicit import ForwardDynamics, outputs
 from .linearised import Operands
@@ -29,7 +29,7 @@ def force_of(model, q, v, tau, dt) -> Array:
 def end_of(model, q, v, dt, a) -> tuple[Array, Array]:
     """Return q and v after the step."""
     w = v + dt * a
-    return advanced(model.topology, model, q, dt * w), w
+    return arrived(model.topology, model, q, dt * w), w
 
 
 @dataclasses.dataclass(frozen=True)

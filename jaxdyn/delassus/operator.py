@@ -70,7 +70,7 @@ class Delassus(eqx.Module):
 
     def with_damping(self, damping: ArrayLike | Sequence[ArrayLike] | None) -> "Delassus":
         """Return the operator with another R (the compliance that is added: see `delassus`)."""
-        return _damped(self.method, self._given, self._made, damping, "with_damping")
+        return _damped(self.method, self._given, self._made, damping, "Delassus.with_damping")
 
     @property
     def result(self) -> Result:

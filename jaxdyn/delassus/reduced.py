@@ -140,8 +140,7 @@ class ConstrainedABA(PVReduced):
     def damp(self, given, made, R):
         if R.diagonal is None:
             raise ValueError(
-                "`delassus`: `ConstrainedABA` takes one number for each row as `damping`, no blocks. "
-                "Use `jd.osim.MatrixFree()`."
+                "`ConstrainedABA` takes one number for each row as `damping`, no blocks. Use `jd.osim.MatrixFree()`."
             )
         given, R = jax.lax.stop_gradient((given, R))
         topology, plan = given.model.topology, plan_of(given.model.topology, given.asked)

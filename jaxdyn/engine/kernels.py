@@ -89,9 +89,10 @@ def target(core, used, operands: tuple, platform: str = "cpu") -> Target | None:
         watched.append((core, used, avals, shared))
     single = platform == "cpu" and all(s[-1] == 1 for s, _ in operands)
     try:
-        return _target(core, used, avals, shared, platform, steps(), single, effort())
-    except (Unsupported, TooLarge) as reason:
-        log.info("%s is left to XLA: %s", name_of(core), reason)
+        found = _target(core, used, avals, shared, platform, steps(), single, effort())
+        if not isinstance(found, str):
+            return found
+        log.info("%s is left to XLA: %s", name_of(core), found)
     except cuda.DriverError as reason:
         if "kernel" in (core.compiler, default()):
             raise
@@ -119,9 +120,17 @@ def _uncollected():
 
 
 @programs
+def _target(*given) -> Target | str | None:
+    """Return `_made_target`, or why there is none. That is kept, too: it may take as long to find out as to compile."""
+    try:
+        return _made_target(*given)
+    except (Unsupported, TooLarge) as reason:
+        return str(reason)
+
+
 @roomy
 @_uncollected()
-def _target(core, used, avals, shared, platform, mode, single, level) -> Target | None:
+def _made_target(core, used, avals, shared, platform, mode, single, level) -> Target | None:
     outputs = tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
     if not any(np.prod(shape) for shape, _ in outputs):
         return None

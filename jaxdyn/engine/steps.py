@@ -173,9 +173,8 @@ class Table:
         """
         leaves, tree = jax.tree.flatten(dict(given))
         key = tree, tuple((x.shape, jnp.dtype(x.dtype)) for x in leaves)
-        if key not in self._made:
-            self._made[key] = _Maker(self, given).make()
-        return self._made[key]
+        found = self._made.get(key)
+        return found or self._made.setdefault(key, _Maker(self, given).make())
 
 
 class _Maker:

@@ -5,7 +5,6 @@ steps, in reverse order. Both are sweeps again and therefore have derivatives th
 read only after the last write to it, so the arrays of a sweep still hold everything that its steps have read.
 """
 
-import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -86,9 +85,7 @@ def tangent(sweep: Sweep, active: tuple[bool, ...]) -> tuple[Sweep | None, list[
     tangents.
     """
     key = "tangent", active
-    if key not in sweep.derived:
-        sweep.derived[key] = _Tangent(sweep, active).make()
-    return sweep.derived[key]
+    return sweep.derived.get(key) or sweep.derived.setdefault(key, _Tangent(sweep, active).make())
 
 
 def transposed(sweep: Sweep, linear: tuple[bool, ...], given: tuple[bool, ...]) -> tuple[Sweep | None, list]:
@@ -99,9 +96,7 @@ def transposed(sweep: Sweep, linear: tuple[bool, ...], given: tuple[bool, ...]) 
     cotangents.
     """
     key = "transposed", linear, given
-    if key not in sweep.derived:
-        sweep.derived[key] = _Transposed(sweep, linear, given).make()
-    return sweep.derived[key]
+    return sweep.derived.get(key) or sweep.derived.setdefault(key, _Transposed(sweep, linear, given).make())
 
 
 class _Derived:
@@ -233,7 +228,7 @@ class _Transposed(_Derived):
         return made, [arrays.index(k) if k in wanted else None for k in range(n)]
 
 
-@functools.lru_cache(maxsize=1024)
+@parts
 @meshless
 def _identity(shape, target, dtype):
     reduce = shape[-1] > target[-1]

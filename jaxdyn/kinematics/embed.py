@@ -71,7 +71,7 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
     check_model("embed", model)
     _check_known(jax.tree.leaves(model))
     cut = unembedded(model)
-    chosen = chosen_of(cut, loops, {c.name for c in model.embedded})
+    chosen = chosen_of(cut, loops, len(model.embedded))
     if not chosen:
         return model
     taken = tuple(cut.constraints[k] for k in chosen)
@@ -115,9 +115,9 @@ def _check_known(arrays) -> None:
         )
 
 
-def chosen_of(model: Model, loops, before: set) -> list[int]:
-    """Return the numbers of the constraints of a cut model that the argument `loops` of `embed` selects, and of those
-    named in `before`, which are embedded already."""
+def chosen_of(model: Model, loops, before: int = 0) -> list[int]:
+    """Return the numbers of the constraints of a cut model that the argument `loops` of `embed` selects, and of the
+    first `before`, which are embedded already."""
     topology, constraints = model.topology, model.constraints
     names = check_names("`embed`", "loops", loops)
     if loops == "all":
@@ -130,12 +130,12 @@ def chosen_of(model: Model, loops, before: set) -> list[int]:
             if len(bodies) <= LARGEST and not (_tied(model, members) and WORLD in outputs(topology, bodies))
             for k in members
         }
-        return sorted(local | {k for k, c in enumerate(constraints) if c.name in before and c.name})
-    known = {c.name: k for k, c in enumerate(constraints)}
+        return sorted(local | set(range(before)))
+    known = {c.name: k for k, c in enumerate(constraints) if c.name}
     for name in names:
         if name not in known:
-            raise ValueError(f"`embed`: `loops`: {unknown('constraint', name, [n for n in known if n])}")
-    return sorted({known[n] for n in names} | {known[n] for n in before if n in known})
+            raise ValueError(f"`embed`: `loops`: {unknown('constraint', name, known)}")
+    return sorted({known[n] for n in names} | set(range(before)))
 
 
 def _tied(model: Model, members) -> bool:

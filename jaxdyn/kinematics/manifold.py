@@ -1,7 +1,7 @@
 """The configuration manifold: motion along it, differences on it, and derivatives of functions of q.
 
-`integrated`, `differenced`, `normalized`, `advanced`, `closed` and `settled` take batches, with one lane per element on
-the last axis. `moving`, `settling` and `separated` return functions of single states.
+`integrated`, `differenced`, `normalized`, `advanced`, `arrived`, `closed` and `settled` take batches, with one lane per
+element on the last axis. `moving`, `arriving`, `settling` and `separated` return functions of single states.
 """
 
 import functools
@@ -78,6 +78,12 @@ def advanced(topology: Topology, model: Model | None, q, dv):
     return integrated(topology, q, moves)
 
 
+def arrived(topology: Topology, model: Model | None, q, dv):
+    """Return `advanced` with all quaternions scaled to unit length: where a time step ends. Otherwise rounding would
+    change their lengths in proportion to the number of steps."""
+    return normalized(topology, advanced(topology, model, q, dv))
+
+
 def _closings(topology: Topology) -> int:
     """Return the number of Newton steps that close loops. Two suffice up to rounding errors, for values and derivatives
     of the first three orders, if joints turn by a twentieth of a radian; three suffice if they turn by a third. Gears
@@ -147,6 +153,11 @@ def coasted(topology: Topology, model: Model | None, q, v, dt=None):
 def moving(model: Model) -> Callable:
     """Return `coasted` for single states, a function of (q, v, dt)."""
     return of_states(coasted, model)
+
+
+def arriving(model: Model) -> Callable:
+    """Return `arrived` for single states, a function of (q, dv)."""
+    return of_states(arrived, model)
 
 
 def settling(model: Model) -> Callable:

@@ -16,7 +16,7 @@ from ..model.model import Model
 from ..spatial.rotation import quaternion_conjugate, quaternion_exp, rotate
 from ..spatial.small import cross
 from ..tree.topology import Topology
-from .manifold import advanced, normalized
+from .manifold import arrived
 
 
 def _turning(v):
@@ -68,7 +68,7 @@ def moved(model: Model, q: Array, w: Array, dt: Array) -> tuple[Array, Array]:
     """Return q and v after a step of dt at velocities w (nv, lanes) in the axes of its start."""
     topology, way = model.topology, dt * w
     straight = _swept(topology, _straight, way, w=way)
-    return normalized(topology, advanced(topology, model, q, straight)), _swept(topology, _turned, w, v=w, w=way)
+    return arrived(topology, model, q, straight), _swept(topology, _turned, w, v=w, w=way)
 
 
 def _unturned(v, w):

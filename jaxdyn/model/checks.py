@@ -16,6 +16,8 @@ from .constraints import Constraint
 from .model import Model
 from .state import State
 
+#: arrays of a `Collision` with one number for each shape
+SURFACE = "friction", "torsion", "restitution", "stiffness", "damping"
 #: models whose shapes are right, by id: they do not change, and to look costs as much as a short call
 _SOUND: weakref.WeakValueDictionary[int, Model] = weakref.WeakValueDictionary()
 
@@ -35,7 +37,8 @@ def _check_shapes(call: str, model: Model) -> None:
     """Raise `ValueError` for arrays of another shape than the robot's, as after `equinox.tree_at`."""
     nb, n, nq = model.nb, model.topology.nv, model.nq
     bodies, joints, place = model.bodies, model.joints, model.bodies.placement
-    for path, x, shape in (
+    nf, shapes, ns = len(model.topology.frame_names), model.collision, len(model.collision.shapes)
+    known: list[tuple[str, Any, tuple[int, ...]]] = [
         ("gravity", model.gravity, (3,)),
         ("bodies.mass", bodies.mass, (nb,)),
         ("bodies.center_of_mass", bodies.center_of_mass, (nb, 3)),
@@ -53,7 +56,21 @@ def _check_shapes(call: str, model: Model) -> None:
         ("joints.upper", joints.upper, (n,)),
         ("joints.effort", joints.effort, (n,)),
         ("joints.friction", joints.friction, (n,)),
-    ):
+        *((f"joints.own.{k}", x, (nb, *np.shape(x)[1:])) for k, x in joints.own.items()),
+        ("frames.rotation", model.frames.rotation, (nf, 3, 3)),
+        ("frames.translation", model.frames.translation, (nf, 3)),
+        ("actuation", model.actuation, (n if np.shape(model.actuation)[:1] == (n,) else model.nv, model.nu)),
+    ]
+    if model.home is not None:
+        known.append(("home", model.home, (nq,)))
+    if ns:
+        known += [
+            ("collision.size", shapes.size, (ns, 3)),
+            ("collision.placement.rotation", shapes.placement.rotation, (ns, 3, 3)),
+            ("collision.placement.translation", shapes.placement.translation, (ns, 3)),
+            *((f"collision.{what}", getattr(shapes, what), (ns,)) for what in SURFACE),
+        ]
+    for path, x, shape in known:
         found = getattr(x, "shape", None)
         if found == shape:
             continue

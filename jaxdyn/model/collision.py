@@ -191,7 +191,7 @@ class Collision(eqx.Module):
         """Return the same shapes with other pairs, given by names. Raise `TypeError` for what is no pair of names, and
         `ValueError` for unknown names, repeated pairs, and shapes that do not move relative to each other."""
         index = {s.name: k for k, s in enumerate(self.shapes)}
-        found: list[tuple[int, int]] = []
+        found: dict[tuple[int, int], None] = {}
         for pair in pairs:
             if not isinstance(pair, list | tuple) or len(pair) != 2 or not all(isinstance(n, str) for n in pair):
                 raise TypeError(f"{call}: `pairs` holds {pair!r:.60}, which is no pair of names of shapes.")
@@ -203,9 +203,9 @@ class Collision(eqx.Module):
                 raise ValueError(f"{call}: shapes {pair[0]!r} and {pair[1]!r} do not move against each other.")
             if (i, j) in found:
                 raise ValueError(f"{call}: the pair {pair[0]!r}, {pair[1]!r} is there twice.")
-            found.append((i, j))
+            found[i, j] = None
         scene = dataclasses.replace(self.scene, pairs=tuple(found), off=0)
-        warn_of_idle(call, scene, found, 5)
+        warn_of_idle(call, scene, list(found), 5)
         return dataclasses.replace(self, scene=scene)
 
 

@@ -95,7 +95,8 @@ class Baumgarte(eqx.Module):
         call = "`Baumgarte`"
         self.stiffness = floats(call, "stiffness", stiffness, (), finite, not_negative)
         if damping is None:
-            self.damping = 2 * jnp.sqrt(self.stiffness)
+            some = self.stiffness > 0  # the derivative of the root is infinite at zero
+            self.damping = jnp.where(some, 2 * jnp.sqrt(jnp.where(some, self.stiffness, 1)), 0)
         else:
             self.damping = floats(call, "damping", damping, (), finite, not_negative)
 

@@ -19,6 +19,7 @@ from ..spatial.rotation import (
     quaternion_multiply,
     quaternion_normalize,
     rotate,
+    sinc_half,
 )
 from ..spatial.small import cross, eye, mm, mtv, mv, skew
 from .kind import Column, Kind, axis_rotation
@@ -47,7 +48,8 @@ class FreeKind(Kind):
         small = angle2 < 1e-4
         a2 = jnp.where(small, 1.0, angle2)
         a = jnp.sqrt(a2)
-        b = jnp.where(small, 0.5 - angle2 / 24 + angle2**2 / 720, (1 - jnp.cos(a)) / a2)
+        half = sinc_half(angle2)[0]
+        b = 2 * half * half  # (1 - cos a) / a², which would cancel digits
         c = jnp.where(small, 1 / 6 - angle2 / 120 + angle2**2 / 5040, (a - jnp.sin(a)) / (a2 * a))
         move = l + b * cross(w, l) + c * cross(w, cross(w, l))
         return jnp.concatenate([q[:3] + rotate(q[3:], move), quaternion_multiply(q[3:], step)])

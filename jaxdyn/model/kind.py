@@ -69,6 +69,11 @@ class Kind:
         own = ", ".join(f"{name}={value!r}" for name, value in sorted(vars(self).items()))
         return f"{type(self).__name__}({own})" if own else type(self).__name__
 
+    @property
+    def name(self) -> str:
+        """The name of joints of this kind, such as ``"Free"``."""
+        return type(self).__name__.removesuffix("Kind")
+
     def neutral(self) -> np.ndarray:
         return np.zeros(self.nq)
 

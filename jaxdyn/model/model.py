@@ -177,9 +177,10 @@ class Model(eqx.Module):
     def with_compiler(self, compiler: Literal["auto", "kernel", "xla"]) -> "Model":
         """Return the same robot with another compiler for its programs.
 
-        "kernel" compiles each program to one function, for CPUs and NVIDIA's GPUs. "xla" leaves programs to XLA, as
-        `jax.export` needs. "auto" follows the environment variable `JAXDYN_COMPILER`; if that is not set, it uses
-        kernels if they can be compiled. See the page "From a jaxpr to one kernel".
+        "kernel" compiles each program to one function, for CPUs and NVIDIA's GPUs, up to a size that XLA takes over
+        from. "xla" leaves all programs to XLA, as `jax.export` needs. "auto" follows the environment variable
+        `JAXDYN_COMPILER`; if that is not set, it uses kernels if they can be compiled. See the page "From a jaxpr to
+        one kernel".
 
         **Raises** `ValueError` for another name, and `RuntimeError` for "kernel" if `llvmlite` does not work here.
         """

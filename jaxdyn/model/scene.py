@@ -83,6 +83,8 @@ class SceneSpec:
         """
         call = f"`ModelSpec.add_shape({body!r})`"
         check_instance(call, "shape", shape, Shape, " Use one such as `jd.shapes.Sphere(0.1)`.")
+        if isinstance(name, str) and not name:
+            raise ValueError(f"{call}: a name is a non-empty string; leave `name` out for one made from the body's.")
         place = placed(call, "placement", placement)
         surface = Collider(
             "" if name is None else name,

@@ -11,7 +11,7 @@ import numpy as np
 from ..engine.meshes import alike
 from ..engine.once import once
 from ..kinematics.embed import gained
-from ..kinematics.manifold import moving
+from ..kinematics.manifold import arriving, moving
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import described
@@ -217,4 +217,4 @@ class ImplicitMidpoint(Integrator):
 
         start = alike(jnp.zeros_like(state.v), model, dynamics, state, dt)
         a, _ = jax.lax.scan(closer, start, length=self.iterations)
-        return State(move(state.q, state.v + dt / 2 * a, dt), state.v + dt * a)
+        return State(arriving(model)(state.q, dt * (state.v + dt / 2 * a)), state.v + dt * a)

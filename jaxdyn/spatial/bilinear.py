@@ -91,9 +91,8 @@ def _sorted(terms) -> tuple[Term, ...]:
 def form(x: Shape, y: Shape, out: Shape, terms, formula: Callable | None = None) -> Form:
     """Return the form with these terms."""
     key = x, y, out, _sorted(terms)
-    if key not in _forms:
-        _forms[key] = Form(x, y, out, key[3], formula)
-    return _forms[key]
+    found = _forms.get(key)
+    return found or _forms.setdefault(key, Form(x, y, out, key[3], formula))
 
 
 def contraction(letters: str, formula: Callable) -> Form:

@@ -56,7 +56,7 @@ def quaternion_from_matrix(r):
     return quaternion_normalize(a)
 
 
-def _sinc_half(angle2):
+def sinc_half(angle2):
     """Return sin(θ/2)/θ and cos(θ/2) as smooth functions of θ²."""
     small = angle2 < 1e-6
     angle = jnp.sqrt(jnp.where(small, 1.0, angle2))
@@ -70,7 +70,7 @@ def _sinc_half(angle2):
 
 def quaternion_exp(rotvec):
     """Return the unit quaternion of a rotation vector ``(3, ...)``."""
-    s, c = _sinc_half(dot(rotvec, rotvec))
+    s, c = sinc_half(dot(rotvec, rotvec))
     return jnp.concatenate([c[None], s * rotvec])
 
 

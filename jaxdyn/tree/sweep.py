@@ -16,10 +16,9 @@ def down(topology: Topology, row: Callable[[int, int], Row | Sequence[Row]]) -> 
     return _joined(row(b, p) for b, p in enumerate(topology.parents))
 
 
-def up(topology: Topology, row: Callable[[int, int], Row], order: Sequence[int] | None = None) -> list[Row]:
-    """Return the rows of all bodies, children before parents; in the given order of elimination, if there is one."""
-    bodies = reversed(range(topology.nb)) if order is None else order
-    return [row(b, topology.parents[b]) for b in bodies]
+def up(topology: Topology, row: Callable[[int, int], Row]) -> list[Row]:
+    """Return the rows of all bodies, children before parents."""
+    return [row(b, topology.parents[b]) for b in reversed(range(topology.nb))]
 
 
 def each(topology: Topology, rows: Callable[[int], Row | Sequence[Row]]) -> list[Row]:
