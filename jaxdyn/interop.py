@@ -117,7 +117,11 @@ def pinocchio_velocity_order(model: Model, pin_model: Any) -> np.ndarray:
 
 
 def from_pinocchio(model: Model, pin_model: Any, q: ArrayLike, v: ArrayLike | None = None) -> State:
-    """Return jaxdyn's state for Pinocchio's q and v (None: zero)."""
+    """Return jaxdyn's state for Pinocchio's q and v (None: zero).
+
+    Raises `ValueError` for wrong shapes, and for joints that the other model does not have or that have other
+    coordinates there, `TypeError` for other types.
+    """
     spans = _pinocchio_spans("from_pinocchio", model, pin_model)
     q, v = _given("from_pinocchio", ("q", "v"), (pin_model.nq, pin_model.nv), q, v)
     qs, vs = [], []
@@ -137,7 +141,11 @@ def from_pinocchio(model: Model, pin_model: Any, q: ArrayLike, v: ArrayLike | No
 def to_pinocchio(
     model: Model, pin_model: Any, state: State
 ) -> tuple[Float[Array, " nq_there"], Float[Array, " nv_there"]]:
-    """Return Pinocchio's (q, v) for a state of jaxdyn. Joints that only Pinocchio's model has are zero."""
+    """Return Pinocchio's (q, v) for a state of jaxdyn. Joints that only Pinocchio's model has are zero.
+
+    Raises `ValueError` for wrong shapes, and for joints that the other model does not have or that have other
+    coordinates there, `TypeError` for other types.
+    """
     spans = _pinocchio_spans("to_pinocchio", model, pin_model)
     state = _whole("to_pinocchio", model, state)
     q, v = jnp.zeros(pin_model.nq, state.q.dtype), jnp.zeros(pin_model.nv, state.v.dtype)
@@ -182,18 +190,30 @@ def _mujoco_spans(call: str, model: Model, mj_model: Any) -> list[Span]:
 
 def mujoco_velocity_order(model: Model, mj_model: Any) -> np.ndarray:
     """Return indices `order` (nv,) with ``v = qvel[order]``, except for the linear velocities of free joints: see
-    `from_mujoco`."""
+    `from_mujoco`.
+
+    Raises `ValueError` for joints that the other model does not have or that have other coordinates there, `TypeError`
+    for other types.
+    """
     return _order(model, _mujoco_spans("mujoco_velocity_order", model, mj_model))
 
 
 def from_mujoco(model: Model, mj_model: Any, qpos: ArrayLike, qvel: ArrayLike | None = None) -> State:
-    """Return jaxdyn's state for MuJoCo's (or MJX's) qpos and qvel (None: zero)."""
+    """Return jaxdyn's state for MuJoCo's (or MJX's) qpos and qvel (None: zero).
+
+    Raises `ValueError` for wrong shapes, and for joints that the other model does not have or that have other
+    coordinates there, `TypeError` for other types.
+    """
     spans, sizes = _mujoco_spans("from_mujoco", model, mj_model), (int(mj_model.nq), int(mj_model.nv))
     return _from_world(model, spans, *_given("from_mujoco", ("qpos", "qvel"), sizes, qpos, qvel))
 
 
 def to_mujoco(model: Model, mj_model: Any, state: State) -> tuple[Float[Array, " nq_there"], Float[Array, " nv_there"]]:
-    """Return MuJoCo's (qpos, qvel) for a state of jaxdyn."""
+    """Return MuJoCo's (qpos, qvel) for a state of jaxdyn.
+
+    Raises `ValueError` for wrong shapes, and for joints that the other model does not have or that have other
+    coordinates there, `TypeError` for other types.
+    """
     spans = _mujoco_spans("to_mujoco", model, mj_model)
     return _to_world(model, spans, int(mj_model.nq), int(mj_model.nv), _whole("to_mujoco", model, state))
 
@@ -224,13 +244,21 @@ def _brax_spans(call: str, model: Model, system: Any) -> tuple[list[Span], int, 
 
 
 def from_brax(model: Model, system: Any, q: ArrayLike, qd: ArrayLike | None = None) -> State:
-    """Return jaxdyn's state for Brax's q and qd (None: zero)."""
+    """Return jaxdyn's state for Brax's q and qd (None: zero).
+
+    Raises `ValueError` for wrong shapes, and for joints that the other model does not have or that have other
+    coordinates there, `TypeError` for other types.
+    """
     spans, *sizes = _brax_spans("from_brax", model, system)
     return _from_world(model, spans, *_given("from_brax", ("q", "qd"), sizes, q, qd))
 
 
 def to_brax(model: Model, system: Any, state: State) -> tuple[Float[Array, " nq_there"], Float[Array, " nv_there"]]:
-    """Return Brax's (q, qd) for a state of jaxdyn."""
+    """Return Brax's (q, qd) for a state of jaxdyn.
+
+    Raises `ValueError` for wrong shapes, and for joints that the other model does not have or that have other
+    coordinates there, `TypeError` for other types.
+    """
     spans = _brax_spans("to_brax", model, system)
     return _to_world(model, *spans, _whole("to_brax", model, state))
 

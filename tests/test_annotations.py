@@ -6,6 +6,7 @@ import inspect
 import re
 import types
 import typing
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +15,7 @@ import pytest
 from jaxtyping import Array, Float, jaxtyped
 
 import jaxdyn as jd
+import jaxdyn.interop
 
 #: a floating robot whose nq, nv, nb, nu and m differ, and a number of time steps that is none of them
 MODEL = jd.load("four_bar", floating=True)
@@ -110,6 +112,25 @@ def test_results_have_the_shapes_of_their_annotations(name):
             assert isinstance(jnp.zeros(n), Float[Array, f" {size}"])
         bad = misfits(name, value, hint)
     assert not bad, "\n".join(bad)
+
+
+def functions() -> dict[str, Callable]:
+    """Return all public functions with arguments that may be wrong, by name."""
+    spaces = {"jd": jd, "jd.osim": jd.osim, "jd.contact": jd.contact, "jd.interop": jaxdyn.interop}
+    found = {f"{space}.{name}": getattr(m, name) for space, m in spaces.items() for name in dir(m)}
+    own = {k: f for k, f in found.items() if inspect.isfunction(f) and f.__module__.startswith("jaxdyn")}
+    of_interop = {k: f for k, f in own.items() if k.startswith("jd.interop") and f.__module__ != "jaxdyn.interop"}
+    adders = {
+        f"ModelSpec.{n}": getattr(jd.ModelSpec, n) for n in dir(jd.ModelSpec) if n.startswith(("add_", "exclude"))
+    }
+    return {k: f for k, f in (own | adders).items() if k not in of_interop and not k.split(".")[-1].startswith("_")}
+
+
+def test_docstrings_tell_what_is_raised():
+    every = functions()
+    assert {"jd.step", "jd.delassus", "jd.osim.conjugate_gradient", "jd.contact.explain"} < every.keys()
+    silent = [name for name, f in every.items() if not re.search(r"[Rr]aises", inspect.getdoc(f) or "")]
+    assert not silent, silent
 
 
 CONSTRAINTS = {

@@ -30,7 +30,10 @@ def cold_start(
     model: Model, *, constraints: Sequence[Constraint] | None = None, contacts: Law | None = None
 ) -> WarmStart:
     """Return the `WarmStart` of zero forces, for `simulate` with these constraints (None: the model's) and this law of
-    contact (None: no contact)."""
+    contact (None: no contact).
+
+    Raises `ValueError` for unknown bodies and joints, `TypeError` for other types.
+    """
     name = "cold_start"
     model = check_model(name, model)
     if contacts is not None:

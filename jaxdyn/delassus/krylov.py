@@ -25,7 +25,10 @@ ANEW = 10
 
 
 def linear_operator(operator: Delassus) -> lineax.FunctionLinearOperator:
-    """Return the operator for solvers of `lineax`, tagged as positive semidefinite."""
+    """Return the operator for solvers of `lineax`, tagged as positive semidefinite.
+
+    Raises `TypeError` for anything but a `Delassus`.
+    """
     check_instance("`linear_operator`", "operator", operator, Delassus)
     shape = jax.ShapeDtypeStruct((operator.shape[0],), operator.dtype)
     return lineax.FunctionLinearOperator(operator.mv, shape, lineax.positive_semidefinite_tag)
@@ -48,6 +51,8 @@ def conjugate_gradient(
 
     **Returns** a `Solved`; `result` is `max_steps_reached` if `tol` was not reached. Derivatives are those of the
     solution.
+
+    Raises `ValueError` for wrong shapes and numbers out of range, `TypeError` for other types.
     """
     call = "`conjugate_gradient`"
     check_instance(call, "operator", operator, Delassus)
@@ -145,6 +150,8 @@ def largest_eigenvalue(operator: Delassus, *, steps: int = 20) -> Float[Array, "
     the accuracy of the eigenvector; second ones leave out how the eigenvector moves, and are wrong.
 
     **Arguments:** `steps`, the number of products, at most m. The start is a fixed vector without symmetries.
+
+    Raises `ValueError` for numbers of steps out of range, `TypeError` for other types.
     """
     check_instance("`largest_eigenvalue`", "operator", operator, Delassus)
     check_count("largest_eigenvalue", "steps", steps)

@@ -31,7 +31,10 @@ def _bias(model, constraints, q, v):
 def constraint_jacobian(
     model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None
 ) -> Float[Array, "m nv"]:
-    """Return J (m, nv) at q (nq,), rows in the order of `constraints` (None: the model's own)."""
+    """Return J (m, nv) at q (nq,), rows in the order of `constraints` (None: the model's own).
+
+    Raises `ValueError` for wrong shapes, unknown bodies and joints, `TypeError` for other types.
+    """
     model, constraints, q = _at_q("constraint_jacobian", model, q, constraints)
     if not constraints:
         return jnp.zeros((0, model.nv), q.dtype)
@@ -39,7 +42,10 @@ def constraint_jacobian(
 
 
 def constraint_bias(model: Model, state: State, constraints: Sequence[Constraint] | None = None) -> Float[Array, " m"]:
-    """Return γ (m,), the rows' time derivative at q̈ = 0, without stabilisation: J q̈ + γ is their acceleration."""
+    """Return γ (m,), the rows' time derivative at q̈ = 0, without stabilisation: J q̈ + γ is their acceleration.
+
+    Raises `ValueError` for wrong shapes, unknown bodies and joints, `TypeError` for other types.
+    """
     call = "constraint_bias"
     check_model(call, model)
     state = check_state(call, model, state)
@@ -51,7 +57,10 @@ def constraint_bias(model: Model, state: State, constraints: Sequence[Constraint
 def constraint_residual(
     model: Model, q: ArrayLike, constraints: Sequence[Constraint] | None = None
 ) -> Float[Array, " m"]:
-    """Return the position errors (m,) at q (nq,), in metres and radians."""
+    """Return the position errors (m,) at q (nq,), in metres and radians.
+
+    Raises `ValueError` for wrong shapes, unknown bodies and joints, `TypeError` for other types.
+    """
     model, constraints, q = _at_q("constraint_residual", model, q, constraints)
     return laned(residual)(model, constraints, q) if constraints else jnp.zeros(0, q.dtype)
 

@@ -90,7 +90,10 @@ def _at_state(call: str, model: Model, state: State):
 
 
 def center_of_mass(model: Model, q: ArrayLike) -> Float[Array, "3"]:
-    """Return the position (3,) of the centre of mass of all moving bodies in the world at q (nq,), in metres."""
+    """Return the position (3,) of the centre of mass of all moving bodies in the world at q (nq,), in metres.
+
+    Raises `ValueError` for wrong shapes, `TypeError` for other types.
+    """
     return laned(_center)(*_at_q("center_of_mass", model, q))
 
 
@@ -101,15 +104,23 @@ def potential_energy(model: Model, q: ArrayLike) -> Float[Array, ""]:
     A spring stores ½ stiffness (q ⊖ rest)². For `Spherical` joints this is the potential of `passive_forces` if the
     stiffness is the same about all axes. A spring of a `Free` joint has no potential: it may gain or lose energy where
     it is both stretched and twisted.
+
+    Raises `ValueError` for wrong shapes, `TypeError` for other types.
     """
     return laned(_potential)(*_at_q("potential_energy", model, q))
 
 
 def kinetic_energy(model: Model, state: State) -> Float[Array, ""]:
-    """Return ½ vᵀ M v (), armature included, in joules."""
+    """Return ½ vᵀ M v (), armature included, in joules.
+
+    Raises `ValueError` for wrong shapes, `TypeError` for other types.
+    """
     return laned(_kinetic)(*_at_state("kinetic_energy", model, state))
 
 
 def centroidal_momentum(model: Model, state: State) -> Float[Array, "6"]:
-    """Return the momentum (6,) about the centre of mass in the world's axes: linear (kg m/s), angular (kg m²/s)."""
+    """Return the momentum (6,) about the centre of mass in the world's axes: linear (kg m/s), angular (kg m²/s).
+
+    Raises `ValueError` for wrong shapes, `TypeError` for other types.
+    """
     return laned(_momentum)(*_at_state("centroidal_momentum", model, state))

@@ -40,6 +40,8 @@ def inverse_dynamics(
 
     `external`: wrenches (nb, 6), force then torque, in body axes at the body's origin. Constraint forces are not
     included.
+
+    Raises `ValueError` for wrong shapes, `TypeError` for other types.
     """
     call = "inverse_dynamics"
     check_model(call, model)
@@ -52,25 +54,37 @@ def inverse_dynamics(
 
 
 def mass_matrix(model: Model, q: ArrayLike) -> Float[Array, "nv nv"]:
-    """Return M (nv, nv) at q (nq,) with armature, by the composite-rigid-body algorithm."""
+    """Return M (nv, nv) at q (nq,) with armature, by the composite-rigid-body algorithm.
+
+    Raises `ValueError` for wrong shapes, `TypeError` for other types.
+    """
     check_model("mass_matrix", model)
     q = check_vector("mass_matrix", "q", q, (model.nq,))
     return laned(crba.mass_matrix)(*common_dtype(model, q))
 
 
 def bias_forces(model: Model, state: State) -> Float[Array, " nv"]:
-    """Return h (nv,): Coriolis, centrifugal and gravity forces."""
+    """Return h (nv,): Coriolis, centrifugal and gravity forces.
+
+    Raises `ValueError` for wrong shapes, `TypeError` for other types.
+    """
     model, q, v = _prepared("bias_forces", model, state)
     return laned(_bias)(model, q, v)
 
 
 def gravity_forces(model: Model, q: ArrayLike) -> Float[Array, " nv"]:
-    """Return the gravity part (nv,) of the bias at q (nq,): the gradient of the bodies' potential energy."""
+    """Return the gravity part (nv,) of the bias at q (nq,): the gradient of the bodies' potential energy.
+
+    Raises `ValueError` for wrong shapes, `TypeError` for other types.
+    """
     check_model("gravity_forces", model)
     q = check_vector("gravity_forces", "q", q, (model.nq,))
     return bias_forces(model, State(q, jnp.zeros(model.nv, q.dtype)))
 
 
 def passive_forces(model: Model, state: State) -> Float[Array, " nv"]:
-    """Return the forces (nv,) of dampers and springs: −damping v − stiffness (q ⊖ rest)."""
+    """Return the forces (nv,) of dampers and springs: −damping v − stiffness (q ⊖ rest).
+
+    Raises `ValueError` for wrong shapes, `TypeError` for other types.
+    """
     return laned(_passive)(*_prepared("passive_forces", model, state))

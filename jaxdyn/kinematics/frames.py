@@ -80,7 +80,10 @@ def _jacobian(body: int, frame: int | None, local: bool, model: Model, q):
 
 
 def forward_kinematics(model: Model, q: ArrayLike) -> Transform:
-    """Return the poses of all bodies in the world at q (nq,), stacked: rotation (nb, 3, 3), translation (nb, 3)."""
+    """Return the poses of all bodies in the world at q (nq,), stacked: rotation (nb, 3, 3), translation (nb, 3).
+
+    Raises `ValueError` for wrong shapes, `TypeError` for other types.
+    """
     check_model("forward_kinematics", model)
     q = check_vector("forward_kinematics", "q", q, (model.nq,))
     return pose(*laned(_poses)(*common_dtype(model, q)))
@@ -105,7 +108,10 @@ def _pose_of(call: str, model: Model, q: ArrayLike, frame: str) -> Transform:
 
 def frame_velocity(model: Model, state: State, frame: str, *, reference: Reference = "local") -> Float[Array, "6"]:
     """Return the twist (6,) of a body or frame at its origin: linear (m/s), angular (rad/s). `reference` as in
-    `jacobian`."""
+    `jacobian`.
+
+    Raises `ValueError` for wrong shapes, unknown frames and references, `TypeError` for other types.
+    """
     return _motion_of("frame_velocity", _velocity, reference, model, state, frame)
 
 
@@ -113,7 +119,10 @@ def frame_acceleration(
     model: Model, state: State, acceleration: ArrayLike, frame: str, *, reference: Reference = "local"
 ) -> Float[Array, "6"]:
     """Return the classical acceleration (6,) of a body or frame for a joint acceleration (nv,): that of its origin
-    (m/s²), then the angular one (rad/s²). `reference` as in `jacobian`."""
+    (m/s²), then the angular one (rad/s²). `reference` as in `jacobian`.
+
+    Raises `ValueError` for wrong shapes, unknown frames and references, `TypeError` for other types.
+    """
     call = "frame_acceleration"
     check_model(call, model)
     acceleration = check_vector(call, "acceleration", acceleration, (model.nv,))
@@ -140,6 +149,8 @@ def jacobian(model: Model, q: ArrayLike, frame: str, *, reference: Reference = "
     """Return the Jacobian (6, nv) of a body or frame at q (nq,): its twist is ``jacobian @ v``, linear rows first.
 
     `reference`: "local" for the frame's own axes, "world_aligned" for the world's axes at the frame's origin.
+
+    Raises `ValueError` for wrong shapes, unknown frames and references, `TypeError` for other types.
     """
     check_model("jacobian", model)
     q = check_vector("jacobian", "q", q, (model.nq,))
@@ -157,6 +168,8 @@ def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameCo
 
     ``jd.anchored(model, q, jd.constraints.Point("foot"))`` holds the foot's origin at its current position in the
     world.
+
+    Raises `ValueError` for wrong shapes and unknown bodies, `TypeError` for other types.
     """
     check_model("anchored", model)
     check_instance(

@@ -187,7 +187,10 @@ def integrate(model: Model, q: ArrayLike, v: ArrayLike, dt: ArrayLike = 1.0) -> 
 
 
 def difference(model: Model, q0: ArrayLike, q1: ArrayLike) -> Float[Array, " nv"]:
-    """Return the velocity (nv,) that moves q0 (nq,) to q1 (nq,) in a unit of time: the inverse of `integrate`."""
+    """Return the velocity (nv,) that moves q0 (nq,) to q1 (nq,) in a unit of time: the inverse of `integrate`.
+
+    Raises `ValueError` for wrong shapes, `TypeError` for other types.
+    """
     check_model("difference", model)
     q0 = check_vector("difference", "q0", q0, (model.nq,))
     q1 = check_vector("difference", "q1", q1, (model.nq,))
@@ -198,6 +201,8 @@ def tangent(f: Callable[[Array], Any], model: Model, q: ArrayLike) -> Any:
     """Return the derivative of ``f(q)`` along the manifold at q (nq,): each output array (...,) becomes (..., nv).
 
     Column k is the rate of change of f when q moves with the k-th unit velocity.
+
+    Raises `ValueError` for wrong shapes, `TypeError` for other types.
     """
     check_callable("`tangent`", "f", f, 1)
     check_model("tangent", model)

@@ -80,7 +80,10 @@ def load_spec(
     collision: Wanted | None = None,
 ) -> ModelSpec:
     """Return the `ModelSpec` from which `load` builds the model, so that it can be changed first. Arguments as in
-    `load`."""
+    `load`.
+
+    Raises the errors of `load`.
+    """
     check_flag("`load`", "self_collisions", self_collisions)
     known = get_args(Wanted)
     if collision is not None and (not isinstance(collision, str) or collision not in known):

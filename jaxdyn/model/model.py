@@ -292,7 +292,7 @@ class Model(eqx.Module):
 
     def at(self, path: str) -> Any:
         """Return the field with the dotted name `path`, such as ``"bodies.mass"``, ``"constraints.0.length"`` or
-        ``"joints.own.radius"``."""
+        ``"joints.own.radius"``. Raises `ValueError` for a path that leads nowhere."""
         return self._at("`Model.at`", path)
 
     def _at(self, call: str, path: str) -> Any:

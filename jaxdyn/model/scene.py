@@ -148,7 +148,7 @@ class SceneSpec:
 
     def add_ground(self, friction: Any = 1.0, height: Any = 0.0, *, name: str = "ground", **options) -> Self:
         """Add a plane of the world at z = `height` that all shapes collide with, whatever their masks. `options` as in
-        `add_shape`; with masks of its own, the plane collides by them."""
+        `add_shape`; with masks of its own, the plane collides by them. Raises the errors of `add_shape`."""
         z = float(constants("`ModelSpec.add_ground`", "height", height, ()))
         masked = "collides" in options or "collides_with" in options
         options = {"collides": ALL, "collides_with": ALL} | options
@@ -158,7 +158,10 @@ class SceneSpec:
 
     def add_pair(self, shape_a: str, shape_b: str, *, friction: Any = None, torsion: Any = None) -> Self:
         """Let two shapes collide regardless of their masks, even if they belong to one tree. `friction` and `torsion`
-        are those of this pair (default: from the two shapes, as in `add_shape`)."""
+        are those of this pair (default: from the two shapes, as in `add_shape`).
+
+        Raises `ValueError` for unknown shapes, the same one twice and negative numbers, `TypeError` for other types.
+        """
         call = "`ModelSpec.add_pair`"
         for what, name in (("shape_a", shape_a), ("shape_b", shape_b)):
             check_instance(call, what, name, str)
@@ -172,7 +175,10 @@ class SceneSpec:
         return self
 
     def exclude(self, body_a: str, body_b: str) -> Self:
-        """Let the shapes of two bodies pass through each other. Pairs of `add_pair` still collide."""
+        """Let the shapes of two bodies pass through each other. Pairs of `add_pair` still collide.
+
+        Raises `ValueError` for unknown bodies, `TypeError` for other types.
+        """
         for what, body in (("body_a", body_a), ("body_b", body_b)):
             self._check_host(f"`ModelSpec.exclude`: `{what}`: ", body)
         self._excluded.add(frozenset((self._owner(body_a), self._owner(body_b))))

@@ -130,7 +130,10 @@ class ModelSpec(SceneSpec):
         return self
 
     def add_frame(self, name: str, body: str, placement: Transform | ArrayLike | None = None) -> Self:
-        """Add a named frame that is fixed in `body` (a body, another frame or ``"world"``)."""
+        """Add a named frame that is fixed in `body` (a body, another frame or ``"world"``).
+
+        Raises `ValueError` for a taken name and an unknown body, `TypeError` for other types.
+        """
         call = f"`ModelSpec.add_frame({name!r})`"
         self._new_name(call, name)
         self._check_host(f"{call}: `body`: ", body)
@@ -140,7 +143,10 @@ class ModelSpec(SceneSpec):
         return self
 
     def add_constraint(self, constraint) -> Self:
-        """Add a constraint (`Weld`, `Point`, `Coupling`, ...) that `forward_dynamics` imposes by default."""
+        """Add a constraint (`Weld`, `Point`, `Coupling`, ...) that `forward_dynamics` imposes by default.
+
+        Raises `TypeError` for anything else. Bodies and joints that the constraint names are looked up by `build`.
+        """
         hint = " Use one such as `jd.constraints.Point(...)`."
         check_instance("`ModelSpec.add_constraint`", "constraint", constraint, Constraint, hint)
         self.constraints.append(constraint)
@@ -197,6 +203,9 @@ class ModelSpec(SceneSpec):
         **Arguments:** `joint`, a joint's name, or a mapping of joints to gears if the actuator drives several (a
         differential, a tendon), without `gear`; `name` (default: the joint's); `gear`, a scalar (for a joint with one
         velocity) or one number per velocity of the joint.
+
+        Raises `ValueError` for a taken name and a `gear` beside a mapping, `TypeError` for other types. Joints are
+        looked up by `build`.
         """
         if not isinstance(joint, Mapping):
             check_instance("`ModelSpec.add_actuator`", "joint", joint, str, " Give a name, or a mapping of names.")

@@ -95,6 +95,9 @@ def step(
     and project the velocity so that they stay closed; with contact, also keep touching shapes from overlapping or
     parting; `contacts`, the law of contact between the model's shapes, such as ``jd.contact.PGS()`` (None: shapes do
     not collide); `external` (nb, 6) and the others as in `forward_dynamics`.
+
+    Raises `ValueError` for wrong shapes, a `dt` that is not positive, constraints that the solver does not support,
+    and contacts that the integrator or the model does not support; `TypeError` for other types.
     """
     tau = checked_forces("step", check_model("step", model), tau)
     model, state, tau, constraints, external = _prepared(

@@ -144,6 +144,8 @@ def inertia_from_log_cholesky(theta: ArrayLike) -> Inertia:
 
     theta (10,) is ``(alpha, d1, d2, d3, s12, s23, s13, t1, t2, t3)``; every real vector gives a positive
     mass and a positive definite pseudo-inertia ``U Uᵀ``, so gradient steps never leave the physical inertias.
+
+    Raises `ValueError` for wrong shapes and numbers that are not finite.
     """
     call = "`inertia_from_log_cholesky`"
     a, d1, d2, d3, s12, s23, s13, t1, t2, t3 = floats(call, "theta", theta, (10,), finite)
