@@ -19,18 +19,12 @@ from ..systems.base import System
 from ..systems.problem import Problem
 from ..systems.weights import automatic_weights, uniform
 from .base import Unrollable
-from .iteration import Stop
+from .iteration import Stop, tolerance
 from .multipliers import multipliers as multipliers_of
 from .proximal import iterate
 
 #: maximum number of unrolled steps
 UNROLLED = 30
-
-
-def _tolerance(problem: Problem, tol: float | None) -> float:
-    if tol is not None:
-        return float(tol)
-    return 1e-12 if problem.q.dtype == jnp.float64 else 1e-6
 
 
 class Proximal(Unrollable):
@@ -83,13 +77,13 @@ class Proximal(Unrollable):
     def solve(self, problem: Problem, start, warm, multipliers: bool):
         system = self.factorised(problem)
         most = min(self.max_steps, UNROLLED) if self._unrolled else self.max_steps
-        stop = Stop(_tolerance(problem, self.tol), most, self._unrolled, not self.refine, self.refine)
+        stop = Stop(tolerance(problem.q.dtype, self.tol), most, self._unrolled, not self.refine, self.refine)
         found = iterate(system, start, warm, stop)
         if problem.rows is None or not self.refine or self.max_steps == 1:
             return found._replace(some=None)
         if not multipliers:
             return found._replace(multipliers=jnp.zeros_like(found.multipliers))
-        enough = Stop(_tolerance(problem, self.tol or None), max(most, 30), self._unrolled)
+        enough = Stop(tolerance(problem.q.dtype, self.tol or None), max(most, 30), self._unrolled)
         lam, settled = multipliers_of(
             self.for_multipliers(problem, system), start, found.acceleration, found.bodies, enough
         )

@@ -10,6 +10,13 @@ from jaxtyping import Array
 CONFLICTING = 1e-3
 
 
+def tolerance(dtype, tol: float | None = None) -> float:
+    """Return `tol`, or the one of solvers by default if that is None."""
+    if tol is not None:
+        return float(tol)
+    return 1e-12 if dtype == jnp.float64 else 1e-6
+
+
 class Stop(NamedTuple):
     """When to stop: `tol`, the estimated relative error of the accelerations, and `max_steps`, the maximum number of
     damped solves. `plain` takes only the steps of the papers. `unrolled` makes all steps, plain ones, in a loop that

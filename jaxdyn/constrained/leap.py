@@ -10,7 +10,7 @@ from ..engine.core import bind, widen
 from .base import Solver
 from .implicit import SaddleSolve, tangent_of
 from .iterated import Proximal
-from .iteration import Stop, largest_of
+from .iteration import Stop, largest_of, tolerance
 from .kick import begun, end_of, linear_of, matrix_of
 from .kick import residuals as residuals_of
 from .kick_solve import KickSolve, kick_corrected, system_of
@@ -42,7 +42,7 @@ class LeapCore(StepCore):
         if reads[1] or reads[4]:
             start, bodies = linear_of(step, a)
             if step.problem.rows is not None and isinstance(self.solver, Proximal) and self.solver.refine:
-                stop = Stop(1e-12 if q.dtype == jnp.float64 else 1e-6, 30)
+                stop = Stop(tolerance(q.dtype), 30)
                 lam, _ = multipliers_of(self.solver.for_multipliers(step.problem, system), start, a, bodies, stop)
             if reads[4]:
                 judged = found._replace(multipliers=lam, bodies=bodies)

@@ -17,7 +17,7 @@ from jaxtyping import Array
 
 from ..constrained.base import Found
 from ..constrained.implicit import tangent_of
-from ..constrained.iteration import Stop, loop
+from ..constrained.iteration import Stop, loop, tolerance
 from ..constrained.lcaba import LCABA, damped
 from ..constrained.linearised import Operands
 from ..constrained.multipliers import multipliers
@@ -171,7 +171,7 @@ class ContactStep(Core):
         start = step.start._replace(rows=step.start.rows[:first] if first else None)
         start = start._replace(force=rows.forces(padded, start.force))
         if first and reads[1]:
-            stop = Stop(1e-12 if f.dtype == jnp.float64 else 1e-6, 30)
+            stop = Stop(tolerance(f.dtype), 30)
             nu, _ = multipliers(damped(problem), start, at.rates, at.bodies, stop)
         if not reads[5]:
             return nu, jnp.zeros(f.shape[-1], jnp.int32)

@@ -19,6 +19,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..constrained.implicit import saddle
+from ..constrained.iteration import tolerance
 from ..engine.lanes import laned
 from ..kinematics.rows import plan_of
 from ..spatial.options import check_count, check_number
@@ -94,7 +95,7 @@ class MatrixFree(Method):
         check_count("MatrixFree", "max_steps", self.max_steps)
 
     def _stop(self, dtype) -> Stop:
-        return Stop(self.tol if self.tol is not None else (1e-12 if dtype == jnp.float64 else 1e-6), self.max_steps)
+        return Stop(tolerance(dtype, self.tol), self.max_steps)
 
     def prepare(self, given):
         return laned(_prepared)(jax.lax.stop_gradient(given))

@@ -171,11 +171,11 @@ def assemble(
     if not constraints:
         return q
     model, constraints, q = common_dtype(model, constraints, q)
-    fine = 1e-12 if q.dtype == jnp.float64 else 1e-6
     tol = None if tol is None else float(constants(f"`{call}`", "tol", tol, (), not_negative))
     found, left = searched(model, constraints, q, tol)
     if not isinstance(left, jax.core.Tracer):
-        left, (tol, enough) = np.asarray(left), _tolerances(q.dtype, tol)
+        fine, (tol, enough) = _tolerances(q.dtype)[0], _tolerances(q.dtype, tol)
+        left = np.asarray(left)
         _refuse_open(call, model, constraints, found, left, enough)
         gap = float(np.abs(left).max())
         if gap > max(tol, 1e3 * fine):
@@ -198,7 +198,7 @@ def _refuse_open(call: str, model: Model, constraints, q, left, tol: float) -> N
             open_ones.append(f"{c.name or k!r} ({type(c).__name__} on {names}) stays open by {error:.2g}")
     if open_ones:
         s = np.linalg.svd(np.asarray(slope(model, constraints, q), float), compute_uv=False)
-        rank = int((s > 1e-6 * s.max(initial=0.0)).sum())
+        rank = int((s > _cutoff(q.dtype) * s.max(initial=0.0)).sum())
         raise ValueError(
             f"`{call}`: cannot close {'; '.join(open_ones)}, from `q` and from {TRIES} starts around it. Where this is "
             f"least, no small motion lessens it (rank {rank} of {len(left)} rows, {model.nv} velocities): check "

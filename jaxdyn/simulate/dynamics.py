@@ -47,7 +47,7 @@ class Dynamics(eqx.Module):
     projected: bool = eqx.field(static=True, default=False)
 
     def __call__(self, state: State, inertia=None, force=None) -> Float[Array, " nv"]:
-        """Return the accelerations at a state, with an inertia (nv,) and a force (nv,) added to the joints."""
+        """Return the accelerations at a state, with an inertia (n,) and a force (nv,) added to the joints."""
         return self.solution(state, inertia, force).acceleration
 
     def solution(self, state: State, inertia=None, force=None) -> Solution:

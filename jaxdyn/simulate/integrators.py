@@ -35,8 +35,8 @@ class Integrator(eqx.Module):
     @abc.abstractmethod
     def step(self, model: Model, dynamics: Dynamics, state: State, dt) -> tuple[State, StepInfo]:
         """Return the state after dt seconds, and the multipliers and result of the step. ``dynamics(state, inertia,
-        force)`` are the accelerations (nv,) under the held controls, with an inertia (nv,) and a force (nv,) added to
-        the joints."""
+        force)`` are the accelerations (nv,) under the held controls, with an inertia (n,), as in `Joints`, and a force
+        (nv,) added to the joints."""
 
 
 #: how far the weights of a tableau may be from the sum 1: printed digits
