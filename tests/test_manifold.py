@@ -138,6 +138,29 @@ def test_assemble_has_derivatives():
     close(jax.jacrev(closed)(0.0), got, 1e-10)
 
 
+def of_length(model, length):
+    """The four-bar with a crank of this length."""
+    return model.replace({"bodies.placement.translation": model.bodies.placement.translation.at[1, 2].set(length)})
+
+
+@pytest.mark.parametrize("held", [False, True])
+def test_assemble_closes_embedded_loops(held):
+    """By their dependent joints, from far, with derivatives by their lengths; with another row and without."""
+    model = jd.embed(jd.load("four_bar"))
+    guess = model.neutral() + jnp.array([0.5, 0.0, 0.3])
+    rows = (jd.constraints.Lock("crank", position=[0.5]),) if held else ()
+    ends = jax.jit(lambda length: jd.assemble(of_length(model, length), guess, constraints=rows))
+    h = 1e-5
+    slope = (ends(0.25 + h) - ends(0.25 - h)) / (2 * h)
+    assert jnp.abs(slope).max() > 1
+    for derivative in (jax.jacfwd(ends), jax.jacrev(ends)):
+        close(derivative(0.25), slope, 1e-8)
+    q, cut = ends(0.25), of_length(jd.load("four_bar"), 0.25)
+    assert abs(q[0] - 0.5) < 1e-12 and jnp.abs(jd.constraint_residual(cut, q)).max() < 1e-12
+    with pytest.raises(ValueError, match=r"`assemble`: cannot close 'pin' .*, which stays open by"):
+        jd.assemble(of_length(model, 5.0), model.neutral(), constraints=rows)
+
+
 def test_assemble_has_second_derivatives():
     """Where rows are redundant and velocities more than rows: singular values of the Jacobian vanish."""
     model = CATALOGUE["five_bar_floating"].build()
@@ -186,7 +209,9 @@ def test_assemble_refuses_what_cannot_close():
         jd.constraints.Point("arm", placement_a=jd.Transform(np.eye(3), [1.0, 0, 0]), placement_b=far, name="peg")
     )
     model = spec.build()
-    with pytest.raises(ValueError, match=r"`assemble`: cannot close 'peg' \(Point on arm\) stays open by 2"):
+    with pytest.raises(
+        ValueError, match=r"`assemble`: cannot close 'peg' \(Point on arm\), which stays open by 2 m or rad"
+    ):
         jd.assemble(model, [0.3])
     close(jax.jit(jd.assemble)(model, jnp.array([0.3])), [0.0], 1e-4)
 

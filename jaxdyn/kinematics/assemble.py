@@ -28,6 +28,8 @@ from .rows import evaluate
 
 #: the most Newton steps from one start, rejected ones included
 STEPS = 200
+#: the most times that embedded loops are closed before the search, a few Newton steps each
+CLOSINGS = 20
 #: number of other starts, and the standard deviations of the nearest and the farthest one, in radians or metres
 TRIES, SPREAD = 8, (0.02, 1.0)
 
@@ -39,6 +41,21 @@ def residual(model, constraints, q):
 
 def _moved(model, q, dv):
     return moving(model)(q, dv)
+
+
+def _size(r):
+    return jnp.abs(r).max(initial=0.0)
+
+
+def _settled(model: Model, q: Array, tol: float) -> Array:
+    """Return q with unit quaternions, and embedded loops closed to `tol` by their dependent joints, from far too."""
+    q = settling(model)(q)
+    if not model.topology.clusters:
+        return q
+    gap = lambda q: _size(laned(residual)(model, model.embedded, q))  # noqa: E731
+    again = lambda s: (gap(s[0]) > tol) & (s[1] < CLOSINGS)  # noqa: E731
+    closer = lambda s: (settling(model)(s[0]), s[1] + 1)  # noqa: E731
+    return jax.lax.while_loop(again, closer, alike((q, jnp.asarray(0)), model))[0]
 
 
 def slope(model, constraints, q):
@@ -76,8 +93,9 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
     If the search ends with an error above `enough`, it is repeated from other starts around q. This happens at singular
     poses, from which no motion reduces the error.
     """
+    if not constraints:
+        return _settled(model, q, tol)
     error = lambda q: laned(residual)(model, constraints, q)  # noqa: E731
-    size = lambda r: jnp.abs(r).max(initial=0.0)  # noqa: E731
 
     def step(s):
         q, r, damping, k = s
@@ -93,16 +111,16 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
         return jnp.where(better, trial, q), jnp.where(better, after, r), damping, k + 1
 
     moves = jnp.asarray(_starts(model.nv), q.dtype)
-    go_on = lambda s: (size(s[1]) > tol) & (s[3] < STEPS) & (s[2] < 1e9)  # noqa: E731
+    go_on = lambda s: (_size(s[1]) > tol) & (s[3] < STEPS) & (s[2] < 1e9)  # noqa: E731
 
     def attempt(s):
         found, gap, k = s
-        start = settling(model)(_moved(model, q, moves[k]))
+        start = _settled(model, _moved(model, q, moves[k]), tol)
         begun = start, error(start), jnp.asarray(1e-3, q.dtype), jnp.asarray(0)
         other, left, *_ = jax.lax.while_loop(go_on, step, alike(begun))
         # another start must at least halve the error
-        better = (k == 0) | (size(left) < 0.5 * gap)
-        return jnp.where(better, other, found), jnp.where(better, size(left), gap), k + 1
+        better = (k == 0) | (_size(left) < 0.5 * gap)
+        return jnp.where(better, other, found), jnp.where(better, _size(left), gap), k + 1
 
     again = lambda s: (s[2] == 0) | ((s[1] > enough) & (s[2] <= TRIES))  # noqa: E731
     begun = q, jnp.asarray(jnp.inf, q.dtype), jnp.asarray(0)
@@ -113,14 +131,17 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
 def _closed_jvp(tol, enough, primals, tangents):
     model, constraints, q0 = primals
     q = _closed(model, constraints, q0, tol, enough)
-    # the tangent of the guess, the tangent of the residual, and the nearest motion that keeps the loops closed
+    # the tangent of the guess, the tangent of the residual, and the nearest motion that keeps the loops closed; embedded
+    # loops move with the model too
     wish = jax.jvp(lambda x: separated(model)(q0, x), (q0,), (tangents[2],))[1]
-    pushed = jax.jvp(lambda m, c: laned(residual)(m, c, q), (model, constraints), tangents[:2])[1]
-    J = slope(model, constraints, q)
-    # its derivative is that of a constant rank; singular vectors have none where singular values vanish or are equal
-    inverse = jnp.linalg.pinv(J, rtol=_cutoff(J.dtype))
-    dv = wish - inverse @ (J @ wish + pushed)
-    return q, jax.jvp(lambda d: _moved(model, q, d), (jnp.zeros_like(dv),), (dv,))[1]
+    dv = wish
+    if constraints:
+        pushed = jax.jvp(lambda m, c: laned(residual)(m, c, settling(m)(q)), (model, constraints), tangents[:2])[1]
+        J = slope(model, constraints, q)
+        # its derivative is that of a constant rank; singular vectors have none where singular values vanish or are equal
+        inverse = jnp.linalg.pinv(J, rtol=_cutoff(J.dtype))
+        dv = wish - inverse @ (J @ wish + pushed)
+    return q, jax.jvp(lambda m, d: _moved(m, settling(m)(q), d), (model, jnp.zeros_like(dv)), (tangents[0], dv))[1]
 
 
 def _tolerances(dtype, tol: float | None = None) -> tuple[float, float]:
@@ -136,13 +157,14 @@ def _search(structure, tol: float, enough: float):
 
     def search(model, constraints, q):
         q = _closed(model, constraints, q, tol, enough)
-        return q, laned(residual)(model, constraints, q)
+        return q, laned(residual)(model, (*constraints, *model.embedded), q)
 
     return jax.jit(search)
 
 
 def searched(model: Model, constraints, q: Array, tol: float | None = None) -> tuple[Array, Array]:
-    """Return the best configuration (nq,) found from q (nq,) that satisfies the constraints, and its errors (m,)."""
+    """Return the best configuration (nq,) found from q (nq,) that satisfies the constraints, and its errors: (m,),
+    then those of embedded loops."""
     search = _search(jax.tree.structure((model, constraints)), *_tolerances(q.dtype, tol))
     return search(model, constraints, q)
 
@@ -150,7 +172,8 @@ def searched(model: Model, constraints, q: Array, tol: float | None = None) -> t
 def assemble(
     model: Model, q: ArrayLike, *, constraints: Sequence[Constraint] | None = None, tol: float | None = None
 ) -> Float[Array, " nq"]:
-    """Return the configuration (nq,) near q (nq,) that satisfies the constraints (None: the model's own).
+    """Return the configuration (nq,) near q (nq,) that satisfies the constraints (None: the model's own), and embedded
+    loops.
 
     The search may fail from a singular pose. It is then repeated from other starts around the guess, which are the same
     in every call. Derivatives are those of the nearest closed configuration: exact from a closed guess, and along the
@@ -168,7 +191,7 @@ def assemble(
     q = check_vector(call, "q", q, (model.nq,))
     constraints = check_constraints(call, model, constraints)
     check(f"`{call}`", "q", q, finite)
-    if not constraints:
+    if not constraints and not model.topology.clusters:
         return q
     model, constraints, q = common_dtype(model, constraints, q)
     tol = None if tol is None else float(constants(f"`{call}`", "tol", tol, (), not_negative))
@@ -176,7 +199,7 @@ def assemble(
     if not isinstance(left, jax.core.Tracer):
         fine, (tol, enough) = _tolerances(q.dtype)[0], _tolerances(q.dtype, tol)
         left = np.asarray(left)
-        _refuse_open(call, model, constraints, found, left, enough)
+        _refuse_open(call, model, (*constraints, *model.embedded), found, left, enough)
         gap = float(np.abs(left).max())
         if gap > max(tol, 1e3 * fine):
             warnings.warn(
@@ -195,12 +218,14 @@ def _refuse_open(call: str, model: Model, constraints, q, left, tol: float) -> N
         start += layout.rows
         if not error <= tol:
             names = ", ".join(model.body_names[b] for b in layout.bodies[:4])
-            open_ones.append(f"{c.name or k!r} ({type(c).__name__} on {names}) stays open by {error:.2g}")
+            open_ones.append(
+                f"{c.name or k!r} ({type(c).__name__} on {names}), which stays open by {error:.2g} m or rad"
+            )
     if open_ones:
         s = np.linalg.svd(np.asarray(slope(model, constraints, q), float), compute_uv=False)
         rank = int((s > _cutoff(q.dtype) * s.max(initial=0.0)).sum())
         raise ValueError(
-            f"`{call}`: cannot close {'; '.join(open_ones)}, from `q` and from {TRIES} starts around it. Where this is "
-            f"least, no small motion lessens it (rank {rank} of {len(left)} rows, {model.nv} velocities): check "
-            "lengths and placements, or start from another `q`."
+            f"`{call}`: cannot close {'; '.join(open_ones)}, from `q` and from {TRIES} starts around it. At the best "
+            f"configuration found, no small motion reduces that (rank {rank} of {len(left)} rows, velocities: "
+            f"{model.nv}). Check lengths and placements, or start from another `q`."
         )
