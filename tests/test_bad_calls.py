@@ -528,6 +528,11 @@ def test_loops_beyond_a_solver_are_told_before_tracing():
         (lambda x: run(warm_start=x > 0), "`simulate`: `warm_start`"),
         (lambda x: jd.shapes.Mesh(np.eye(3), [[0, 1, x.astype(int)]]), "`Mesh`: `faces` is traced"),
         (lambda x: jd.contact.PGS(limits=x > 0), "`PGS`: `limits`"),
+        (lambda x: jd.constraints.Transmission(["a"], lambda q: x * q, 1), "`Transmission.*`fn` contains a number that"),
+        (
+            lambda x: jd.constraints.General(["a"], lambda p: x * p.translation, 3),
+            "`General.*`fn` contains a number that is traced",
+        ),
     ],
 )
 def test_traced_values_where_static_ones_are_needed(call, text):

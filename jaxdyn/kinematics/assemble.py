@@ -131,14 +131,14 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
 def _closed_jvp(tol, enough, primals, tangents):
     model, constraints, q0 = primals
     q = _closed(model, constraints, q0, tol, enough)
-    # the tangent of the guess, the tangent of the residual, and the nearest motion that keeps the loops closed; embedded
-    # loops move with the model too
+    # the tangents of the guess and of the residual, and the nearest motion that keeps the loops closed; embedded loops
+    # move with the model too
     wish = jax.jvp(lambda x: separated(model)(q0, x), (q0,), (tangents[2],))[1]
     dv = wish
     if constraints:
         pushed = jax.jvp(lambda m, c: laned(residual)(m, c, settling(m)(q)), (model, constraints), tangents[:2])[1]
         J = slope(model, constraints, q)
-        # its derivative is that of a constant rank; singular vectors have none where singular values vanish or are equal
+        # derivatives are those of a constant rank; singular vectors have none where singular values vanish or are equal
         inverse = jnp.linalg.pinv(J, rtol=_cutoff(J.dtype))
         dv = wish - inverse @ (J @ wish + pushed)
     return q, jax.jvp(lambda m, d: _moved(m, settling(m)(q), d), (model, jnp.zeros_like(dv)), (tangents[0], dv))[1]

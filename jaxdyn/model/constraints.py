@@ -19,7 +19,7 @@ from jaxtyping import Array, Float
 
 from ..spatial.instances import check_callable, check_instance, described
 from ..spatial.numbers import ArrayLike, direction, finite, floats, not_negative
-from ..tree.topology import Topology
+from ..tree.topology import WORLD, Topology
 from .kind import JointParameters
 
 
@@ -63,7 +63,7 @@ class Rows(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Layout:
-    """The static part of a constraint. `bodies` are the moving bodies that it acts on, each once;
+    """The static part of a constraint. `bodies` are the moving bodies that it acts on, each once, without the world;
     `attachments` are (body, frame or None) pairs whose placements `evaluate` receives. `relative` is True if the
     rows do not change when all bodies move together: then the poses of views are seen from their common ancestor.
     `dragged` is True if this holds for their coefficients, but a common turn of all bodies moves rows that are open.
@@ -79,6 +79,17 @@ class Layout:
     joints: bool = False
     velocities: tuple[int, ...] = ()
     dragged: bool = False
+
+    def __post_init__(self):
+        if not self.bodies:
+            raise ValueError("`Layout`: `bodies` is empty: rows act on one moving body or more.")
+        if any(b < 0 for b in self.bodies):
+            raise ValueError(
+                f"`Layout`: `bodies` {self.bodies} contains {WORLD}, the world: leave it out, and name it in "
+                "`attachments` alone."
+            )
+        if len(set(self.bodies)) < len(self.bodies):
+            raise ValueError(f"`Layout`: `bodies` {self.bodies} contains a body twice: give each once.")
 
 
 class Baumgarte(eqx.Module):
@@ -147,9 +158,14 @@ def check_function(call: str, fn: Any, rows: Any, *given: Any) -> None:
         raise ValueError(f"{call}: `rows` is {rows!r:.60}, not a positive integer.")
     check_callable(call, "fn", fn, len(given))
     try:
-        got = jax.eval_shape(lambda *args: fn(*args), *given)  # JAX itself may crash on functions of C
+        made, got = jax.make_jaxpr(lambda *args: fn(*args), return_shape=True)(*given)  # JAX may crash on functions of C
     except jax.errors.TracerArrayConversionError:
         raise TypeError(f"{call}: `fn` calls NumPy, which has no derivatives: use `jax.numpy`.") from None
+    if any(isinstance(x, jax.core.Tracer) for x in made.consts):
+        raise TypeError(
+            f"{call}: `fn` contains a number that is traced, by `grad`, `jit` or `vmap`. Let it read constants only; "
+            "numbers to differentiate by are array fields of a constraint of your own (see the page on extending)."
+        )
     if getattr(got, "shape", None) != (rows,):
         raise ValueError(f"{call}: `fn` returns {got}, not an array of shape ({rows},).")
     if not jnp.issubdtype(got.dtype, jnp.floating):

@@ -57,7 +57,7 @@ class General(Constraint):
     rows.
 
     `fn` is a JAX function of unbatched poses, which is differentiated twice. Use the same function object in every
-    call: it is part of the model's static structure.
+    call: it is part of the model's static structure, and must not read traced numbers from outside.
 
     **Arguments:** `bodies`, names of bodies or frames; `fn`; `rows`, the length of its result.
     """

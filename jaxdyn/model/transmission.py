@@ -128,8 +128,9 @@ class Transmission(OnJoints):
     """Imposes any smooth condition on the coordinates of joints: ``fn(q) = 0``, with q (joints,) in rad or m.
 
     It suits differentials, four-bar linkages and linear actuators. `fn` is a JAX function, which is differentiated
-    twice. Use the same function object in every call: it is part of the model's static structure. To impose an explicit
-    map from some coordinates to others, use ``lambda q: q[1:] - f(q[0])``.
+    twice. Use the same function object in every call: it is part of the model's static structure, and must not read
+    traced numbers from outside. To impose an explicit map from some coordinates to others, use
+    ``lambda q: q[1:] - f(q[0])``.
 
     **Arguments:** `joints`, names of joints with one velocity each; `fn`; `rows`, the length of its result.
     """
