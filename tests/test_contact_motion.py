@@ -207,3 +207,18 @@ def test_loops_stay_closed_while_a_leg_lands():
     push = np.asarray(found.contacts.impulses[:, 0])
     assert (push[:, 0] > 0).sum() > 50 and found.contacts.gaps.min() > -1e-4
     assert ended(found) == {"successful"}
+
+
+@pytest.mark.parametrize("turn", [(0.0, 2.0, 0.0), (0.29, 0.0, 2.0)])
+def test_limits_of_ball_joints_hold_far_from_neutral(turn):
+    """They bound the components of the rotation vector, whose rates are not the angular velocity."""
+    spec = jd.ModelSpec("ball", gravity=(0, 0, 0))
+    joint = jd.joints.Spherical(limits=((-0.3, -3, -3), (0.3, 3, 3)))
+    spec.add_body("ball", "world", joint, inertia=jd.Inertia(1.0, (0, 0, 0), 0.1 * np.eye(3)))
+    model = spec.build()
+    start = jd.integrate(model, model.neutral(), np.array(turn))
+    made = motion((model, start), np.array([0.0, 2.0, 1.0]), steps=200, dtype="float64", law=jd.contact.Auto())
+    turned = jax.vmap(lambda q: jd.difference(model, model.neutral(), q))(made.q)[:, 0]
+    assert 0.299 < np.abs(turned).max() < 0.3 + 1e-5  # of second order in the time step
+    energy = np.square(made.v).sum(1)
+    assert energy[-1] < 0.9 * energy[0] and np.diff(energy).max() < 1e-9 * energy[0]

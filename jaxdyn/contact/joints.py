@@ -1,12 +1,16 @@
 """Contact rows of joints with limits or dry friction: velocities of a joint, as in `Lock`."""
 
+import dataclasses
 from typing import NamedTuple
 
+import equinox as eqx
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
 from ..model.constraints import Rows
+from ..model.kind import Kind
 from ..model.lock import Lock
 from ..model.model import Model
 from .cones import bounded
@@ -19,19 +23,34 @@ FAR = 1e3
 
 
 class JointRows(Lock):
-    """The velocities of the joint that moves a body of a model, whose arrays are lanes-last. Residuals are positions,
-    along the same directions from the neutral configuration."""
+    """The velocities of the joint that moves a body of a model, whose arrays are lanes-last. Residuals are positions:
+    differences from the neutral configuration. If a joint that turns about several axes is `limited`, its rows are the
+    rates of these, which are not its velocities."""
 
-    def __init__(self, model: Model, body: int):
+    turned: bool = eqx.field(static=True)
+
+    def __init__(self, model: Model, body: int, limited: bool):
+        self.turned = limited and type(model.topology.kinds[body]).integrate is not Kind.integrate
         self.joint, self.rows = model.topology.joint_names[body], model.topology.kinds[body].nv
         self.name = self.position = None
         self.target = jnp.zeros((self.rows, 1), model.joints.friction.dtype)
         self.stabilization = without_gains(self.target[0])
 
+    def layout(self, topology):
+        found = super().layout(topology)
+        if not self.turned:
+            return found
+        return dataclasses.replace(found, signature=(*found.signature, "turned"), velocities=())
+
     def evaluate(self, layout, attachments, views, robot) -> Rows:
         found, kind, q = super().evaluate(layout, attachments, views, robot), layout.signature[1], robot.joint(0).q
         neutral = jnp.asarray(kind.neutral(), q.dtype).reshape(-1, *[1] * (q.ndim - 1))
-        return Rows(found.K, jnp.zeros_like(found.gamma), kind.difference(neutral, q))
+        K, away = found.K, lambda d: kind.difference(neutral, kind.integrate(q, d))
+        if layout.signature[-1] == "turned":
+            none = jnp.zeros_like(found.gamma)
+            D = [jax.jvp(away, (none,), (none.at[k].set(1),))[1] for k in range(kind.nv)]
+            K = [tuple(sum(d[:, None] * x[k][None] for k, d in enumerate(D)) for x in body) for body in K]
+        return Rows(K, jnp.zeros_like(found.gamma), kind.difference(neutral, q))
 
 
 class Held(NamedTuple):
@@ -58,7 +77,8 @@ def _far(position: Array, limit: Array, room: Array) -> Array:
 
 def joint_rows(model: Model, law: Law) -> tuple[JointRows, ...]:
     """Return the rows of the joints that a law stops or rubs, in a model whose arrays are lanes-last."""
-    return tuple(JointRows(model, b) for b in jointed(model, law))
+    limited = rubbing_and_limited(model, law)[1]
+    return tuple(JointRows(model, b, b in limited) for b in jointed(model, law))
 
 
 def held_of(model: Model, law: Law) -> Held:
