@@ -150,6 +150,34 @@ def test_values_of_pairs():
     assert jnp.isfinite(slope).all() and slope[0] == pytest.approx(1 + (2 / 3) ** 2 + (1 / 4) ** 2, rel=1e-5)
 
 
+def test_friction_that_is_not_given_is_that_of_the_other_shape():
+    """Or one; after all have been replaced, that of a pair is the larger one."""
+    spec = jd.ModelSpec("sleds").add_ground(friction=0.2)
+    for name, friction in (("given", 0.1), ("first", None), ("second", None)):
+        spec.add_body(name, "world", jd.joints.Free(), inertia=jd.Inertia(1.0, (0, 0, 0), np.eye(3)))
+        spec.add_shape(name, jd.shapes.Sphere(0.1), friction=friction)
+    model = spec.build()
+    names = model.collision.names
+    friction_of = lambda m: {  # noqa: E731
+        frozenset((names[i], names[j])): float(x)
+        for (i, j), x in zip(m.collision.pairs, m.collision.of_pairs().friction, strict=True)
+    }
+    found = friction_of(model)
+    wanted = {("first", "ground"): 0.2, ("second", "ground"): 0.2, ("given", "ground"): 0.2}
+    wanted |= {("given", "first"): 0.1, ("given", "second"): 0.1, ("first", "second"): 1.0}
+    assert found == pytest.approx({frozenset(k): x for k, x in wanted.items()}, rel=1e-6)
+    for less in (np.full(4, 0.05), jnp.full(4, 0.05)):
+        changed = model.replace({"collision.friction": less})
+        assert list(friction_of(changed).values()) == pytest.approx([0.05] * 6, rel=1e-6)
+    batch = jax.vmap(lambda x: model.replace({"collision.friction": x}).collision.of_pairs().friction)(np.eye(4))
+    assert batch.max(1).tolist() == [1, 1, 1, 1]
+    text = '<robot name="r"><link name="l"><inertial><mass value="1"/><inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" '
+    text += 'iyz="0"/></inertial><collision><geometry><sphere radius="0.1"/></geometry></collision></link></robot>'
+    for ground, wanted in ((True, 1.0), (0.3, 0.3)):
+        loaded = jd.load(text, floating=True, ground=ground).collision.of_pairs().friction
+        np.testing.assert_allclose(loaded, [wanted], rtol=1e-6)
+
+
 def test_models_are_mapped_cast_and_replaced():
     model = chain().build()
     models = jax.vmap(lambda f: model.replace({"collision.friction": f}))(jnp.ones((2, 4)) * jnp.array([[0.5], [2.0]]))
@@ -200,7 +228,7 @@ def test_info_lists_shapes_and_pairs():
     for told in (
         "b0 sphere b0 1",
         "ground plane world 0.6",
-        "block, ground 1 4",
+        "block, ground 0.6 4",
         "pairs whose kinds cannot collide: b0, egg; b1, egg; b2, egg",
         "contact points in all: 11; `jd.contact.Auto()` has slots for 11 at a time, 33 rows",
         "pairs left out: 1",

@@ -1,4 +1,5 @@
-"""`widened`: which joints and shapes have contact rows for their limits, dry friction and torsion.
+"""`widened`: which joints and shapes have contact rows for their limits, dry friction and torsion, and which shapes
+have a friction of their own.
 
 These sets are static, as the number of rows is. They grow when numbers are replaced and never shrink, so that a batch
 of models has one structure.
@@ -27,6 +28,8 @@ ACTS: dict[str, tuple[str, Callable[[np.ndarray], np.ndarray]]] = {
 
 def widened(scene: Scene, topology: Topology, path: str, value: np.ndarray | Array) -> Scene:
     """Return the scene with what acts by these values of a field, with or without leading batch axes, in its set."""
+    if path == "collision.friction":
+        return dataclasses.replace(scene, untold=())  # all are given now
     if path not in ACTS:
         return scene
     name, acts = ACTS[path]

@@ -44,8 +44,8 @@ class Scene:
     with a friction coefficient of their own, `own_torsion` those with a torsion of their own. `off` counts the pairs
     within one tree that were dropped because self-collisions are off. `left_out` are the shapes of the file that were
     not read. `twisting` are the shapes with torsional friction, `twisting_pairs` the places of such pairs in
-    `own_torsion`, `limited` the bodies whose joints have limits, `rubbing` those whose joints have dry friction: see
-    `acting.py`.
+    `own_torsion`, `untold` the shapes without a friction of their own, `limited` the bodies whose joints have limits,
+    `rubbing` those whose joints have dry friction: see `acting.py`.
     """
 
     shapes: tuple[ShapeInfo, ...] = ()
@@ -58,6 +58,7 @@ class Scene:
     rubbing: tuple[int, ...] = ()
     own_torsion: tuple[tuple[int, int], ...] = ()
     twisting_pairs: tuple[int, ...] = ()
+    untold: tuple[int, ...] = ()
 
     def __getstate__(self):
         # the cached hash is left out: hashes of strings differ between processes
@@ -86,7 +87,7 @@ class Scene:
 
         As in MuJoCo, only the shape with the larger priority counts, or both if their priorities are equal; and they
         count together if one of them has this contact dimension. Besides, what a shape without a given dimension has
-        always counts.
+        always counts. A friction that is not given (1) counts only if that of the other shape is not given either.
         """
         at = np.array(self.pairs, int).reshape(-1, 2)
         rank = np.array([s.priority for s in self.shapes], int)[at]
@@ -94,6 +95,9 @@ class Scene:
         # a shape without a given dimension slides, as one of dimension three does
         enough = np.array([(s.dimension or SLIDES) >= least for s in self.shapes], bool)[at]
         chosen = rank >= rank[:, ::-1]
+        if least == SLIDES:
+            told = chosen & ~np.isin(at, self.untold)
+            chosen = np.where(told.any(1, keepdims=True), told, chosen)
         return chosen & (free | (chosen & enough).any(1, keepdims=True))
 
     @cached_property
@@ -156,7 +160,8 @@ class Collision(eqx.Module):
     def of_pairs(self) -> PairValues:
         """Return the contact parameters of each pair.
 
-        Friction and torsion are those of the shape with the larger priority, and the larger value at equal priorities,
+        Friction and torsion are those of the shape with the larger priority, and the larger value at equal priorities
+        (friction that is given comes before that which is not),
         or zero if the contact dimension is too small (`Scene.counts`); a pair's own friction or torsion replaces that
         of its shapes. Restitution is the larger of both. Stiffness and damping are those of both surfaces in series."""
         if self.friction is None:

@@ -158,7 +158,8 @@ def check_function(call: str, fn: Any, rows: Any, *given: Any) -> None:
         raise ValueError(f"{call}: `rows` is {rows!r:.60}, not a positive integer.")
     check_callable(call, "fn", fn, len(given))
     try:
-        made, got = jax.make_jaxpr(lambda *args: fn(*args), return_shape=True)(*given)  # JAX may crash on functions of C
+        # JAX itself may crash on functions of C
+        made, got = jax.make_jaxpr(lambda *args: fn(*args), return_shape=True)(*given)
     except jax.errors.TracerArrayConversionError:
         raise TypeError(f"{call}: `fn` calls NumPy, which has no derivatives: use `jax.numpy`.") from None
     if any(isinstance(x, jax.core.Tracer) for x in made.consts):

@@ -37,15 +37,15 @@ class Body:
 @dataclasses.dataclass
 class Collider:
     """A shape fixed in a body, and the properties of its surface. `body` is the body or frame that it was added to,
-    `owner` the body itself, or that of the frame, `dimension` its contact dimension (None: not given, see
-    `Scene.counts`). `meets_all` is True if it collides with all shapes, whatever the masks."""
+    `owner` the body itself, or that of the frame; `friction` (None) and `dimension` (None), its contact dimension, may
+    not be given: see `Scene.counts`. `meets_all` is True if it collides with all shapes, whatever the masks."""
 
     name: str
     body: str
     shape: Shape
     rotation: np.ndarray
     translation: np.ndarray
-    friction: float = 1.0
+    friction: float | None = None
     torsion: float = 0.0
     restitution: float = 0.0
     stiffness: float = np.inf

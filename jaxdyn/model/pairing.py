@@ -67,13 +67,15 @@ def collision_of(
     told = {ordered(infos, *(number[n] for n in names)): surface for names, surface in rules.told.items()}
     own = {pair: s.friction for pair, s in told.items() if s.friction is not None}
     own_torsion = {pair: s.torsion for pair, s in told.items() if s.torsion is not None}
-    scene = Scene(tuple(infos), pairs, tuple(own), off, tuple(left_out), own_torsion=tuple(own_torsion))
+    untold = tuple(k for k, c in enumerate(colliders) if c.friction is None)
+    told_of = {"own_torsion": tuple(own_torsion), "untold": untold}
+    scene = Scene(tuple(infos), pairs, tuple(own), off, tuple(left_out), **told_of)
     warn_of_idle(call, scene, told, 4)
     torsions = {"collision.torsion": [c.torsion for c in colliders], "collision.pair_torsion": [*own_torsion.values()]}
     for path, values in torsions.items():
         scene = widened(scene, topology, path, np.array(values, float))
     sizes = [(*c.shape.numbers, 0.0, 0.0, 0.0)[:3] for c in colliders]
-    column = lambda what: floats_of([getattr(c, what) for c in colliders])  # noqa: E731
+    column = lambda what: floats_of([1.0 if x is None else x for x in (getattr(c, what) for c in colliders)])  # noqa: E731
     return Collision(
         size=floats_of(sizes),
         placement=transforms(placed),

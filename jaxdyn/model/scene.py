@@ -57,7 +57,7 @@ class SceneSpec:
         *,
         name: str | None = None,
         placement: Transform | ArrayLike | None = None,
-        friction: Any = 1.0,
+        friction: Any = None,
         torsion: Any = 0.0,
         restitution: Any = 0.0,
         stiffness: Any = None,
@@ -73,10 +73,11 @@ class SceneSpec:
 
         **Arguments:** `shape`, such as ``jd.shapes.Sphere(0.1)``; `name` (default: the body's, numbered if taken);
         `placement`, the shape's frame in the body's, or its translation (3,) (default: the same); `friction`, a
-        coefficient; `torsion`, m: the torque of friction about the normal is at most this times the normal force;
-        `restitution`, 0 to 1; `stiffness` N/m and `damping` N s/m of its surface (default: rigid); the two bit masks;
-        `priority`: the friction of a pair is that of the shape with the larger priority, and the larger friction if
-        priorities are equal.
+        coefficient (None: that of the other shape, or 1); `torsion`, m: the torque of friction about the normal is at
+        most this times the normal force; `restitution`, 0 to 1, which steps do not use if one of the two shapes has a
+        stiffness; `stiffness` N/m and `damping` N s/m of its surface (default: rigid; `impulse` treats all as rigid);
+        the two bit masks; `priority`: the friction of a pair is that of the shape with the larger priority, and the
+        larger friction if priorities are equal.
 
         **Raises** `ValueError` for an unknown body, a taken name and numbers out of range. A mesh that its hull does
         not represent exactly is a `ModelWarning`. Planes and height fields on moving bodies are errors in `build`.
@@ -115,6 +116,8 @@ class SceneSpec:
         c.rotation = checked_rotation(call, "placement.rotation", c.rotation)
         c.translation = constants(call, "placement.translation", c.translation, (3,))
         for what, rules in (("friction", ()), ("torsion", ()), ("restitution", (at_most_one,))):
+            if what == "friction" and c.friction is None:
+                continue
             setattr(c, what, float(constants(call, what, getattr(c, what), (), not_negative, *rules)))
         c.stiffness = float(c.stiffness)
         if np.isfinite(c.stiffness):
