@@ -23,7 +23,7 @@ from .kinematics.embed import expand, reduce
 from .model.checks import check_state, check_vector, common_dtype
 from .model.model import Model
 from .model.state import State
-from .spatial.instances import check_instance, described
+from .spatial.instances import check_instance, counted, described
 from .spatial.numbers import ArrayLike
 from .spatial.rotation import quaternion_conjugate, rotate
 from .tree.topology import unknown
@@ -70,9 +70,8 @@ def _check_models(call: str, model: Model, other: Any, name: str, kind: str, fie
 def _check_joint(call: str, name: str, kind: str, at: slice, nv: int, there: str, same: bool) -> None:
     """Raise `ValueError` unless a joint has as many velocities there, and the `same` coordinates."""
     if nv != at.stop - at.start:
-        raise ValueError(
-            f"`{call}`: joint {name!r} has {at.stop - at.start} velocities here ({kind}) and {nv} {there}."
-        )
+        here = counted(at.stop - at.start, "velocity", "velocities")
+        raise ValueError(f"`{call}`: joint {name!r} has {here} here ({kind}) and {nv} {there}.")
     if not same:
         raise ValueError(f"`{call}`: joint {name!r} has other coordinates {there} than here ({kind}).")
 
@@ -124,7 +123,7 @@ def from_pinocchio(model: Model, pin_model: Any, q: ArrayLike, v: ArrayLike | No
     """
     spans = _pinocchio_spans("from_pinocchio", model, pin_model)
     q, v = _given("from_pinocchio", ("q", "v"), (pin_model.nq, pin_model.nv), q, v)
-    qs, vs = [], []
+    qs, vs = [q[:0]], [v[:0]]  # for a model without joints
     for span, (_, kind, _, at) in zip(spans, _joints(model), strict=True):
         x, u = q[span.q : span.q + span.nq], v[span.v : span.v + at.stop - at.start]
         if kind in TURNING:
@@ -264,7 +263,7 @@ def to_brax(model: Model, system: Any, state: State) -> tuple[Float[Array, " nq_
 
 
 def _from_world(model: Model, spans: Sequence[Span], q: Array, v: Array) -> State:
-    qs, vs = [], []
+    qs, vs = [q[:0]], [v[:0]]  # for a model without joints
     for span, (_, kind, _, at) in zip(spans, _joints(model), strict=True):
         x, u = q[span.q : span.q + span.nq], v[span.v : span.v + at.stop - at.start]
         qs.append(x)

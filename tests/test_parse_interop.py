@@ -213,6 +213,23 @@ def test_brax_and_back():
         interop.from_brax(small, SimpleNamespace(link_names=["base", "a"], link_types="f3"), np.zeros(9))
 
 
+NOTHING = '<mujoco><worldbody><geom size=".1"/></worldbody></mujoco>'
+STILL = {
+    "from_mujoco": lambda: mujoco.MjModel.from_xml_string(NOTHING),
+    "from_pinocchio": pin.Model,
+    "from_brax": lambda: SimpleNamespace(link_names=[], link_types=""),
+}
+
+
+@pytest.mark.parametrize("call", STILL)
+def test_a_model_without_joints_has_an_empty_state(call):
+    model, there, convert = jd.ModelSpec("still").build(), STILL[call](), getattr(interop, call)
+    for state in (convert(model, there, np.zeros(0)), jax.jit(lambda q: convert(model, there, q, q))(jnp.zeros(0))):
+        assert state.q.shape == state.v.shape == (0,) and state.q.dtype == state.v.dtype == np.float64
+        back = getattr(interop, call.replace("from", "to"))(model, there, state)
+        assert [x.shape for x in back] == [(0,), (0,)]
+
+
 def test_brax_orders_links_as_it_likes():
     spec = jd.ModelSpec()
     for n in "ab":

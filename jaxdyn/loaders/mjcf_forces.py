@@ -52,14 +52,14 @@ def _gain(m: Any, k: int) -> float:
     return float(m.actuator_gainprm[k][0]) if plain else 0.0
 
 
-def _range(m: Any, k: int) -> tuple[str, float, float]:
+def _range(m: Any, tree: Tree, k: int) -> tuple[str, float, float]:
     """Return the range of an actuator's force, infinite if there is none, and the attribute that bounds it. The
     controls of others than motors are no forces."""
     what, low, high = "", -np.inf, np.inf
-    gain = _gain(m, k)
-    if gain and m.actuator_ctrllimited[k] and not is_off(m, "CLAMPCTRL"):
+    gain, control = _gain(m, k), tree.control(k)
+    if gain and m.actuator_ctrllimited[control] and not is_off(m, "CLAMPCTRL"):
         what = "ctrlrange"
-        low, high = sorted(gain * np.array(m.actuator_ctrlrange[k]))
+        low, high = sorted(gain * np.array(m.actuator_ctrlrange[control]))
     if m.actuator_forcelimited[k]:
         what = "forcerange"
         low, high = max(low, m.actuator_forcerange[k][0]), min(high, m.actuator_forcerange[k][1])
@@ -81,7 +81,7 @@ def keep_force_ranges(notes: Notes, document: Document, m: Any, tree: Tree) -> N
     pulls = {k: _pulls(m, tree, k) for k in range(tree.actuators) if not _disabled(m, k)}
     drivers = Counter(joint for pull in pulls.values() for joint in pull)
     for k, pull in pulls.items():
-        what, low, high = _range(m, k)
+        what, low, high = _range(m, tree, k)
         if not what:
             continue
         joint, gear = next(iter(pull.items())) if len(pull) == 1 else ("", np.zeros(0))
@@ -101,7 +101,7 @@ def keep_force_ranges(notes: Notes, document: Document, m: Any, tree: Tree) -> N
 
 def _pulls(m: Any, tree: Tree, k: int) -> dict[str, np.ndarray]:
     """Return, by joint, the generalised force of a unit of actuator force; empty if it changes with the pose."""
-    kind, target, gear = int(m.actuator_trntype[k]), int(m.actuator_trnid[k][0]), np.array(m.actuator_gear[k])
+    kind, target, gear = int(m.actuator_trntype[k]), int(m.actuator_trnid[k][0]), tree.gear(k)
     if kind in (JOINT, JOINT_IN_PARENT):
         form, name = int(m.jnt_type[target]), tree.joint_names[target]
         if form in (2, 3):

@@ -88,7 +88,7 @@ class Tree:
         tree.index = {name: j for j, name in enumerate(joints)}
         for k in range(tree.actuators):
             if tree.turns_joint(k):
-                v, square = int(m.jnt_dofadr[m.actuator_trnid[k][0]]), float(m.actuator_gear[k][0]) ** 2
+                v, square = int(m.jnt_dofadr[m.actuator_trnid[k][0]]), float(tree.gear(k)[0]) ** 2
                 tree.armature[v] += square * tree.motor("armature", k)
                 tree.damping[v] += square * tree.motor("damping", k)
         return tree
@@ -101,6 +101,19 @@ class Tree:
     def motor(self, what: str, k: int) -> float:
         """Return an actuator's own armature or damping, which MuJoCo has had since version 4."""
         return float(getattr(self.m, f"actuator_{what}", np.zeros(self.actuators))[k])
+
+    def gear(self, k: int) -> np.ndarray:
+        """Return the gear (6,) of an actuator's first force. Since version 4 an actuator may have several forces, each
+        with a gear."""
+        return np.array(self.m.actuator_gear[self._first("out", k)])
+
+    def control(self, k: int) -> int:
+        """Return the index of an actuator's first control. Since version 4 an actuator may have several."""
+        return self._first("ctrl", k)
+
+    def _first(self, what: str, k: int) -> int:
+        addresses = getattr(self.m, f"actuator_{what}adr", None)
+        return k if addresses is None else int(addresses[k])
 
     def turns_joint(self, k: int) -> bool:
         """Return True if an actuator acts on a hinge or slide."""

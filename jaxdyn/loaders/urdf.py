@@ -6,7 +6,7 @@
 | `<link>` on a fixed joint | merged into its parent body; its name remains as a frame |
 | `<mimic>` | a `Coupling` named ``<joint>_mimic`` |
 | `<transmission>` | an actuator (see `jaxdyn.loaders.transmissions`) |
-| `<limit>`, `<dynamics>` | the joint's `limits`, `effort`, `damping`, `friction` |
+| `<limit>`, `<dynamics>` | the joint's `limits` and `effort` (of one coordinate only), `damping`, `friction` |
 | `<gazebo reference>` with `springStiffness` | the joint's `stiffness` and `rest` |
 | `<collision>` | a shape of the same name, see `jaxdyn.loaders.urdf_shapes` |
 
@@ -35,6 +35,9 @@ from .urdf_shapes import add_shapes
 from .xml import Document, Element, Notes, arrows, attribute, brief, fail, located, needed, number, numbers, only, warn
 
 TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
+#: attributes of <dynamics> that some files have in addition to URDF's damping and friction
+UNREAD = ("K", "D", "mu_viscous", "mu_coulomb")
+SPRING = ("springStiffness", "springReference")
 
 
 def mass_of(link: Element) -> Mass:
@@ -55,30 +58,50 @@ def joint_of(element: Element, name: str, notes: Notes) -> Joint:
         fail(element, f"the type {kind!r} is none of {', '.join(TYPES)}.")
     if kind == "fixed":
         return Fixed(name)
+    options = _dynamics(element, name, notes) | _limits(element, kind, name, notes)
     if kind == "floating":
-        return Free(name)
+        return Free(name, **options)
     axis = only(element, "axis")
     if kind == "planar" and axis is None:  # Drake's own element of that type moves in x and y
         notes.add(
             element, "planar joints without an <axis>, whose plane is normal to x, URDF's default: {}.", repr(name)
         )
-    options: dict = {"axis": (1.0, 0.0, 0.0) if axis is None else tuple(direction_of(axis))}
-    dynamics, limit = only(element, "dynamics"), only(element, "limit")
-    if dynamics is not None:
-        options |= {k: number(dynamics, k, 0.0) for k in ("damping", "friction")}
-    if limit is None:
-        if kind in ("revolute", "prismatic"):
-            notes.add(element, "revolute and prismatic joints without a <limit>, taken as unlimited: {}.", repr(name))
-    else:
-        # URDF's default for both ends is 0, which no file intends: a joint with neither end is unlimited
-        ends = [limit.get(k) for k in ("lower", "upper")]
-        if kind != "continuous" and ends != [None, None]:
-            options["limits"] = tuple(number(limit, end, 0.0, endless=True) for end in ("lower", "upper"))
-        if limit.get("effort") is not None:
-            options["effort"] = number(limit, "effort", endless=True)
+    options["axis"] = (1.0, 0.0, 0.0) if axis is None else tuple(direction_of(axis))
     return {"revolute": Revolute, "continuous": Revolute, "prismatic": Prismatic, "planar": Planar}[kind](
         name, **options
     )
+
+
+def _dynamics(element: Element, name: str, notes: Notes) -> dict:
+    """Return the damping and friction of a joint, which act on each of its velocities."""
+    dynamics = only(element, "dynamics")
+    if dynamics is None:
+        return {}
+    unread = [what for what in UNREAD if number(dynamics, what, 0.0)]
+    if unread:
+        notes.add(dynamics, "numbers of <dynamics> that are not read: {}.", f"{name!r} ({', '.join(unread)})")
+    return {what: number(dynamics, what, 0.0) for what in ("damping", "friction")}
+
+
+def _limits(element: Element, kind: str, name: str, notes: Notes) -> dict:
+    """Return the limits and the effort of a joint. Note those of planar and floating joints: URDF gives ends to
+    revolute and prismatic joints only, and an effort would be a force and a torque at once."""
+    limit = only(element, "limit")
+    if limit is None:
+        if kind in ("revolute", "prismatic"):
+            notes.add(element, "revolute and prismatic joints without a <limit>, taken as unlimited: {}.", repr(name))
+        return {}
+    told = {what: number(limit, what, endless=True) for what in ("lower", "upper", "effort") if what in limit.attrib}
+    if kind in ("planar", "floating"):
+        if told:
+            text = "<limit> of planar and floating joints, which is not kept: {}."
+            notes.add(limit, text, f"{name!r} ({', '.join(told)})")
+        return {}
+    options: dict = {"effort": told["effort"]} if "effort" in told else {}
+    # URDF's default for both ends is 0, which no file intends: a joint with neither end is unlimited
+    if kind != "continuous" and {"lower", "upper"} & {*told}:
+        options["limits"] = told.get("lower", 0.0), told.get("upper", 0.0)
+    return options
 
 
 def links_of(robot: Element) -> dict[str, Link]:
@@ -99,9 +122,8 @@ def joints_of(robot: Element, notes: Notes) -> dict[str, Connection]:
     return collect(one(e) for e in robot.findall("joint"))
 
 
-def add_springs(robot: Element, joints: dict[str, Connection], notes: Notes) -> None:
-    """Add the springs of joints from Gazebo's extensions. Note the loops and mimic joints in them, which are left
-    out."""
+def note_joints(robot: Element, joints: dict[str, Connection], notes: Notes) -> None:
+    """Note the loops and mimic joints in Gazebo's extensions, which are left out."""
     for block in robot.findall("gazebo"):
         for inner in block.iter("joint", "mimicJoint"):
             if inner.tag == "joint" and inner.find("parent") is None:
@@ -111,13 +133,32 @@ def add_springs(robot: Element, joints: dict[str, Connection], notes: Notes) -> 
             if known is None or (known.element.find("mimic") is None and not isinstance(known.joint, Fixed)):
                 text = "the loops and mimics that <gazebo> holds for its own use are not loaded: joints {}."
                 notes.add(inner, text, brief(told))
-        joint = joints.get(block.get("reference") or "")
-        if joint is None or joint.joint.kind.nv != 1:
-            continue
-        stiffness, rest = (only(block, tag) for tag in ("springStiffness", "springReference"))
-        if stiffness is not None:
-            k, q = (0.0 if e is None else numbers(e, e.get("value", e.text), 1, e.tag)[0] for e in (stiffness, rest))
-            joint.joint = replace(joint.joint, stiffness=float(k), rest=float(q))
+
+
+def springs_of(robot: Element) -> dict[str, dict[str, Element]]:
+    """Return the parts of the springs in Gazebo's extensions, by joint and tag. They may stand in several blocks."""
+    found: dict[str, dict[str, Element]] = {}
+    for block in robot.findall("gazebo"):
+        name = (block.get("reference") or "").strip()
+        for element in block.iterchildren(*SPRING):
+            parts = found.setdefault(name, {})
+            if element.tag in parts:
+                fail(element, f"the joint {brief(name)} has one already, in line {parts[element.tag].sourceline}.")
+            parts[element.tag] = element
+    return found
+
+
+def add_springs(robot: Element, joints: dict[str, Connection], notes: Notes) -> None:
+    """Add the springs of joints from Gazebo's extensions. Note those that no joint can have."""
+    for name, parts in springs_of(robot).items():
+        given = {tag: float(numbers(e, e.get("value", e.text), 1, tag)[0]) for tag, e in parts.items()}
+        stiffness, rest = (given.get(tag, 0.0) for tag in SPRING)
+        joint = joints.get(name)
+        if joint is not None and joint.joint.kind.nv == 1:
+            joint.joint = replace(joint.joint, stiffness=stiffness, rest=rest)
+        elif stiffness:
+            why = f"there is no joint {brief(name)}" if joint is None else f"{name!r} has no single velocity"
+            notes.add(parts[SPRING[0]], "springs of <gazebo> that are left out: {}.", why)
 
 
 def mimics_of(joints: dict[str, Connection]) -> dict[str, tuple[Element, str]]:
@@ -177,6 +218,7 @@ def load(
     spec = ModelSpec(name or robot.get("name") or document.origin.removesuffix(".urdf"))
     with Notes() as notes:
         links, joints = links_of(robot), joints_of(robot, notes)
+        note_joints(robot, joints, notes)
         add_springs(robot, joints, notes)
         if retype is not None:
             retype(joints)
