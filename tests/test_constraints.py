@@ -164,3 +164,22 @@ def test_constraints_are_replaced():
     np.testing.assert_array_equal(changed.axis, plane.axis)
     assert changed.stabilization is gains
     np.testing.assert_allclose(dataclasses.replace(plane, normal=(1.0, 0, 0)).axis, (1, 0, 0))
+
+
+def test_anchored_planes_keep_their_direction():
+    """The normal is given in frame b; the body that the plane holds has turned."""
+    spec = jd.ModelSpec("two")
+    for name in ("foot", "table"):
+        spec.add_body(name, "world", jd.joints.Free(), inertia=jd.Inertia(1.0, (0, 0, 0), 0.1 * np.eye(3)))
+    model = spec.build()
+    qs = jax.vmap(lambda key: model.random_state(key).q)(jax.random.split(jax.random.key(0), 3))
+    tilted = jd.Transform.from_quaternion((0.8, 0.36, 0.48, 0.0), (0.05, -0.1, 0.02))
+    for other in ("world", "table"):
+        plane = jd.constraints.PointOnPlane("foot", other, normal=(0, 0.6, 0.8), placement_a=tilted, placement_b=tilted)
+        held = jax.vmap(lambda q, plane=plane: jd.anchored(model, q, plane))(qs)
+        assert np.abs(jax.vmap(lambda q, c: jd.constraint_residual(model, q, (c,)))(qs, held)).max() < 1e-14
+        for rotation in held.placement_b.rotation:
+            np.testing.assert_array_equal(rotation, tilted.rotation)
+    level = jd.anchored(model, qs[0], jd.constraints.PointOnPlane("foot", stabilization=None))
+    J = jd.constraint_jacobian(model, qs[0], (level,))
+    close(J, jd.jacobian(model, qs[0], "foot", reference="world_aligned")[2:3], 1e-14)

@@ -41,8 +41,9 @@ def rows(name):
 
 
 @functools.cache
-def reference(name):
-    """Accelerations of the independent joints, and multipliers, of the robot with everything cut."""
+def solutions(name):
+    """Accelerations of the independent joints, and multipliers, of the robot with everything cut, embedded rows
+    first."""
     model = embedded(name)
     at_all = mapped(lambda m, q, v: jd.expand(m, jd.State(q, v)).v)(model, states(name).q, states(name).v)
     free = list(model.topology.independent)
@@ -53,8 +54,62 @@ def reference(name):
         force[free] = tau
         q, v = np.asarray(q), np.asarray(v)
         found.append(oracle.forward_dynamics(cut(name), q, v, force, model.embedded + rows(name), external))
-    m = sum(c.layout(model.topology).rows for c in rows(name))
-    return np.array([x.acceleration[free] for x in found]), np.array([x.multipliers[-m:] for x in found])
+    return np.array([x.acceleration[free] for x in found]), np.array([x.multipliers for x in found])
+
+
+def reference(name):
+    """Accelerations, and multipliers of the rows that are not embedded."""
+    accelerations, multipliers = solutions(name)
+    m = sum(c.layout(embedded(name).topology).rows for c in rows(name))
+    return accelerations, multipliers[:, -m:]
+
+
+@functools.cache
+def loop_forces(name):
+    """Loop forces of states, accelerations, forces, wrenches and multipliers of the other rows: of the model's own ones
+    if there are no more."""
+    given = {"constraints": rows(name)} if ROWS[name] else {}
+
+    def f(model, q, v, a, tau, external, multipliers):
+        return jd.loop_forces(model, jd.State(q, v), a, tau, external=external, multipliers=multipliers, **given)
+
+    return mapped(f)
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_loop_forces_beside_other_rows(name):
+    """They are the multipliers of the robot with everything cut."""
+    accelerations, multipliers = solutions(name)
+    at_rows = reference(name)[1]
+    given = (x[:LANES] for x in (states(name).q, states(name).v, accelerations, forces(name), wrenches(name), at_rows))
+    found, wanted = loop_forces(name)(embedded(name), *given), multipliers[:, : -at_rows.shape[1]]
+    assert found.shape == wanted.shape
+    assert (np.abs(found - wanted).max(1) / np.abs(wanted).max(1)).max() < 1e-9
+
+
+def test_loop_forces_of_a_braked_linkage():
+    """A brake on a joint that depends; the derivatives by its force, which are exact since forces are linear in it."""
+    model = jd.embed(jd.load("four_bar"))
+    state, tau = jd.State(model.neutral(), np.array([0.3])), np.array([5.0])
+    brake = (jd.constraints.Lock("rocker", stabilization=None),)
+    held = jd.forward_dynamics(model, state, tau, constraints=brake)
+
+    def force(multipliers, constraints=brake):
+        return jd.loop_forces(model, state, held.acceleration, tau, constraints=constraints, multipliers=multipliers)
+
+    every = np.array([*tau, 0.0, held.multipliers[0]])  # the brake as a motor
+    np.testing.assert_allclose(force(held.multipliers), jd.loop_forces(model, state, held.acceleration, every))
+    slope = force(held.multipliers + 1.0) - force(held.multipliers)
+    for derivative in (jax.jacfwd, jax.jacrev):
+        np.testing.assert_allclose(derivative(force)(held.multipliers)[:, 0], slope, atol=1e-10)
+    for bad, given, message in (
+        (None, brake, r"`constraints` come without `multipliers` \(1,\)"),
+        (np.zeros(2), brake, r"`multipliers` has shape \(2,\), not \(1,\)"),
+        (np.zeros(1), None, r"`multipliers` has shape \(1,\), but 'four_bar' has no .* Give the `constr"),
+        (np.zeros(1), (jd.constraints.Lock("leg"),), "constraint 0: .*'leg'"),
+    ):
+        with pytest.raises(ValueError, match=f"`loop_forces`: {message}"):
+            force(bad, given)
 
 
 @pytest.mark.parametrize(("name", "solver"), CASES, ids=lambda x: x if isinstance(x, str) else type(x).__name__)

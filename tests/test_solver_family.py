@@ -194,14 +194,15 @@ def test_a_row_that_nothing_moves_is_told(solver, dtype):
     spec.add_body("lower", "upper", jd.joints.Revolute(axis=(0, 1, 0)), placement=shift, inertia=bar)
     model, q = spec.build(), jnp.array([0.3, 0.0])
     along, across = np.array([0.31, 0, 0.17]), np.array([-0.17, 0, 0.31])
-    plane = lambda n: jd.anchored(model, q, jd.constraints.PointOnPlane("lower", normal=n, placement_a=shift))  # noqa: E731
-    ends = []
+    ends = {"placement_a": shift, "placement_b": jd.frame_pose(model, q, "lower")}  # normals are in the arm's axes
+    plane = lambda n: jd.anchored(model, q, jd.constraints.PointOnPlane("lower", normal=n, **ends))  # noqa: E731
+    found = []
     for normals in ((along,), (along, across), (across,), (along + across,)):
         given = model, q, jnp.zeros(2), jnp.ones(2), tuple(plane(n) for n in normals)
         robot, x, v, tau, rows = jax.tree.map(lambda x: jnp.asarray(x, dtype), given)
-        ends.append(jd.forward_dynamics(robot, jd.State(x, v), tau, constraints=rows, solver=solver).result)
-    told = [bool(end == jd.Result.dependent_rows) for end in ends]
-    assert told == [True, True, False, False] and succeeded(ends[2]) and succeeded(ends[3])
+        found.append(jd.forward_dynamics(robot, jd.State(x, v), tau, constraints=rows, solver=solver).result)
+    told = [bool(x == jd.Result.dependent_rows) for x in found]
+    assert told == [True, True, False, False] and succeeded(found[2]) and succeeded(found[3])
 
 
 def meeting(parents, bodies) -> int:

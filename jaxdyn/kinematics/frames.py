@@ -9,7 +9,7 @@ from jaxtyping import Array, Float
 from ..engine.lanes import laned
 from ..model.checks import check_frame, check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
-from ..model.pairs import Distance, FrameConstraint
+from ..model.pairs import Distance, FrameConstraint, PointOnPlane
 from ..model.state import State
 from ..spatial.instances import check_instance
 from ..spatial.numbers import ArrayLike
@@ -163,11 +163,12 @@ def jacobian(model: Model, q: ArrayLike, frame: str, *, reference: Reference = "
 
 
 def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameConstraint:
-    """Return the constraint with `placement_b` changed so that it holds exactly at q (nq,); of a `Distance`, the
-    `length` changes instead.
+    """Return the constraint with `placement_b` changed so that it holds exactly at q (nq,). Of a `PointOnPlane` only
+    the translation changes, so that the plane keeps the direction of its `normal`; of a `Distance`, the `length`
+    changes instead.
 
     ``jd.anchored(model, q, jd.constraints.Point("foot"))`` holds the foot's origin at its current position in the
-    world.
+    world. ``jd.anchored(model, q, jd.constraints.PointOnPlane("foot"))`` holds it at its current height.
 
     Raises `ValueError` for wrong shapes and unknown bodies, `TypeError` for other types.
     """
@@ -180,4 +181,7 @@ def anchored(model: Model, q: ArrayLike, constraint: FrameConstraint) -> FrameCo
     if isinstance(constraint, Distance):
         gap = a.translation - (b @ constraint.placement_b).translation
         return eqx.tree_at(lambda c: c.length, constraint, jnp.sqrt(jnp.sum(gap * gap)))
-    return eqx.tree_at(lambda c: c.placement_b, constraint, b.inverse() @ a)
+    seen = b.inverse() @ a
+    if isinstance(constraint, PointOnPlane):
+        return eqx.tree_at(lambda c: c.placement_b.translation, constraint, seen.translation)
+    return eqx.tree_at(lambda c: c.placement_b, constraint, seen)
