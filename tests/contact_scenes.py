@@ -60,6 +60,15 @@ def box(size=(0.3, 0.2, 0.1), mass=2.0, slope=0.0, friction=0.5, **surface) -> t
     return spec.build(), np.array(pose(x=h * math.sin(slope), z=h * math.cos(slope), tilt=slope))
 
 
+def rod_in_a_plate(end, tilt=0.1) -> tuple[jd.Model, np.ndarray]:
+    """A rod of 1 kg, almost upright, in a plate of 0.05 m around z = 0. The lower end of its axis is at z = `end`."""
+    spec = jd.ModelSpec("rod", gravity=(0, 0, -G))
+    spec.add_body("rod", "world", jd.joints.Free(), inertia=jd.Inertia.capsule(1.0, 0.02, 0.4))
+    spec.add_shape("rod", jd.shapes.Capsule(0.02, 0.4))
+    spec.add_shape("world", jd.shapes.Box((1, 1, 0.05)), name="plate")
+    return spec.build(), np.array(pose(z=0.2 * math.cos(tilt) + end, tilt=tilt))
+
+
 def stack(n=3, size=(0.2, 0.2, 0.2), masses=None, friction=0.8) -> tuple[jd.Model, np.ndarray]:
     """`n` boxes on top of each other; neighbours collide, and the lowest collides with the ground."""
     spec = jd.ModelSpec("stack", gravity=(0, 0, -G))

@@ -195,6 +195,16 @@ def test_a_pendulum_stops_at_a_wall():
             assert abs(after) < abs(before) and np.abs(found.v[touched + 2, 0]) < 0.2 * abs(before)
 
 
+@pytest.mark.parametrize("law", [jd.contact.PGS(), jd.contact.Auto(), jd.contact.ADMM()])
+def test_a_rod_through_a_plate_comes_out(law):
+    """The lower end of its axis is in the upper half of the plate, in the lower half, or beyond."""
+    for end in (0.01, -0.001, -0.02, -0.06):
+        found = motion(scenes.rod_in_a_plate(end), steps=500, law=law)
+        assert ended(found) == {"successful"}
+        assert found.contacts.impulses.max() < 3, "shot out by a force of many weights"
+        assert abs(found.q[-1, 2] - 0.045) < 1e-4 and abs(found.v[-1]).max() < 1e-2, "it lies on the plate"
+
+
 def test_loops_stay_closed_while_a_leg_lands():
     """In single precision, through the impact and what slides after it."""
     model, q = scenes.looped(friction=0.3)

@@ -352,6 +352,37 @@ def test_a_capsule_lies_on_a_box_with_the_ends_of_what_is_over_it():
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_ends_of_an_axis_in_a_box_are_pushed_out_of_one_face(dtype):
+    """... the one for which the deeper end of the part inside is the least deep; so is what pierces the whole box."""
+    a, b = placed(("capsule", "box"), seed=6)
+    a, b = (Placed(*(np.asarray(x, dtype) for x in shape)) for shape in (a, b))
+    gap, point, normal = (x.astype(float) for x in found(("capsule", "box"), a, b))
+    p, u = (np.einsum("jil,jl->il", b.R, x) for x in (a.p - b.p, a.R[:, 2]))
+    crossed = np.sort([(side * b.size - p) / u for side in (-1, 1)], axis=0)
+    part = np.clip([crossed[0].max(0), crossed[1].min(0)], -a.size[1], a.size[1])
+    deep = part[1] - part[0] > 1e-3
+    ends = p + part[:, None] * u
+    depths = np.stack([b.size - side * ends for side in (-1, 1)]).max(1).reshape(6, -1)  # of faces, at the deeper end
+    assert deep.sum() > 30
+    np.testing.assert_allclose(normal[0][:, deep], normal[1][:, deep], atol=1e-6)
+    assert (abs(np.einsum("jil,jl->il", b.R, normal[0])).max(0)[deep] > 1 - 1e-6).all()
+    np.testing.assert_allclose(gap.min(0)[deep], -(a.size[0] + depths.min(0))[deep], atol=3e-6)
+    # midway between the end, lowered by the radius, and the face
+    middles = np.einsum("ijl,kjl->kil", b.R, ends[::-1]) + b.p - 0.5 * (gap + 2 * a.size[0])[:, None] * normal
+    np.testing.assert_allclose(point[..., deep], middles[..., deep], atol=3e-6 if dtype == np.float32 else 1e-12)
+
+
+def test_an_axis_that_pierces_a_plate_leaves_on_the_side_of_its_middle():
+    for height in (0.1, 1e-4, -1e-4, -0.1):
+        for tilt in (0, 0.3):
+            gap, _, normal = found(
+                ("capsule", "box"), at([0.02, 0.2, 0], [0, 0, height], turn(0, tilt)), at([0.5, 0.5, 0.025])
+            )
+            np.testing.assert_allclose(normal, [[0, 0, np.sign(height)]] * 2, atol=1e-12)
+            np.testing.assert_allclose(sorted(gap), [-0.07, -0.02], atol=1e-12)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("noise", [0, 1e-7, 1e-5])
 def test_stacked_boxes_touch_at_the_corners_of_what_they_have_in_common(dtype, noise):
     rng = np.random.default_rng(3)
