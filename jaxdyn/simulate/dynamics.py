@@ -54,7 +54,7 @@ class Dynamics(eqx.Module):
         """Return the whole solution: accelerations, multipliers and result."""
         model, tau = self.model, self.tau
         if inertia is not None:
-            model = model.replace({"joints.armature": model.joints.armature + inertia})
+            model = eqx.tree_at(lambda m: m.joints.armature, model, model.joints.armature + inertia)
         if force is not None:
             tau = independent_forces(model, state.q, tau) + force
         options = {"constraints": self.constraints, "solver": self.solver, "warm_start": self._multipliers}
