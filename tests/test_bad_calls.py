@@ -8,6 +8,7 @@ import pytest
 from catalogue import CATALOGUE
 
 import jaxdyn as jd
+from jaxdyn.extend import Constraint, Layout, checked_options
 
 ARM = CATALOGUE["quadruped"].build()
 LOOP = CATALOGUE["four_bar_point"].build()
@@ -40,8 +41,68 @@ def roll_linkage(tau, **options):
     return jd.simulate(LINKAGE, LINKAGE_REST, tau, 0.1, **options)
 
 
+class Acting(Constraint):
+    """A constraint of one row on the bodies of these numbers."""
+
+    bodies: tuple = eqx.field(static=True)
+    target: jax.Array
+    stabilization: jd.constraints.Baumgarte
+    name: str | None = eqx.field(static=True)
+
+    def __init__(self, *bodies):
+        self.bodies = bodies
+        self.name, self.target, self.stabilization = checked_options("`Acting`", "mine", None, None, 1)
+
+    def layout(self, topology):
+        return Layout((type(self),), 1, self.bodies)
+
+    def evaluate(self, layout, attachments, views, robot):
+        raise NotImplementedError
+
+
 #: what is called, which exception, and what its text names
 BAD = {
+    "layout_on_the_world": (
+        lambda: solve(constraints=(Acting(0, -1),)),
+        ValueError,
+        r"`forward_dynamics`: constraint 'mine': `Layout`: `bodies` \(0, -1\) contains -1, the world: leave it out",
+    ),
+    "layout_on_a_body_twice": (
+        lambda: solve(constraints=(Acting(0, 0),)),
+        ValueError,
+        r"'mine': `Layout`: `bodies` \(0, 0\) contains a body twice",
+    ),
+    "restitution_above_one": (
+        lambda: jd.impulse(LOOP, LOOP_REST, restitution=3.0),
+        ValueError,
+        "`impulse`: `restitution` is above 1",
+    ),
+    "negative_restitution": (
+        lambda: jd.impulse(LOOP, LOOP_REST, restitution=-0.1),
+        ValueError,
+        "`impulse`: `restitution` is negative",
+    ),
+    "layout_on_nothing": (lambda: solve(constraints=(Acting(),)), ValueError, r"'mine': `Layout`: `bodies` is empty"),
+    "warm_start_is_an_array": (
+        lambda: run(warm_start=np.zeros(3)),
+        TypeError,
+        r"`simulate`: `warm_start` is ndarray, neither True nor False. A `jd.WarmStart` is .*`jd.cold_start",
+    ),
+    "integrator_is_a_solver": (
+        lambda: run(integrator=jd.solvers.ABA()),
+        TypeError,
+        r"`simulate`: `integrator` is ABA, not an `Integrator`",
+    ),
+    "no_joints_at_all": (
+        lambda: jd.load('<robot name="r"><link name="a"/></robot>').q_slice("x"),
+        ValueError,
+        r"`Model.q_slice`: `joint`: there is no joint 'x'. There are none.",
+    ),
+    "one_velocity": (
+        lambda: solve(constraints=(jd.constraints.Lock("rod", rows=2),)),
+        ValueError,
+        r"joint 'rod' has 1 velocity: give `rows=1`, not 2",
+    ),
     "model_of_another_kind": (lambda: solve(model="robot.urdf"), TypeError, r"`forward_dynamics`.*`model`.*str"),
     "throw_is_no_flag": (
         lambda: solve(throw=float("nan")),
@@ -528,7 +589,7 @@ def test_loops_beyond_a_solver_are_told_before_tracing():
         (lambda x: run(warm_start=x > 0), "`simulate`: `warm_start`"),
         (lambda x: jd.shapes.Mesh(np.eye(3), [[0, 1, x.astype(int)]]), "`Mesh`: `faces` is traced"),
         (lambda x: jd.contact.PGS(limits=x > 0), "`PGS`: `limits`"),
-        (lambda x: jd.constraints.Transmission(["a"], lambda q: x * q, 1), "`Transmission.*`fn` contains a number that"),
+        (lambda x: jd.constraints.Transmission(["a"], lambda q: x * q, 1), "`Transmission.*`fn` contains a number"),
         (
             lambda x: jd.constraints.General(["a"], lambda p: x * p.translation, 3),
             "`General.*`fn` contains a number that is traced",
@@ -547,6 +608,16 @@ def test_values_under_jit_are_told_by_the_result():
     found = solve(ARM, jd.State(q, np.zeros(10)), np.zeros(10))
     assert found.result == jd.Result.non_unit_quaternion
     assert "unit length" in jd.Result[found.result]
+
+
+def test_trajectories_are_printed_with_counts_of_results():
+    """Where they are known, and not where they are traced, or no results at all."""
+    text = repr(run([[0.0]] * 9))
+    assert "result={'successful': 9}" in text and "q=f" in text
+    seen = []
+    jax.make_jaxpr(lambda tau: seen.append(repr(run(tau))))(np.zeros((9, 1)))
+    assert "traced" in seen[0]
+    assert "q=None" in repr(jax.tree.map(lambda x: None, run()))
 
 
 def test_trajectories_are_sequences_of_states():

@@ -63,7 +63,7 @@ def test_help_and_version(capsys):
     with pytest.raises(SystemExit):
         main(["--help"])
     text = capsys.readouterr().out
-    assert all(c in text for c in COMMANDS) and "exit codes" in text
+    assert all(c in text for c in COMMANDS) and "exit codes" in text and "130" in text and "143" in text
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,7 @@ def test_help_and_version(capsys):
         ([], "COMMAND"),
         (["dance"], "dance"),
         (["info"], "MODEL"),
+        (["simulate", "--ground", "four_bar"], "usage: jaxdyn simulate MODEL [options]"),
         (["simulate", "four_bar", "--batch", "0"], "0 is not a positive number"),
         (["simulate", "four_bar", "--seconds", "soon"], "'soon' is not a number"),
         (["simulate", "four_bar", "--batch", "1.5"], "'1.5' is not a whole number"),
@@ -114,7 +115,7 @@ def test_wrong_options(argv, said, capsys):
         (["simulate", "four_bar", "--out", "t.npz", "--plot", ""], "cannot write ''"),
         (["demo", "--out", "no/such/t.npz"], "no folder 'no/such'"),
         (["demo", "--out", "t.png", "--plot", "t.png"], "they are one file"),
-        (["demo", "--seconds", "0.15"], "--seconds 0.14 or 0.16"),
+        (["demo", "--seconds", "0.15"], "give a multiple of 0.02 s, --seconds 0.14 or 0.16"),
         (["bench", "four_bar", "--out", "no/such/b.json"], "no folder 'no/such'"),
     ],
 )
@@ -282,6 +283,13 @@ def test_simulate_saves_and_plots(tmp_path, capsys):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["t.npz", "t.png"]
 
 
+LIGHT = """
+<robot name="light">
+  <link name="base"/>
+  <link name="arm"/>
+  <joint name="one" type="continuous"><parent link="base"/><child link="arm"/><axis xyz="0 1 0"/></joint>
+</robot>
+"""
 BRICK = """
 <robot name="brick">
   <link name="brick">
@@ -340,6 +348,26 @@ def test_simulate_takes_the_shapes_that_are_named(tmp_path, capsys):
     assert main([*argv, "--project", "--touch", "fin 0", "brick"]) == 0
     with np.load("t.npz") as data:
         assert sorted({a for a, _ in data["pairs"].tolist()}) == ["brick", "fin 0"]
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["arm.urdf", "--seconds", "0.1"], r"100 solves failed \(not_finite: 100\), .*; look for .* `jaxdyn check`"),
+        (["four_bar", "--dt", "0.05", "--speed", "10"], "not_finite: .*diverged: .*; try a smaller --dt"),
+    ],
+)
+def test_simulate_says_how_solves_fail(argv, told, tmp_path, capsys):
+    (tmp_path / "arm.urdf").write_text(LIGHT)
+    assert main(["simulate", *argv, "--out", "t.npz"]) == 1
+    text = capsys.readouterr().out
+    assert re.search(told, text) and ": 1 rollout of" in text
+
+
+def test_check_names_the_solvers_that_fail(tmp_path, capsys):
+    (tmp_path / "arm.urdf").write_text(LIGHT)
+    assert main(["check", "arm.urdf"]) == 1
+    assert "accelerations of ABA and Dense are not finite." in capsys.readouterr().out
 
 
 def test_simulate_pgs_says_what_it_misses(tmp_path, capsys, monkeypatch):

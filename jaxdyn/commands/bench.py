@@ -20,6 +20,7 @@ from ..constrained.forward_dynamics import forward_dynamics
 from ..constrained.lcaba import ABA, LCABA
 from ..model.model import Model
 from ..model.state import State
+from ..spatial.instances import counted
 from . import peers
 from .output import complete
 
@@ -79,13 +80,13 @@ def own(model: Model, states: State, tau, solver, constrained: bool, dtype, repe
     model, states, tau = cast(model), cast(states), cast(tau)
     constraints = model.constraints if constrained else ()
 
-    def solve(model, constraints, state, tau):
+    def solve(state, tau):  # closes over the model, as the programs of users should, which is faster
         return forward_dynamics(model, state, tau, constraints=constraints, solver=solver).acceleration
 
     begin = time.perf_counter()
-    batched = jax.jit(jax.vmap(solve, (None, None, 0, 0))).lower(model, constraints, states, tau).compile()
+    batched = jax.jit(jax.vmap(solve)).lower(states, tau).compile()
     compiled = time.perf_counter() - begin
-    us = best(lambda: jax.block_until_ready(batched(model, constraints, states, tau)), len(states.q), repeats)
+    us = best(lambda: jax.block_until_ready(batched(states, tau)), len(states.q), repeats)
     return us, compiled
 
 
@@ -151,7 +152,7 @@ def run(models: Sequence[tuple[str, Model]], *, batch: int, repeats: int, out: s
         with one_core(), tqdm(models, unit="robot", disable=None) as bar:
             for source, model in bar:
                 results[source] = measure(model, batch, repeats, lambda text: bar.set_description(text))
-                tqdm.write(f"{source}: nv {model.nv}, {len(model.constraints)} constraints")
+                tqdm.write(f"{source}: nv {model.nv}, {counted(len(model.constraints), 'constraint')}")
                 tqdm.write(table(results[source]))
     finally:
         jax.config.update("jax_enable_x64", before)

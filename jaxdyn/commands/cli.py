@@ -200,7 +200,7 @@ def parser() -> argparse.ArgumentParser:
             "jaxdyn check robot.yaml",
             "jaxdyn simulate strider --batch 64 --seconds 2 --out traj.npz --plot traj.png",
             "jaxdyn demo",
-            tail="exit codes: 0 all is well, 1 a problem was found, 2 wrong use",
+            tail="exit codes: 0 all is well, 1 a problem was found, 2 wrong use, 130 interrupted, 143 terminated",
         ),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
@@ -209,10 +209,11 @@ def parser() -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"jaxdyn {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
 
-    def add(name, what, run, *examples, model=True, float32=True):
+    def add(name, what, run, *examples, model=True, float32=True, takes="MODEL "):
         command = commands.add_parser(
             name,
             help=what,
+            usage=f"jaxdyn {name} {takes}[options]",  # options with values that may be left out would take it
             description=what[0].upper() + what[1:] + ".",
             epilog=_examples(*examples),
             formatter_class=argparse.RawDescriptionHelpFormatter,
@@ -242,10 +243,10 @@ def parser() -> argparse.ArgumentParser:
         float32=False,
     )
     command.add_argument("--strict", action="store_true", help="exit with 1 for warnings too")
-    command.add_argument("--seed", type=SEED, default=0, help="of the random states (default: 0)")
+    command.add_argument("--seed", type=SEED, default=0, help="seed of the random states (default: 0)")
     command = add(
         "simulate",
-        "roll a batch of motions out from random velocities, without motor torques, and save them",
+        "simulate a batch of rollouts from random velocities, without motor torques, and save them",
         _simulate,
         *SIMULATIONS,
     )
@@ -258,6 +259,7 @@ def parser() -> argparse.ArgumentParser:
         "jaxdyn bench talos.urdf --batch 4096",
         model=False,
         float32=False,
+        takes="[MODEL ...] ",
     )
     command.add_argument(
         "model", metavar="MODEL", nargs="*", help="robots to measure (default: those that are shipped)"
@@ -273,15 +275,26 @@ def parser() -> argparse.ArgumentParser:
         "jaxdyn demo --shipped --batch 32",
         model=False,
         float32=False,
+        takes="",
     )
+    _demo_options(command)
+    return top
+
+
+def _demo_options(command: argparse.ArgumentParser) -> None:
     command.add_argument(
         "--batch", type=positive(int), default=256, metavar="N", help="how many rollouts (default: 256)"
     )
-    command.add_argument("--seconds", type=positive(float), default=1.0, metavar="T", help="how long (default: 1)")
+    command.add_argument(
+        "--seconds",
+        type=positive(float),
+        default=1.0,
+        metavar="T",
+        help="how long, a multiple of 0.02 s (default: 1)",
+    )
     command.add_argument("--shipped", action="store_true", help="use the robot that jaxdyn ships, not Cassie")
     command.add_argument("--out", default="traj.npz", metavar="FILE.npz", help="default: traj.npz")
     command.add_argument("--plot", default="traj.png", metavar="FILE.png", help="default: traj.png")
-    return top
 
 
 def _simulate_options(command: argparse.ArgumentParser) -> None:
@@ -294,7 +307,7 @@ def _simulate_options(command: argparse.ArgumentParser) -> None:
         default=0.5,
         help="size of the random start velocities (default: 0.5)",
     )
-    command.add_argument("--seed", type=SEED, default=0, help="of the start velocities (default: 0)")
+    command.add_argument("--seed", type=SEED, default=0, help="seed of the start velocities (default: 0)")
     command.add_argument(
         "--every",
         type=positive(int),
@@ -308,7 +321,8 @@ def _simulate_options(command: argparse.ArgumentParser) -> None:
         nargs="?",
         choices=CONTACTS,
         const=CONTACTS[0],
-        help=f"let shapes touch, joints stop at limits and rub, by this law (default: {CONTACTS[0]})",
+        help="contact law: shapes touch, joints stop at their limits and have dry friction "
+        f"(default, where no law is named: {CONTACTS[0]})",
     )
     command.add_argument(
         "--touch", nargs="+", metavar="SHAPE", help="shapes that may touch, such as '*foot*' (default: all)"

@@ -30,6 +30,7 @@ from ..model.pairs import Point, Weld
 from ..model.state import State
 from ..model.transmission import Coupling
 from ..simulate.rollout import simulate
+from ..spatial.instances import counted
 from .output import check_writable, save_arrays, save_plot
 from .rollouts import null_space
 
@@ -276,7 +277,7 @@ def run(
     rows = sum(c.layout(model.topology).rows for c in plan.constraints)
     left = float(jnp.abs(jax.jit(constraint_residual)(model, plan.q, plan.constraints)).max())
     say(f"  {model}, feet held by two {type(plan.constraints[-1]).__name__.lower()}s")
-    say(f"  {rows} constraint rows of rank {model.nv - along.shape[1]}, {along.shape[1]} motions left")
+    say(f"  {rows} constraint rows of rank {model.nv - along.shape[1]}, {counted(along.shape[1], 'motion')} left")
     say(f"  loops closed to {1e6 * left:.2g} µm")
     lanes = lanes_of(plan, along, batch)
     many = jax.jit(jax.vmap(partial(piece, plan), (0, None)))

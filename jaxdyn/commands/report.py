@@ -25,6 +25,7 @@ from ..kinematics.manifold import integrate
 from ..model.model import Model
 from ..model.state import State
 from ..simulate.step import step
+from ..spatial.instances import counted
 
 #: singular values up to the first share of the largest count as zero; from there up to the second they are doubtful
 ZERO, DOUBTFUL = 1e-9, 1e-3
@@ -55,8 +56,8 @@ def describe(model: Model) -> str:
     """Return a description of a model, as text."""
     topology, joints = model.topology, model.joints
     out = [
-        f"{model.name}: {model.nb} moving bodies, nq {model.nq}, nv {model.nv}, "
-        f"{len(model.constraints)} constraints, {model.nu} actuators",
+        f"{model.name}: {counted(model.nb, 'moving body', 'moving bodies')}, nq {model.nq}, nv {model.nv}, "
+        f"{counted(len(model.constraints), 'constraint')}, {counted(model.nu, 'actuator')}",
         f"mass {float(model.bodies.mass.sum()):.6g} kg, gravity {np.asarray(model.gravity).tolist()} m/s²",
         "",
         "joints",
@@ -276,13 +277,14 @@ def _rows(found: _Findings, model: Model, poses: list) -> None:
     values = [np.linalg.svd(J, compute_uv=False) for J in matrices]
     ranks, m = [_rank(s) for s in values], len(matrices[0])
     rank = max(ranks)
-    text = f"{m} constraint rows of rank {rank}: {model.nv - rank} motions left for {model.nu} actuators"
+    motions, motors = counted(model.nv - rank, "motion"), counted(model.nu, "actuator")
+    text = f"{counted(m, 'constraint row')} of rank {rank}: {motions} left for {motors}"
     found.note(text + (f"; redundant rows: {m - rank}" if rank < m else ""))
     slices = constraint_slices(model)
     for name, s in slices.items():
         own = [_rank(np.linalg.svd(J[s], compute_uv=False)) for J in matrices]
         if max(own) < s.stop - s.start:
-            found.note(f"constraint {name!r}: {s.stop - s.start} rows of rank {max(own)}")
+            found.note(f"constraint {name!r}: {counted(s.stop - s.start, 'row')} of rank {max(own)}")
     if len(set(ranks)) > 1:
         found.warn(f"rank changes with the pose ({min(ranks)} to {rank}): some pose is singular.")
     for s, J in zip(values[:1], matrices[:1], strict=True):
@@ -310,9 +312,8 @@ def _solvers(found: _Findings, model: Model, states: list[State]) -> None:
     gap = np.abs(a - b).max(1) / np.maximum(1, np.abs(b).max(1))
     worst = gap.max()
     if not np.isfinite(worst):
-        found.problem(
-            f"accelerations are not finite ({first}: {np.isfinite(a).all()}, {second}: {np.isfinite(b).all()})."
-        )
+        lost = [name for name, x in ((first, a), (second, b)) if not np.isfinite(x).all()]
+        found.problem(f"accelerations of {' and '.join(lost)} are not finite.")
     elif worst > AGREE:
         found.problem(
             f"{first} and {second} differ by {worst:.1e} (relative) in {int((gap > AGREE).sum())} of {len(states)} "

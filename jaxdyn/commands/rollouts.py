@@ -2,6 +2,7 @@
 
 import os
 import time
+from collections import Counter
 from functools import partial
 from typing import NamedTuple
 
@@ -10,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from ..constrained.forward_dynamics import Result
+from ..constrained.result import result_counts
 from ..contact.laws import FORMED
 from ..contact.limbs import rows_of
 from ..contact.places import names_of
@@ -20,6 +21,7 @@ from ..model.model import Model
 from ..model.state import State
 from ..simulate.integrators import RK4, Gauss, ImplicitMidpoint, Leapfrog, SemiImplicitEuler
 from ..simulate.rollout import simulate
+from ..spatial.instances import counted
 from .output import save_arrays, save_plot
 from .touching import LAWS, Touches, draw, lifted, told, touches
 
@@ -69,7 +71,7 @@ def steps_of(seconds: float, dt: float, every: int, step: str = "--dt") -> Steps
         low = max(1, int(count))
         raise ValueError(
             f"--seconds {seconds:g} is {count:.6g} steps of {step} {dt:g}: "
-            f"give --seconds {low * dt:.10g} or {(low + 1) * dt:.10g}."
+            f"give a multiple of {dt:g} s, --seconds {low * dt:.10g} or {(low + 1) * dt:.10g}."
         )
     if total % every:
         divisors = [k for k in range(1, min(total, 10_000) + 1) if total % k == 0]
@@ -116,17 +118,16 @@ def check_contacts(model: Model, law: str, integrator: str) -> None:
 
 class Rollouts(NamedTuple):
     """The results of a batch of rollouts: `t` (samples,), `q` and `v` (batch, samples, ...); `opening`, the worst
-    opening of a loop; `failed`, the number of failed steps; `spent`, the seconds of work; with contacts, `touches` of
-    all samples but the first, and `lost`, the number of steps that did not meet the contact law."""
+    opening of a loop; `spent`, the seconds of work; `touches` of all samples but the first, with contacts; `failures`,
+    the numbers of steps whose results are no success, by name."""
 
     t: np.ndarray
     q: np.ndarray
     v: np.ndarray
     opening: float
-    failed: int
     spent: float
     touches: Touches | None
-    lost: int
+    failures: dict[str, int]
 
 
 def rolled(model: Model, start: State, dt: float, steps: Steps, integrator: str, project: bool, law, say) -> Rollouts:
@@ -139,16 +140,16 @@ def rolled(model: Model, start: State, dt: float, steps: Steps, integrator: str,
         traj = simulate(model, state, torques, dt, **options)
         kept = traj.q[every::every], traj.v[every::every], law and touches(traj.contacts, every, dt)
         opening = jax.vmap(lambda q: jnp.abs(constraint_residual(model, q)).max(initial=0.0))(traj.q[1:])
-        lost = traj.result == Result.contact_not_converged
-        return traj[-1], kept, opening.max(), jnp.sum((traj.result != Result.successful) & ~lost), jnp.sum(lost)
+        return traj[-1], kept, opening.max(), traj.result
 
-    say(f"{model}: {len(start.q)} rollouts of {steps.total * dt:g} s, compiling")
+    say(f"{model}: {counted(len(start.q), 'rollout')} of {steps.total * dt:g} s, compiling")
     many = jax.jit(jax.vmap(piece)).lower(start).compile()
-    state, kept, worst, failed, lost, begin = start, [], 0.0, 0, 0, time.perf_counter()
+    state, kept, worst, results, begin = start, [], 0.0, Counter(), time.perf_counter()
     for _ in tqdm(range(pieces), unit="piece", desc="simulating", disable=None):
-        state, some, opening, bad, missed = jax.block_until_ready(many(state))
+        state, some, opening, ended = jax.block_until_ready(many(state))
         kept.append(jax.tree.map(np.asarray, some))
-        worst, failed, lost = max(worst, float(opening.max())), failed + int(bad.sum()), lost + int(missed.sum())
+        worst = float(np.maximum(worst, opening.max()))  # NaN stays
+        results.update(result_counts(ended))
     spent = time.perf_counter() - begin
     q, v, touched = zip(*kept, strict=True)
     q, v = (np.concatenate([np.asarray(a)[:, None], *x], 1) for a, x in ((start.q, q), (start.v, v)))
@@ -156,7 +157,8 @@ def rolled(model: Model, start: State, dt: float, steps: Steps, integrator: str,
     if law is not None:
         force, gap, deepest, off = zip(*touched, strict=True)
         found = Touches(np.concatenate(force, 1), np.concatenate(gap, 1), np.min(deepest), np.max(off))
-    return Rollouts(dt * every * np.arange(q.shape[1]), q, v, worst, failed, spent, found, lost)
+    failures = {name: count for name, count in results.most_common() if name != "successful"}
+    return Rollouts(dt * every * np.arange(q.shape[1]), q, v, worst, spent, found, failures)
 
 
 def run(
@@ -198,24 +200,33 @@ def run(
     if model.constraints:
         say(f"  worst loop opening {found.opening:.2g} (m or rad)")
     arrays = {"t": found.t, "q": found.q, "v": found.v}
+    missed = found.failures.pop("contact_not_converged", 0)  # no failure of a solve
     if (touched := found.touches) is not None:
-        for line in told(model, touched.force, float(touched.deepest), float(touched.off), found.lost, made):
+        for line in told(model, touched.force, float(touched.deepest), float(touched.off), missed, made):
             say(f"  {line}")
         arrays |= {"force": touched.force, "gap": touched.gap, "pairs": np.array(names_of(model))}
     finite = np.isfinite(found.q).all() and np.isfinite(found.v).all()
-    if found.failed or not finite:
-        say(
-            f"  {found.failed} solves failed"
-            + ("" if finite else ", and the motion is not finite")
-            + "; try a smaller --dt"
-        )
+    if found.failures or not finite:
+        also = "" if finite else ", and the motion is not finite"
+        say(f"  {_told_of(found.failures)}{also}; {_advice(found.failures)}")
     if out:
         save_arrays(out, arrays)
         say(f"  wrote {out}")
     if plot:
         save_plot(plot, partial(_draw, model, found))
         say(f"  wrote {plot}")
-    return 0 if finite and not found.failed else 1
+    return 0 if finite and not found.failures else 1
+
+
+def _told_of(failures: dict[str, int]) -> str:
+    each = ", ".join(f"{name}: {count}" for name, count in failures.items())
+    return counted(sum(failures.values()), "solve") + " failed" + (f" ({each})" if each else "")
+
+
+def _advice(failures: dict[str, int]) -> str:
+    """Return what to do: numbers that are not finite, but have not grown before, are the model's fault."""
+    broken = "not_finite" in failures and "diverged" not in failures
+    return "look for the cause by `jaxdyn check`" if broken else "try a smaller --dt"
 
 
 def _draw(model: Model, found: Rollouts, pyplot):

@@ -29,7 +29,7 @@ class Result(eqx.Enumeration):
         "The solver did not reach `tol`. Raise `max_steps`; leave `mu` automatic, or lower it in single precision."
     )
     inconsistent_constraints = (
-        "The constraints contradict each other: the accelerations are those that violate them least. "
+        "The rows contradict each other, and what is returned violates them least. "
         "Look for duplicated or conflicting rows with `jaxdyn check`."
     )
     dependent_rows = (
@@ -62,7 +62,8 @@ class Stats(eqx.Module):
     """Statistics of a solve.
 
     **Fields:** `iterations` (), the number of damped solves; `residual_dynamics` () and `residual_constraint` (), the
-    largest entries of r1 = τ − h − M q̈ + Jᵀλ and r2 = a* − γ − J q̈ (N m or N; rad/s² or m/s²)."""
+    largest magnitudes of entries of r1 = τ + passive + external − h − M q̈ + Jᵀλ (N m or N) and r2 = a* − γ − J q̈
+    (rad/s² or m/s²)."""
 
     iterations: Int[Array, ""]
     residual_dynamics: Float[Array, ""]

@@ -12,7 +12,7 @@ from ..model.checks import rows_of as rows_of_constraints
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
-from ..spatial.numbers import ArrayLike, floats
+from ..spatial.numbers import ArrayLike, at_most_one, floats, in_range, not_negative
 from ..spatial.options import check_number
 from .checks import check_contacts
 from .laws import Impact, Law
@@ -39,9 +39,10 @@ def impulse(
 
     - `momentum`: p (nv,), external generalised impulses (N s or N m s); None is zero.
     - `constraints`: None for the model's own, else a tuple. `solver`: any that takes them.
-    - `restitution`: e, one for all rows or (m,). `warm_start`: impulses (m,) to start from.
+    - `restitution`: e, from 0 to 1, one for all rows or (m,). `warm_start`: impulses (m,) to start from.
     - `contacts`: the law of contact, such as ``jd.contact.Auto()``, for shapes nearer than `near` (m), with the
-      friction and the restitution of their surfaces, and for joints at their limits. None: shapes do not collide.
+      friction and the restitution of their surfaces, and for joints at their limits. All surfaces count as rigid.
+      None: shapes do not collide.
 
     **Returns** a `Jump`, with contact also the `Contacts`. Dependent rows give the least-squares jump, or NaN with a
     solver that does not support them.
@@ -54,7 +55,7 @@ def impulse(
     constraints = check_constraints(name, model, constraints)
     p = jnp.zeros_like(state.v) if momentum is None else check_vector(name, "momentum", momentum, (model.nv,))
     m = rows_of_constraints(model, constraints)
-    e = floats(f"`{name}`", "restitution", restitution)
+    e = floats(f"`{name}`", "restitution", restitution, None, in_range, not_negative, at_most_one)
     e = check_vector(name, "restitution", jnp.broadcast_to(e, (m,)) if e.shape == () else e, (m,))
     if warm_start is not None:
         warm_start = check_vector(name, "warm_start", warm_start, (m,))

@@ -76,7 +76,7 @@ def _factor(given: Given):
 class LTL(Explicit):
     """LTL-OSIM: the sparse factor of the mass matrix, leaves first, with the rows of J as its last columns
     (Featherstone, Exploiting sparsity in operational-space dynamics, 2010; popov_vereshchagin, section II-C;
-    proximal_ltl, IV), O(n d² + m d² + d m²). It takes any constraints."""
+    proximal_ltl, IV), O(n d² + m d² + n m²). It takes any constraints."""
 
     def matrix(self, given):
         D, l = laned(_factor)(given)

@@ -222,11 +222,12 @@ Scalars = ArrayLike
 class Joint:
     """Base class of joints, with the arguments that every joint takes.
 
-    **Arguments:** `name` (default: the body's); `axis` (3,), normalised; `armature` (reflected inertia,
-    kg m² or kg), `damping` (N m s/rad or N s/m), `stiffness` (N m/rad or N/m), `effort` (largest actuator
-    force) and `friction` (Coulomb), each a scalar or one number per velocity; `rest`, the configuration at
-    which the spring is slack, a scalar or (nq,); `limits`, a pair (lower, upper) of scalars or (nv,).
-    `friction` and `limits` act in steps with a contact law; `effort` is stored, but bounds nothing.
+    **Arguments:** `name` (default: the body's); `axis` (3,), normalised, which `Free`, `Spherical` and `Translation` do
+    not use; `armature` (reflected inertia, kg m² or kg), `damping` (N m s/rad or N s/m), `stiffness` (N m/rad or N/m),
+    `effort` (largest actuator force) and `friction` (Coulomb), each a scalar or one number per velocity; `rest`, the
+    configuration at which the spring is slack, a scalar or (nq,); `limits`, a pair (lower, upper) of scalars or (nv,),
+    in which -inf and inf, not None, mean no limit. `friction` and `limits` act in steps with a contact law; `effort` is
+    stored, but bounds nothing.
     """
 
     name: str | None = None

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..spatial.instances import check_instance
+from ..spatial.instances import check_instance, counted
 from ..spatial.numbers import ArrayLike, finite, floats, is_unit
 from ..spatial.small import cross, dot, mtv, mv
 from ..tree.columns import motion
@@ -53,7 +53,8 @@ class Lock(Constraint):
         body = topology.joint(self.joint)
         parent, kind = topology.parents[body], topology.kinds[body]
         if kind.nv != self.rows:
-            raise ValueError(f"joint {self.joint!r} has {kind.nv} velocities: give `rows={kind.nv}`, not {self.rows}.")
+            has = counted(kind.nv, "velocity", "velocities")
+            raise ValueError(f"joint {self.joint!r} has {has}: give `rows={kind.nv}`, not {self.rows}.")
         if self.position is not None and self.position.shape[:1] != (kind.nq,):
             raise ValueError(f"`position` of joint {self.joint!r} has shape {self.position.shape}, not ({kind.nq},).")
         known = isinstance(self.position, jax.Array) and not isinstance(self.position, jax.core.Tracer)

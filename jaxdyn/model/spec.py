@@ -233,7 +233,8 @@ class ModelSpec(SceneSpec):
         moving, frames = self._merged()
         check_sizes(call, "place of frame", list(frames), [p for _, _, p in frames.values()])
         if not moving:
-            warnings.warn(f"{call}: no joint moves, so that there are no dynamics.", ModelWarning, stacklevel=2)
+            text = "no joint moves, so that there are no dynamics; `load` with `floating=True` lets a base float."
+            warnings.warn(f"{call}: {text}", ModelWarning, stacklevel=2)
         rows = list(moving.values())
         index = {"world": WORLD} | {name: k for k, name in enumerate(moving)}
         topology = Topology(

@@ -8,11 +8,12 @@ from typing import Any
 import equinox as eqx
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ..constrained.auto import Auto
 from ..constrained.base import Solver
-from ..constrained.result import Result
+from ..constrained.result import Result, result_counts
 from ..contact.laws import Law
 from ..contact.solution import Contacts
 from ..contact.warm_start import WarmStart, cold
@@ -43,6 +44,15 @@ class Trajectory(eqx.Module):
     result: Result
     contacts: Contacts | None = None
     warm_start: WarmStart | None = None
+
+    def __repr__(self) -> str:
+        """Return the fields as text, with the results counted where they are known."""
+        codes = jax.tree.leaves(self.result)
+        known = isinstance(self.result, Result) and [isinstance(x, jax.Array | np.ndarray) for x in codes] == [True]
+        if not known or self.result.is_traced():
+            return eqx.tree_pformat(self)
+        counts: Any = result_counts(self.result)  # in place of one message for each step
+        return eqx.tree_pformat(dataclasses.replace(self, result=counts))
 
     def __len__(self) -> int:
         """Return the number of states, T + 1, of a single trajectory; of a batch, the number of trajectories."""
@@ -131,7 +141,8 @@ def _first(call: str, model: Model, constraints, law, warm_start, dtype) -> Warm
     if warm_start is None:
         warm_start = law is not None
     if not isinstance(warm_start, WarmStart):
-        check_flag(f"`{call}`", "warm_start", warm_start)
+        hint = " A `jd.WarmStart` is that of a trajectory, or `jd.cold_start(...)`."
+        check_flag(f"`{call}`", "warm_start", warm_start, hint)
         if not warm_start:
             return None
     start = cold(model, constraints, law)

@@ -16,13 +16,14 @@ def check_instance(call: str, name: str, value: Any, kind: type, hint: str = "")
                 f"{call}: `{name}` comes from another import of jaxdyn, whose `{kind.__name__}` is not the one in use: "
                 "make it anew, or start Python again and import jaxdyn once."
             )
-    raise TypeError(f"{call}: `{name}` is {described(value)}, not a `{kind.__name__}`.{hint}")
+    article = "an" if kind.__name__[0] in "AEIOU" else "a"
+    raise TypeError(f"{call}: `{name}` is {described(value)}, not {article} `{kind.__name__}`.{hint}")
 
 
-def check_flag(call: str, name: str, value: Any) -> None:
+def check_flag(call: str, name: str, value: Any, hint: str = "") -> None:
     """Raise `TypeError` unless `value` is True or False."""
     if not isinstance(value, bool | np.bool_):
-        raise TypeError(f"{call}: `{name}` is {described(value)}, neither True nor False.")
+        raise TypeError(f"{call}: `{name}` is {described(value)}, neither True nor False.{hint}")
 
 
 def check_callable(call: str, name: str, value: Any, count: int) -> None:
@@ -46,6 +47,11 @@ def check_names(call: str, name: str, value: Any) -> tuple[str, ...]:
     if not isinstance(names, list | tuple) or not all(isinstance(n, str) for n in names):
         raise TypeError(f"{call}: `{name}` is {described(value)}, neither a name nor a list of names.")
     return tuple(names)
+
+
+def counted(count: int, one: str, many: str | None = None) -> str:
+    """Return a number with its noun: `one`, or `many` (default: with an s)."""
+    return f"{count} {one if count == 1 else many or one + 's'}"
 
 
 def described(value: Any) -> str:

@@ -17,7 +17,9 @@ def unknown(what: str, name: Any, known: Iterable[str]) -> str:
     known = list(known)
     told = str(name)[:200]
     near = difflib.get_close_matches(told, (k for k in known if len(k) < 400), n=3)
-    hint = f" Did you mean {', '.join(map(repr, near))}?" if near else f" Known: {', '.join(known[:12])}."
+    hint = f" Known: {', '.join(known[:12])}." if known else " There are none."
+    if near:
+        hint = f" Did you mean {', '.join(map(repr, near))}?"
     return f"there is no {what} {told!r}.{hint}"
 
 
