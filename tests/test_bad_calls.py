@@ -551,6 +551,10 @@ SAME = {
     ],
     "rows_of_numpy": [lambda x=x: jd.constraints.Lock("rod", x).target for x in (1, np.int64(1))],
     "no_ground_of_numpy": [lambda x=x: jd.load("four_bar", ground=x).collision for x in (False, np.bool_(False))],
+    "points": [
+        lambda: jnp.stack([PLACE.apply(x) for x in (np.ones(3), np.eye(3)[0])]),
+        lambda: PLACE.apply(np.stack([np.ones(3), np.eye(3)[0]])),
+    ],
     "tableau_of_lists": [
         lambda a=a: run(integrator=jd.integrators.RungeKutta(a, [0.0, 1.0])).q
         for a in (((), (0.5,)), [[0.0, 0.0], [0.5, 0.0]])

@@ -157,3 +157,17 @@ def test_warm_starts_of_other_calls_are_refused():
         call(warm_start=np.zeros(12), contacts=jd.contact.PGS())
     with pytest.raises(TypeError, match="`cold_start`: `contacts`"):
         jd.cold_start(model, contacts=True)
+
+
+def test_derivatives_at_nodes_of_a_height_field_are_those_beside_them():
+    """The surface is a plane, so that there is no kink at any of them. Vertices of the box are there."""
+    spec = jd.ModelSpec("box")
+    spec.add_body("box", "world", jd.joints.Free(), inertia=jd.Inertia.box(1.0, (1, 1, 0.2)))
+    spec.add_shape("box", jd.shapes.Box((1, 1, 0.2)))
+    spec.add_shape("world", jd.shapes.HeightField(np.tile(0.3 * np.linspace(-1, 1, 5), (5, 1)), (2, 2)), name="field")
+    model = spec.build()
+    gap = lambda place: jd.contact.detect(model, model.neutral().at[:3].set(place)).gaps[0]  # noqa: E731
+    wanted = np.array([-0.3, 0, 1]) / np.sqrt(1.09)
+    for derivative in (jax.jit(jax.jacfwd(gap)), jax.jit(jax.jacrev(gap))):
+        for place in ((0.0, 0.1, 1.0), (0.0, 0.0, 1.0), (0.1, 0.0, 1.0)):
+            np.testing.assert_allclose(derivative(jnp.array(place)), wanted, atol=1e-7)

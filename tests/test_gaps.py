@@ -6,6 +6,7 @@ import jax
 import mujoco
 import numpy as np
 import pytest
+import scipy.spatial.transform
 
 from jaxdyn.constrained.apart import apart
 from jaxdyn.geometry.touch import PAIRS, Placed, Touch, slots, touches
@@ -443,6 +444,20 @@ def test_height_fields_between_and_beyond_their_nodes():
     below = lambda x, y: 10 - float(_vertical(at([0, 0, 0], [x, y, 10.0]), field))  # noqa: E731
     for x, y, z in ((0, -3, 1), (-2, 3, 2), (2, 3, 2), (0, 3, 4), (0, 0, 2.5), (1, 0, 1.75), (5, 3, 2), (-2, -9, 0)):
         np.testing.assert_allclose(below(x, y), z, atol=1e-12)
+
+
+def test_a_small_box_on_a_wide_one_is_as_exact():
+    """In single precision, with a slab of a hundred metres: gaps are right to a fortieth of the small box."""
+    rng = np.random.default_rng(0)
+    turns = scipy.spatial.transform.Rotation.random(200, rng=0).as_matrix().transpose(1, 2, 0)
+    places = np.array([[50.01], [0.0], [0.1]]) + rng.uniform(-0.02, 0.02, (3, 200))
+    cubes = Placed(turns, places, np.full((3, 200), 0.02))
+    slab = at([50, 50, 0.1])
+    slab = slab._replace(R=np.repeat(np.eye(3)[..., None], 200, 2), p=np.zeros((3, 200)), size=np.full((3, 200), 50.0))
+    slab.size[2] = 0.1
+    both = [jax.tree.map(lambda x, t=t: np.asarray(x, t), (cubes, slab)) for t in (np.float32, np.float64)]
+    single, double = (np.asarray(found(("box", "box"), *x)[0], float).min(0) for x in both)
+    assert np.abs(single - double).max() < 1e-3  # a slab of 100 m has places to 4e-6 m
 
 
 def _vertical(a, field):

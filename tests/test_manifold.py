@@ -157,8 +157,17 @@ def test_assemble_closes_embedded_loops(held):
         close(derivative(0.25), slope, 1e-8)
     q, cut = ends(0.25), of_length(jd.load("four_bar"), 0.25)
     assert abs(q[0] - 0.5) < 1e-12 and jnp.abs(jd.constraint_residual(cut, q)).max() < 1e-12
-    with pytest.raises(ValueError, match=r"`assemble`: cannot close 'pin' .*, which stays open by"):
+    with pytest.raises(ValueError, match=r"`assemble`: cannot close .*'pin' .*, which stays open by"):
         jd.assemble(of_length(model, 5.0), model.neutral(), constraints=rows)
+
+
+def test_assemble_of_embedded_loops_winds_nothing_up():
+    """From guesses of a radian and more the independent joint stays, and others move by less than a turn."""
+    model, cut = jd.embed(jd.load("four_bar")), jd.load("four_bar")
+    guesses = jnp.asarray(np.random.default_rng(1).uniform(-1.5, 1.5, (60, 3)))
+    ends = jax.jit(jax.vmap(lambda q: jd.assemble(model, q)))(guesses)
+    assert np.abs(jax.vmap(lambda q: jd.constraint_residual(cut, q))(ends)).max() < 1e-8
+    assert np.array_equal(ends[:, 0], guesses[:, 0]) and np.abs(np.asarray(ends - guesses)).max() < 2 * np.pi
 
 
 def test_assemble_has_second_derivatives():

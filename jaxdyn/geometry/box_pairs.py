@@ -17,15 +17,15 @@ def box(a: Placed, b: Placed) -> list[Touch]:
 
     The least gap is the greatest separation along the fifteen axes: at most the distance, equal to it where the boxes
     touch, and minus the least translation that parts them where they overlap. The first place has it, to 1e-5 of the
-    boxes' size, and its rate is the one along the normal. The gaps of the other places are heights of further corners
-    over the same face. Their rates are those along the normal as far as both faces are parallel, which they are if
-    several corners bear load. If there are fewer places than slots, the gaps of the rest are larger by the size of both
-    boxes.
+    boxes' size (1e-4 in single precision), and its rate is the one along the normal. The gaps of the other places are
+    heights of further corners over the same face. Their rates are those along the normal as far as both faces are
+    parallel, which they are if several corners bear load. If there are fewer places than slots, the gaps of the rest
+    are larger by the size of both boxes.
     """
     boxes = Boxes(mtm(a.R, b.R), mtv(a.R, b.p - a.p), a.size, b.size)
     turned = boxes.exchanged()
     of_a, of_b = faces(boxes), faces(turned)
-    tie = 0.25 * float(jnp.finfo(a.p.dtype).eps) ** 0.5 * boxes.scale()
+    tie = boxes.tie()
     best_a, best_b = jnp.max(of_a, 0), jnp.max(of_b, 0)
     on_b = best_b > best_a + tie
     which = largest(chosen(on_b, of_b, of_a))

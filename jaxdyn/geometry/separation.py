@@ -36,6 +36,13 @@ class Boxes(NamedTuple):
         """Return the sum of all half extents; the centers of touching boxes are not further apart."""
         return sum(self.first[k] + self.second[k] for k in range(3))
 
+    def tie(self) -> Array:
+        """Return the difference up to which two separations count as equal: a small part of the smaller box, but more
+        than rounding."""
+        eps = float(jnp.finfo(self.offset.dtype).eps)
+        small = jnp.minimum(*(x[0] + x[1] + x[2] for x in (self.first, self.second)))
+        return 0.25 * eps**0.5 * small + 8 * eps * self.scale()
+
 
 class Edges(NamedTuple):
     """Two edges, one of each box. **Fields:** `separation` (...); `score` (...), the separation minus its rounding

@@ -17,19 +17,19 @@ from jaxtyping import Array, Float
 from ..engine.kept import programs, tables
 from ..engine.lanes import laned
 from ..engine.meshes import alike
-from ..model.checks import check_constraints, check_model, check_vector, common_dtype
+from ..model.checks import check_constraints, check_model, check_vector, common_dtype, rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.values import ModelWarning
 from ..spatial.numbers import ArrayLike, check, constants, finite, not_negative
 from .forward import tree_kinematics
-from .manifold import moving, separated, settling
+from .manifold import closing, integrated, moving, normalized, separated, settling
 from .rows import evaluate
 
 #: the most Newton steps from one start, rejected ones included
 STEPS = 200
-#: the most times that embedded loops are closed before the search, a few Newton steps each
-CLOSINGS = 20
+#: the longest step, in radians or metres: up to there the linearisation is of use
+LONGEST = 0.5
 #: number of other starts, and the standard deviations of the nearest and the farthest one, in radians or metres
 TRIES, SPREAD = 8, (0.02, 1.0)
 
@@ -48,14 +48,27 @@ def _size(r):
 
 
 def _settled(model: Model, q: Array, tol: float) -> Array:
-    """Return q with unit quaternions, and embedded loops closed to `tol` by their dependent joints, from far too."""
-    q = settling(model)(q)
-    if not model.topology.clusters:
-        return q
-    gap = lambda q: _size(laned(residual)(model, model.embedded, q))  # noqa: E731
-    again = lambda s: (gap(s[0]) > tol) & (s[1] < CLOSINGS)  # noqa: E731
-    closer = lambda s: (settling(model)(s[0]), s[1] + 1)  # noqa: E731
-    return jax.lax.while_loop(again, closer, alike((q, jnp.asarray(0)), model))[0]
+    """Return q with unit quaternions, and embedded loops closed to `tol` by their dependent joints, from far too: by
+    Newton's method with steps that are short enough to lessen the opening."""
+    topology = model.topology
+    if not topology.clusters:
+        return settling(model)(q)
+    opening = lambda q: laned(residual)(model, model.embedded, q)  # noqa: E731
+
+    def closer(s):
+        q, r, share, k = s
+        dv = laned(closing)(model, q)
+        dv = share * dv / jnp.maximum(1, _size(dv) / LONGEST)
+        trial = laned(integrated, topology)(q, dv)
+        after = opening(trial)
+        better = jnp.sum(after**2) < jnp.sum(r**2)
+        share = jnp.where(better, jnp.minimum(2 * share, 1), share / 4)
+        return jnp.where(better, trial, q), jnp.where(better, after, r), share, k + 1
+
+    go_on = lambda s: (_size(s[1]) > tol) & (s[3] < STEPS) & (s[2] > 1e-6)  # noqa: E731
+    q = laned(normalized, topology)(q)
+    begun = q, opening(q), jnp.asarray(1.0, q.dtype), jnp.asarray(0)
+    return jax.lax.while_loop(go_on, closer, alike(begun, model))[0]
 
 
 def slope(model, constraints, q):
@@ -93,31 +106,35 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
     If the search ends with an error above `enough`, it is repeated from other starts around q. This happens at singular
     poses, from which no motion reduces the error.
     """
-    if not constraints:
-        return _settled(model, q, tol)
-    error = lambda q: laned(residual)(model, constraints, q)  # noqa: E731
+    rows, embedded = (*constraints, *model.embedded), rows_of(model, model.embedded)
+    error = lambda q: laned(residual)(model, rows, q)  # noqa: E731
 
     def step(s):
         q, r, damping, k = s
-        J = slope(model, constraints, q)
+        J = slope(model, rows, q)
         dv = -_weighted_inverse(J, damping) @ r
-        # the linearisation holds for turns of up to half a radian
-        dv = dv / jnp.maximum(1, jnp.abs(dv).max(initial=0.0) / 0.5)
-        trial = settling(model)(_moved(model, q, dv))
+        dv = dv / jnp.maximum(1, _size(dv) / LONGEST)
+        trial = _settled(model, _moved(model, q, dv), tol)
         after = error(trial)
         better = jnp.sum(after**2) < jnp.sum(r**2)
         smaller, larger = damping * 0.1, jnp.maximum(damping * 10, 1e-6)
         damping = jnp.where(better, jnp.where(smaller < 1e-12, 0, smaller), larger)
         return jnp.where(better, trial, q), jnp.where(better, after, r), damping, k + 1
 
-    moves = jnp.asarray(_starts(model.nv), q.dtype)
+    topology = model.topology
+    moves = jnp.asarray(_starts(topology.nv), q.dtype)
+    if not constraints:
+        moves = moves.at[:, jnp.asarray(topology.independent)].set(0)  # these stay if they can
     go_on = lambda s: (_size(s[1]) > tol) & (s[3] < STEPS) & (s[2] < 1e9)  # noqa: E731
 
     def attempt(s):
         found, gap, k = s
-        start = _settled(model, _moved(model, q, moves[k]), tol)
-        begun = start, error(start), jnp.asarray(1e-3, q.dtype), jnp.asarray(0)
-        other, left, *_ = jax.lax.while_loop(go_on, step, alike(begun))
+        other = _settled(model, laned(integrated, topology)(q, moves[k]), tol)
+        left = error(other)
+        if constraints:
+            # no steps where embedded loops do not close: independent velocities do not move them then
+            damping = jnp.where(_size(left[len(left) - embedded :]) > enough, 1e9, 1e-3).astype(q.dtype)
+            other, left, *_ = jax.lax.while_loop(go_on, step, alike((other, left, damping, jnp.asarray(0))))
         # another start must at least halve the error
         better = (k == 0) | (_size(left) < 0.5 * gap)
         return jnp.where(better, other, found), jnp.where(better, _size(left), gap), k + 1

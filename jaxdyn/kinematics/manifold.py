@@ -125,11 +125,17 @@ def _turns(topology: Topology, q, dv) -> dict[int, Array]:
     return {b: found[k : k + sizes[b] ** 2].reshape(sizes[b], sizes[b], -1) for b, k in starts.items()}
 
 
+def closing(model: Model, q):
+    """Return the motion of dependent joints (velocities of the tree, lanes) that closes the loops of clusters to first
+    order."""
+    loops = Embedded(model, q)
+    return loops.back(loops.ratios())
+
+
 def closed(model: Model, q):
-    """Return q with the loops of clusters closed by their dependent joints."""
+    """Return q, near closed, with the loops of clusters closed by their dependent joints."""
     for _ in range(_closings(model.topology)):
-        loops = Embedded(model, q)
-        q = integrated(model.topology, q, loops.back(loops.ratios()))
+        q = integrated(model.topology, q, closing(model, q))
     return q
 
 
@@ -176,7 +182,8 @@ def integrate(model: Model, q: ArrayLike, v: ArrayLike, dt: ArrayLike = 1.0) -> 
     """Return the configuration (nq,) after moving from q (nq,) at the constant velocity v (nv,) for a time dt ().
 
     Free joints move along the exponential of SE(3), spherical joints along that of SO(3); all others add ``dt * v``.
-    Embedded loops stay closed, on their current branch. Raises `ValueError` for wrong shapes.
+    Embedded loops stay closed, on their current branch, in motions of up to about half a radian; divide longer ones.
+    Raises `ValueError` for wrong shapes.
     """
     check_model("integrate", model)
     q = check_vector("integrate", "q", q, (model.nq,))

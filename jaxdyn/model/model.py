@@ -194,7 +194,8 @@ class Model(eqx.Module):
 
     def neutral(self) -> Float[Array, " nq"]:
         """Return the configuration (nq,) with all coordinates zero and all quaternions the identity. With embedded
-        loops, return the closed configuration that `embed` found from there."""
+        loops, return the closed configuration that `embed` found from there; where lengths have changed by more than a
+        tenth since, use `assemble`."""
         if self.home is not None and self.topology.closes is not None:
             return self.topology.closes(self, self.home, False)
         rows = [k.neutral() for k in self.topology.kinds]

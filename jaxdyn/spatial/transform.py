@@ -99,7 +99,8 @@ class Transform(eqx.Module):
         return self._moved(point)
 
     def _moved(self, point: Array) -> Array:
-        return jnp.einsum("...ij,...j->...i", self.rotation, point) + self.translation
+        turned = jnp.einsum("...ij,...j->...i", self.rotation, point)
+        return turned + jnp.broadcast_to(self.translation, turned.shape)
 
     def _check_stack(self, call: str, name: str, shape: tuple[int, ...]) -> None:
         """Raise `ValueError` unless points of this shape fit the pose, or the stack of poses."""
