@@ -77,9 +77,7 @@ def embed(model: Model, loops: str | Sequence[str] = "all", *, independent: Sequ
     taken = tuple(cut.constraints[k] for k in chosen)
     for k, c in zip(chosen, taken, strict=True):
         if np.any(np.asarray(c.target) != 0):
-            raise ValueError(
-                f"`embed`: constraint {repr(c.name or k)} has a `target`; only rows at rest can be embedded."
-            )
+            raise ValueError(f"`embed`: constraint {c.name or k!r} has a `target`; only rows at rest can be embedded.")
     independent = None if independent is None else check_names("`embed`", "independent", independent)
     free = _free_joints(cut.topology, independent)
     samples = _samples(cut, taken)
