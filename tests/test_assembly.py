@@ -77,7 +77,7 @@ def test_single_precision(model):
 
 def test_what_cannot_close_is_told():
     far = six_bar(reach=4.0)
-    said = r"`assemble`: cannot close 'loop' .Point on .*stays open by 1.5, from `q` and from 8 starts"
+    said = r"`assemble`: cannot close 'loop' .Point on .*stays open by 1.5 m or rad, from `q` and from 8 starts"
     with pytest.raises(ValueError, match=said):
         jd.assemble(far, far.neutral())
 
