@@ -47,7 +47,7 @@ def one_core() -> Iterator[None]:
 
 def _pin(cores: set[int]) -> None:
     """Let all threads of this process, among them those of XLA, run on these cores only."""
-    for thread in os.listdir("/proc/self/task") if os.path.isdir("/proc/self/task") else "0":
+    for thread in os.listdir("/proc/self/task") if os.path.isdir("/proc/self/task") else ["0"]:
         with suppress(ProcessLookupError):  # it has ended since
             os.sched_setaffinity(int(thread), cores)
 

@@ -35,7 +35,7 @@ from jaxtyping import Array
 from ..dynamics.chords import Displaced, chord_forces, displacements
 from ..dynamics.rnea import body_forces, joint_forces, passive
 from ..kinematics.forward import accelerations
-from ..kinematics.manifold import integrated, normalized
+from ..kinematics.manifold import arrived, integrated
 from ..kinematics.rows import evaluate
 from ..systems.problem import Problem, Start, problem_of
 from .iteration import largest_of
@@ -138,7 +138,7 @@ def end_of(model, q, v, dt, a):
     """Return q and v after the step."""
     w = v + dt * a
     middle = integrated(model.topology, q, dt / 2 * v)
-    return normalized(model.topology, integrated(model.topology, middle, dt / 2 * w)), w
+    return arrived(model.topology, None, middle, dt / 2 * w), w
 
 
 def matrix_of(model, q, v, dt):

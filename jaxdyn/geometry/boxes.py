@@ -4,7 +4,8 @@ import jax.numpy as jnp
 from jax import Array
 
 from ..spatial.small import dot, mtv, mv, scaled, summed
-from .placed import COINCIDENT, PARALLEL, Placed, Touch, sign
+from .overlap import largest
+from .placed import COINCIDENT, PARALLEL, Placed, Touch, sign, slack
 from .separation import chosen
 
 
@@ -18,8 +19,8 @@ def ball(center: Array, radius, box: Placed) -> Touch:
     square = dot(outside, outside)
     inside = square < COINCIDENT**2
     length = jnp.sqrt(jnp.where(inside, 1, square))
-    deepest, face = _nearest_face(beyond)
-    distance = jnp.where(inside, deepest, length)
+    face = _marked(beyond)
+    distance = jnp.where(inside, jnp.maximum(jnp.maximum(beyond[0], beyond[1]), beyond[2]), length)
     normal = mv(box.R, side * jnp.where(inside[None], face, scaled(1 / length, outside)))
     return Touch(distance - radius, center - scaled(0.5 * (distance + radius), normal), normal)
 
@@ -65,18 +66,14 @@ def _common_face(x: Array, y: Array, middle: Array, size: Array) -> Array:
     """Return the outward normal of the face of a box of half extents `size` for which the deeper of two points x and y
     is the least deep. If two opposite faces are alike, as for an axis that pierces both, the one on the side of the
     capsule's `middle` is taken, out of which the way is shorter."""
-    tie = 0.25 * float(jnp.finfo(x.dtype).eps) ** 0.5
-    side = sign(x + y + tie * middle)
-    _, face = _nearest_face(jnp.minimum(side * x, side * y) - size)
-    return side * face
+    side = sign(x + y + slack(x) * middle)
+    return side * _marked(jnp.minimum(side * x, side * y) - size)
 
 
-def _nearest_face(beyond: Array) -> tuple[Array, Array]:
-    """Return the largest of three numbers (3, ...), and 1 at its place and else 0."""
-    most = jnp.maximum(jnp.maximum(beyond[0], beyond[1]), beyond[2])
-    first = beyond[0] == most
-    second = ~first & (beyond[1] == most)
-    return most, jnp.stack([first, second, ~(first | second)]).astype(beyond.dtype)
+def _marked(x: Array) -> Array:
+    """Return 1 at the place of the largest of three numbers (3, ...), and else 0."""
+    first, second = largest(x)
+    return jnp.stack([first, second, ~(first | second)]).astype(x.dtype)
 
 
 def _slopes(u: Array) -> tuple[Array, Array, Array]:

@@ -67,6 +67,12 @@ def upwards(like: Array) -> Array:
     return jnp.array([0, 0, 1], like.dtype).reshape((3,) + (1,) * (like.ndim - 1))
 
 
+def slack(x: Array) -> float:
+    """Return the relative difference up to which lengths of the precision of x count as equal: a choice between two of
+    them must not turn on rounding."""
+    return 0.25 * float(jnp.finfo(x.dtype).eps) ** 0.5
+
+
 def sign(x: Array) -> Array:
     """Return −1 where x is negative, else 1."""
     one = jnp.ones((), x.dtype)

@@ -13,7 +13,7 @@ import numpy as np
 from jax import Array
 
 from ..spatial.small import cross, dot, mtv, mv, transpose
-from .placed import sign
+from .placed import sign, slack
 
 #: edges count as parallel if the sine of the angle between them is less than this
 PARALLEL_EDGES = 1e-4
@@ -41,7 +41,7 @@ class Boxes(NamedTuple):
         than rounding."""
         eps = float(jnp.finfo(self.offset.dtype).eps)
         small = jnp.minimum(*(x[0] + x[1] + x[2] for x in (self.first, self.second)))
-        return 0.25 * eps**0.5 * small + 8 * eps * self.scale()
+        return slack(self.offset) * small + 8 * eps * self.scale()
 
 
 class Edges(NamedTuple):

@@ -125,7 +125,6 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
     moves = jnp.asarray(_starts(topology.nv), q.dtype)
     if not constraints:
         moves = moves.at[:, jnp.asarray(topology.independent)].set(0)  # these stay if they can
-    go_on = lambda s: (_size(s[1]) > tol) & (s[3] < STEPS) & (s[2] < 1e9)  # noqa: E731
 
     def attempt(s):
         found, gap, k = s
@@ -133,8 +132,10 @@ def _closed(model: Model, constraints, q: Array, tol: float, enough: float) -> A
         left = error(other)
         if constraints:
             # no steps where embedded loops do not close: independent velocities do not move them then
-            damping = jnp.where(_size(left[len(left) - embedded :]) > enough, 1e9, 1e-3).astype(q.dtype)
-            other, left, *_ = jax.lax.while_loop(go_on, step, alike((other, left, damping, jnp.asarray(0))))
+            shut = _size(left[len(left) - embedded :]) <= enough
+            go_on = lambda s: shut & (_size(s[1]) > tol) & (s[3] < STEPS) & (s[2] < 1e9)  # noqa: E731
+            begun = other, left, jnp.asarray(1e-3, q.dtype), jnp.asarray(0)
+            other, left, *_ = jax.lax.while_loop(go_on, step, alike(begun))
         # another start must at least halve the error
         better = (k == 0) | (_size(left) < 0.5 * gap)
         return jnp.where(better, other, found), jnp.where(better, _size(left), gap), k + 1

@@ -12,12 +12,11 @@ from jaxtyping import Array
 
 from ..spatial.instances import check_instance, described
 from ..spatial.numbers import floats, is_half
+from .collision import PairValues
 from .constraints import Constraint
 from .model import Model
 from .state import State
 
-#: arrays of a `Collision` with one number for each shape
-SURFACE = "friction", "torsion", "restitution", "stiffness", "damping"
 #: models whose shapes are right, by id: they do not change, and to look costs as much as a short call
 _SOUND: weakref.WeakValueDictionary[int, Model] = weakref.WeakValueDictionary()
 
@@ -68,7 +67,7 @@ def _check_shapes(call: str, model: Model) -> None:
             ("collision.size", shapes.size, (ns, 3)),
             ("collision.placement.rotation", shapes.placement.rotation, (ns, 3, 3)),
             ("collision.placement.translation", shapes.placement.translation, (ns, 3)),
-            *((f"collision.{what}", getattr(shapes, what), (ns,)) for what in SURFACE),
+            *((f"collision.{what}", getattr(shapes, what), (ns,)) for what in PairValues._fields),
         ]
     for path, x, shape in known:
         found = getattr(x, "shape", None)

@@ -9,7 +9,7 @@ import numpy as np
 from ..tree.topology import WORLD, Topology
 from .acting import widened
 from .arrays import check_sizes, floats_of, transforms
-from .collision import Collision, Scene, ShapeInfo, ordered, warn_of_idle
+from .collision import Collision, PairValues, Scene, ShapeInfo, ordered, warn_of_idle
 from .constraints import Constraint
 from .described import Body, Collider
 from .pairs import Cylinder, Hinge, Point, Slider, Weld
@@ -68,8 +68,7 @@ def collision_of(
     own = {pair: s.friction for pair, s in told.items() if s.friction is not None}
     own_torsion = {pair: s.torsion for pair, s in told.items() if s.torsion is not None}
     untold = tuple(k for k, c in enumerate(colliders) if c.friction is None)
-    told_of = {"own_torsion": tuple(own_torsion), "untold": untold}
-    scene = Scene(tuple(infos), pairs, tuple(own), off, tuple(left_out), **told_of)
+    scene = Scene(tuple(infos), pairs, tuple(own), off, tuple(left_out), own_torsion=tuple(own_torsion), untold=untold)
     warn_of_idle(call, scene, told, 4)
     torsions = {"collision.torsion": [c.torsion for c in colliders], "collision.pair_torsion": [*own_torsion.values()]}
     for path, values in torsions.items():
@@ -79,7 +78,7 @@ def collision_of(
     return Collision(
         size=floats_of(sizes),
         placement=transforms(placed),
-        **{what: column(what) for what in ("friction", "torsion", "restitution", "stiffness", "damping")},
+        **{what: column(what) for what in PairValues._fields},
         pair_friction=floats_of(list(own.values())) if own else None,
         pair_torsion=floats_of(list(own_torsion.values())) if own_torsion else None,
         vertices=tuple(vertices),
