@@ -6,7 +6,7 @@ from jax import Array
 from ..spatial.small import dot, mtm, mtv, mv
 from .overlap import Corner, common, facing, largest, rolled
 from .placed import Placed, Touch, sign
-from .separation import Boxes, chosen, edge_point, edges, faces
+from .separation import Boxes, between_edges, chosen, edges, faces
 
 #: if the normal of two touching edges is this near to a face's normal (cosine), corners over the face may touch too
 ALIKE = 0.9999
@@ -16,11 +16,12 @@ def box(a: Placed, b: Placed) -> list[Touch]:
     """Return four places: corners of the polygon that two faces share, or one point between two edges.
 
     The least gap is the greatest separation along the fifteen axes: at most the distance, equal to it where the boxes
-    touch, and minus the least translation that parts them where they overlap. The first place has it, to 1e-5 of the
-    boxes' size (1e-4 in single precision), and its rate is the one along the normal. The gaps of the other places are
-    heights of further corners over the same face. Their rates are those along the normal as far as both faces are
-    parallel, which they are if several corners bear load. If there are fewer places than slots, the gaps of the rest
-    are larger by the size of both boxes.
+    touch, and minus the least translation that parts them where they overlap. Where two edges are nearest to each other
+    at an end of one, it is their distance. The first place has the least gap, to 1e-5 of the boxes' size (1e-4 in single
+    precision), and its rate is the one along the normal. The gaps of the other places are heights of further corners
+    over the same face. Their rates are those along the normal as far as both faces are parallel, which they are if
+    several corners bear load. If there are fewer places than slots, the gaps of the rest are larger by the size of both
+    boxes.
     """
     boxes = Boxes(mtm(a.R, b.R), mtv(a.R, b.p - a.p), a.size, b.size)
     turned = boxes.exchanged()
@@ -33,20 +34,19 @@ def box(a: Placed, b: Placed) -> list[Touch]:
     normal, face_gap = R[:, 2], jnp.where(on_b, best_b, best_a)
 
     pair = edges(boxes)
-    point, across = edge_point(boxes, pair)
-    point, across = a.p + mv(a.R, point), mv(a.R, across)
+    gap, point, across = between_edges(boxes, pair)
+    edge = Touch(gap, a.p + mv(a.R, point), mv(a.R, across))
     crossed = pair.score > face_gap + tie
-    alike = abs(dot(across, normal)) > ALIKE
+    alike = abs(dot(edge.normal, normal)) > ALIKE
 
     towards_a = jnp.where(on_b[None], normal, -normal)
     origin = chosen(on_b, b.p, a.p)
-    places = _over_face(upright, face_gap, tie, mtv(R, point - origin), crossed)
+    places = _over_face(upright, face_gap, tie, mtv(R, edge.point - origin), crossed)
     touches = []
     for corner in places:
         middle = jnp.stack([corner.x, corner.y, upright.first[2] + 0.5 * corner.z])
         touches.append(Touch(corner.z, origin + mv(R, middle), towards_a))
-    edge = Touch(pair.separation, point, across)
-    none = Touch(pair.separation + boxes.scale(), point, across)
+    none = edge._replace(gap=edge.gap + boxes.scale())
     return [chosen(crossed, edge, touches[0]), *(chosen(crossed & ~alike, none, t) for t in touches[1:])]
 
 

@@ -32,12 +32,22 @@ def capsule_capsule(a: Placed, b: Placed) -> list[Touch]:
     square = dot(normal, normal)
     side = square < PARALLEL**2
     _, normal = away(normal, a.R[:, 0])
-    nearest = (both * on_b - on_a) / jnp.where(side, 1, square)
+    along = (both * on_b - on_a) / jnp.where(side, 1, square)
 
     def half(low: Array, high: Array, end: Array) -> Touch:
-        s = jnp.clip(jnp.where(side, end, nearest), low, high)
-        t = jnp.clip(on_b + both * s, -half_b, half_b)
-        s = jnp.clip(both * t - on_a, low, high)
+        s, t = nearest(jnp.where(side, end, along), (low, high), half_b, both, on_a, on_b)
         return between(a.p + scaled(s, u), b.p + scaled(t, w), a.size[0], b.size[0], normal)
 
     return [half(jnp.where(side, -half_a, 0), half_a, half_a), half(-half_a, jnp.where(side, half_a, 0), -half_a)]
+
+
+def nearest(along: Array, first: tuple[Array, Array], half: Array, both: Array, on_u: Array, on_w: Array):
+    """Return how far along their directions u and w the nearest points of two segments are (Ericson, Real-Time
+    Collision Detection, 2005, 5.1.9).
+
+    The points of the lines are p + s u and q + t w. `along` is the s of the lines' nearest point, or any if they are
+    parallel. `first` are the bounds of s and `half` bounds abs(t); `both` is u · w, `on_u` is u · (p − q) and `on_w` is
+    w · (p − q).
+    """
+    t = jnp.clip(on_w + both * jnp.clip(along, *first), -half, half)
+    return jnp.clip(both * t - on_u, *first), t

@@ -12,8 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array
 
-from ..spatial.small import cross, dot, mtv, mv, transpose
-from .placed import sign, slack
+from ..spatial.small import cross, dot, mtv, mv, scaled, transpose
+from .placed import Touch, between, sign, slack
+from .segments import nearest
 
 #: edges count as parallel if the sine of the angle between them is less than this
 PARALLEL_EDGES = 1e-4
@@ -93,9 +94,10 @@ def _axis(k: int, like: Array) -> Array:
     return jnp.asarray(one, like.dtype)
 
 
-def edge_point(boxes: Boxes, pair: Edges) -> tuple[Array, Array]:
-    """Return the point midway between two edges, and the unit vector from the second box towards the first, both seen
-    from the first: (3, ...) and (3, ...)."""
+def between_edges(boxes: Boxes, pair: Edges) -> Touch:
+    """Return the place between two edges, seen from the first box. Its gap is the separation along the direction
+    perpendicular to both. But if the boxes are apart and the points nearest to each other are not inside of both edges,
+    the gap is the distance of the edges, which is that of the boxes then but in rare cases."""
     u, w = pair.first, mv(boxes.axes, pair.second)
     normal = cross(u, w)
     square = dot(normal, normal)
@@ -109,4 +111,10 @@ def edge_point(boxes: Boxes, pair: Edges) -> tuple[Array, Array]:
     r, both = x - y, dot(u, w)
     on_u, on_w = dot(u, r), dot(w, r)
     along = (both * on_w - on_u) / square
-    return x + u * along[None] - 0.5 * pair.separation[None] * normal, normal
+    inner = Touch(pair.separation, x + u * along[None] - 0.5 * pair.separation[None] * normal, normal)
+
+    half_u, half_w = dot(pair.first, boxes.first), dot(pair.second, boxes.second)
+    s, t = nearest(along, (-half_u, half_u), half_w, both, on_u, on_w)
+    ends = between(x + scaled(s, u), y + scaled(t, w), 0, 0, normal)
+    beyond = (abs(along) > half_u) | (abs(on_w + both * along) > half_w)
+    return chosen(beyond & (pair.separation > boxes.tie()), ends, inner)
