@@ -35,7 +35,7 @@ from jaxdyn.kinematics.rows import plan_of
 from jaxdyn.systems.joint_factor import saddle_factor
 from jaxdyn.systems.problem import problem_of
 from jaxdyn.systems.weights import uniform
-from jaxdyn.tree.plan import riders_of
+from jaxdyn.tree.order import riders_of
 
 LCABA = ("hand_cube", "two_hands_cube", "humanoid_hands_cube", "humanoid_hands_cube_feet", "digit", "digit_cube")
 PV = ("iiwa_point", "iiwa_weld", "go1_1", "go1_2", "go1_4", "atlas_1", "atlas_2", "atlas_3", "atlas_4")

@@ -44,8 +44,8 @@ from .systems.base import System
 from .systems.body_factor import body_factor
 from .systems.joint_factor import penalised_factor, saddle_factor
 from .systems.problem import Problem, Start, right_sides
-from .tree.plan import elimination, riders_of
-from .tree.rows import Plan
+from .tree.order import elimination, riders_of
+from .tree.plan import Plan
 
 __all__ = [
     "BodyView",

@@ -4,6 +4,7 @@ import functools
 
 import catalogue
 import compiled
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +13,7 @@ from catalogue import CATALOGUE
 from compiled import close, states
 
 import jaxdyn as jd
+import jaxdyn.extend
 from jaxdyn.engine import host
 
 ROBOT = "four_bar_point"
@@ -149,6 +151,35 @@ def test_sequences_and_single_precision_are_accepted():
     wanted = jd.forward_dynamics(model, jd.State(np.array([0.1]), jnp.array([0.2])), [0.25]).acceleration
     assert got.dtype == jnp.float64
     close(got, wanted, 1e-14)
+
+
+class _Whole(jd.extend.Constraint):
+    """The height of a body in units of 1 / `count` m, a whole number."""
+
+    count: jax.Array | int
+    target: jax.Array
+    stabilization: jd.constraints.Baumgarte
+    name: str | None = eqx.field(static=True, default=None)
+
+    def layout(self, topology):
+        return jd.extend.Layout((type(self),), 1, (0,))
+
+    def evaluate(self, layout, attachments, views, robot):
+        p = views[0].p
+        count, turn = jnp.asarray(self.count, p.dtype), jnp.zeros_like(p)[None]
+        return jd.extend.Rows([(turn, turn.at[0, 2].set(count))], count * p[2:3], jnp.zeros_like(p[:1]))
+
+
+@pytest.mark.parametrize("count", [3, np.int32(3), jnp.int32(3)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_whole_numbers_of_constraints_widen_nothing(count, dtype):
+    cast = lambda t: jax.tree.map(lambda x: jnp.asarray(x, dtype), t)  # noqa: E731
+    model = cast(CATALOGUE["pendulum"].build())
+    own = _Whole(count, *cast((jnp.zeros(1), jd.constraints.Baumgarte())))
+    state, tau = cast((jd.State(np.array([0.5]), np.array([0.2])), np.array([0.1])))
+    given = [(state, dtype), (jd.State(state.q.astype(np.float64), state.v), np.float64)]
+    for at, wanted in given:
+        assert jd.forward_dynamics(model, at, tau, constraints=(own,)).acceleration.dtype == wanted
 
 
 def test_one_trace_for_a_robot_that_is_loaded_twice():

@@ -445,12 +445,12 @@ def test_a_program_that_the_driver_refuses_is_left_to_xla(compiler, library, mon
     library.status = 2
     if compiler == "kernel":
         with pytest.raises(cuda.DriverError, match="cuKernelGetFunction"):
-            kernels.target(core, used, operands, "cuda")
+            kernels.kernel_of(core, used, operands, "cuda")
     else:
-        assert kernels.target(core, used, operands, "cuda") is None
+        assert kernels.kernel_of(core, used, operands, "cuda") is None
         assert "is left to XLA: `cuKernelGetFunction`" in caplog.text
     library.status = 0
-    assert kernels.target(core, used, operands, "cuda") is not None
+    assert kernels.kernel_of(core, used, operands, "cuda") is not None
 
 
 def test_unavailable(library, monkeypatch):

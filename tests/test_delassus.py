@@ -384,6 +384,18 @@ def test_iterations_on_an_operator():
     assert abs(jd.osim.largest_eigenvalue(op) - np.linalg.eigvalsh(A)[-1]) < 1e-6 * np.linalg.eigvalsh(A)[-1]
 
 
+def test_the_largest_eigenvalue_has_derivatives():
+    """... of first and second order, in both modes, as that of the matrix has."""
+    model = jd.load("strider")
+    q, way = model.random_state(jax.random.key(0)).q, np.linspace(-1, 1, model.nv)
+    at = lambda s: jd.delassus(model, jd.integrate(model, q, s * way), method=jd.osim.LTL())  # noqa: E731
+    rows = at(0.0).shape[0]
+    found = lambda s: jd.osim.largest_eigenvalue(at(s), steps=rows)  # noqa: E731
+    wanted = lambda s: jnp.linalg.eigvalsh(at(s).dense())[-1]  # noqa: E731
+    every = lambda f: jax.jit(lambda s: (f(s), jax.grad(f)(s), jax.jacfwd(jax.grad(f))(s), jax.grad(jax.grad(f))(s)))  # noqa: E731
+    np.testing.assert_allclose(every(found)(0.3), every(wanted)(0.3), rtol=1e-6)
+
+
 def test_conjugate_gradients_end_by_the_length_of_the_residual():
     """Also where entries of b are zero: relative to its own entry, no residual is small there, or none is large. The
     solution has derivatives, by the operator too, and the rows may be redundant."""

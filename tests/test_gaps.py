@@ -179,11 +179,11 @@ def test_gaps_of_boxes_are_the_greatest_separation():
 
 
 def nearly_parallel(dtype=float):
-    """Boxes that are beside an edge of each other, and nearly parallel, but not quite."""
+    """Boxes that are beside an edge of each other, and nearly parallel, a fifth of them exactly."""
     rng = np.random.default_rng(3)
     a, b = (wide(at(rng.uniform(0.1, 0.3, 3))) for _ in range(2))
     turned = scipy.spatial.transform.Rotation.from_rotvec(
-        rng.normal(size=(COUNT, 3)) * 10 ** rng.uniform(-3.5, -1.5, (COUNT, 1))
+        rng.normal(size=(COUNT, 3)) * 10 ** rng.uniform(-6, -1.5, (COUNT, 1)) * (np.arange(COUNT)[:, None] % 5 > 0)
     )
     away = np.stack([*10 ** rng.uniform(-3, -1, (2, COUNT)), rng.uniform(-0.3, 0.3, COUNT)])
     away[:2] += a.size[:2] + b.size[:2]
@@ -199,13 +199,15 @@ def test_points_of_edges_that_are_apart_are_on_the_boxes(dtype):
     gap, point, normal = gaps[0], points[0], normals[0]
     of_faces = np.concatenate([a.R, b.R], 1)
     edges = abs(np.einsum("ijl,il->jl", of_faces, normal)).max(0) < 1 - 1e-6
-    assert edges.mean() > 0.3
+    assert edges.mean() > 0.1
     exact = [x._replace(**{k: np.asarray(getattr(x, k), float) for k in ("R", "p", "size")}) for x in (a, b)]
     true = mujoco_distances(("box", "box"), *exact)
-    np.testing.assert_allclose(gap[edges], true[edges], rtol=1e-5, atol=10 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(gap[edges], true[edges], rtol=1e-3, atol=10 * np.finfo(dtype).eps)
     for x, side in ((a, 1), (b, -1)):
-        here = np.einsum("jil,jl->il", x.R, point + side * 0.5 * gap * normal - x.p)
-        assert (abs(here) - x.size)[:, edges].max() < 100 * np.finfo(dtype).eps
+        off = abs(np.einsum("jil,jl->il", x.R, point + side * 0.5 * gap * normal - x.p)) - x.size
+        assert off[:, edges].max() < 100 * np.finfo(dtype).eps
+        # over a face that is not below, a point is beside the face by no more than the boxes are apart
+        assert (np.linalg.norm(np.maximum(off, 0), axis=0) < 1.5 * true + 1e-3).all()
 
 
 def test_meshes_stand_on_their_lowest_vertices():

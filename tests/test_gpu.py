@@ -30,9 +30,9 @@ pytestmark = pytest.mark.skipif(gpu() is None, reason="no GPU, or JAX_PLATFORMS 
 BATCH = 150
 
 
-def target(program) -> calls.Target:
+def target(program) -> calls.Kernel:
     count, outputs = len(program.inputs), list(zip(program.outputs, program.output_types, strict=True))
-    return calls.Target(
+    return calls.Kernel(
         cuda.made(program).name,
         tuple(range(count)),
         tuple(range(len(outputs))),

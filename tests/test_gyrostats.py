@@ -255,6 +255,7 @@ def test_rotors_made_asymmetric_behind_the_back_of_replace_are_reported(field):
         assert (stepped(same).result == jd.Result.successful).all()
     assert solved(change(model)).result == jd.Result.asymmetric_rotor
     assert (stepped(change(model)).result == jd.Result.asymmetric_rotor).all()
+    assert jax.jit(lambda m: jd.impulse(m, state, tau))(change(model)).result == jd.Result.asymmetric_rotor
     found = solved(change(model.without_rotors()))
     assert found.result == jd.Result.successful
     back = jd.inverse_dynamics(change(model), state, found.acceleration)

@@ -92,6 +92,18 @@ def test_bits_do_not_depend_on_place_neighbours_or_batch(name):
     assert np.isnan(found[3]).any()
 
 
+@needs_kernels
+def test_kernels_belong_to_the_processor_that_is_asked_for(monkeypatch):
+    with kernels.watching() as found:
+        jax.jit(laned(lambda x: 2 * x + 1)).lower(jnp.ones(3))
+    core, used, avals, _ = found[0]
+    names = set()
+    for size in ("16", "64", "16"):
+        monkeypatch.setenv("JAXDYN_VECTOR_BYTES", size)
+        names.add(kernels.kernel_of(core, used, tuple(((*shape, 8), dtype) for shape, dtype in avals)).name)
+    assert len(names) == 2
+
+
 def test_effort_is_a_level_of_llvm(monkeypatch):
     monkeypatch.delenv("JAXDYN_EFFORT")
     assert kernels.effort() == 2

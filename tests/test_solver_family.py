@@ -21,7 +21,7 @@ from jaxdyn.systems.problem import problem_of
 from jaxdyn.systems.weights import uniform
 from jaxdyn.tree.early import early
 from jaxdyn.tree.fronts import factorise_tree
-from jaxdyn.tree.plan import Joint, Multipliers
+from jaxdyn.tree.order import Joint, Multipliers
 
 PROXIMAL = names(lambda row: row.iterates)
 SOFT = names(lambda row: row.soft)
@@ -323,6 +323,20 @@ def test_impulses(name):
     close(M @ (np.asarray(got.velocity) - v), p + J.T @ np.asarray(got.impulses), 1e-10)
     for x, wanted in zip((got.velocity, got.impulses), oracle.impulse(model, q, v, p, 0.3), strict=True):
         close(x, wanted, 1e-8)
+
+
+@pytest.mark.parametrize("compiler", ["auto", "xla"])
+@pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev])
+def test_derivatives_of_impulses_do_not_depend_on_the_start(compiler, mode):
+    model = CATALOGUE["four_bar_point"].build().with_compiler(compiler)
+    q, v, p = (x[0] for x in states("four_bar_point"))
+    solver = jd.solvers.Dense() if compiler == "auto" else jd.solvers.LCABA()
+
+    def jump(p, start):
+        return jd.impulse(model, jd.State(q, v), p, warm_start=start, solver=solver).velocity
+
+    start = np.arange(1.0, 1.0 + jd.constraint_jacobian(model, q).shape[0])
+    close(jax.jit(mode(jump))(p, start), jax.jit(mode(jump))(p, None), 1e-9)
 
 
 @pytest.mark.parametrize("name", SOFT)

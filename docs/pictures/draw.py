@@ -17,7 +17,7 @@ from parts import BLUE, GREEN, GREY, ORANGE, RED, arrow
 
 import jaxdyn as jd
 from jaxdyn.kinematics.rows import plan_of
-from jaxdyn.tree.plan import bodies_of
+from jaxdyn.tree.order import bodies_of
 
 matplotlib.use("Agg")
 from matplotlib import pyplot

@@ -6,10 +6,10 @@ from ..engine.kept import tables
 from ..kinematics.rows import plan_of
 from ..systems import cost
 from ..systems.joint_factor import saddle_fronts, supports
-from ..tree.plan import riders_of
-from ..tree.rows import Plan
+from ..tree.order import riders_of
+from ..tree.plan import Plan
 from ..tree.topology import Topology
-from .base import Solver, Unrollable
+from .base import Solver
 from .lcaba import ABA, LCABA
 from .ltl import ProxLTL
 from .prox_bbo import ProxBBO
@@ -36,25 +36,18 @@ def _cheapest(topology: Topology, plan: Plan, single: bool) -> Solver:
     return {"LCABA": LCABA, "ProxBBO": ProxBBO, "Unified": Unified, "ProxLTL": ProxLTL}[name]()
 
 
-class Auto(Unrollable):
+class Auto(Solver):
     """The solver that suits the constraints: `ABA` if there are none, else the one of `LCABA`, `ProxBBO`, `Unified` and
     `ProxLTL` that the plan predicts to be fastest (`jaxdyn.systems.cost`); `LCABA` if links have no inertia of their
-    own."""
+    own. Functions that take a solver use what `pick` returns."""
 
     def pick(self, topology, constraints, dtype=None) -> Solver:
-        """Return the solver for these constraints in the precision of `dtype`, by default that of JAX's numbers."""
-        return self._pick(topology, plan_of(topology, constraints), dtype)
-
-    def _pick(self, topology, plan, dtype) -> Solver:
+        plan = plan_of(topology, constraints)
         if not plan.layouts:
             return ABA()
         # LCABA alone eliminates constraints before it divides by inertias
         single = jnp.dtype(jnp.result_type(float) if dtype is None else dtype) == jnp.float32
-        solver = LCABA() if topology.singular else _cheapest(topology, plan, single)
-        return solver.unrolled() if self._unrolled else solver
-
-    def order(self, topology, plan):
-        return self._pick(topology, plan, None).order(topology, plan)
+        return LCABA() if topology.singular else _cheapest(topology, plan, single)
 
     def solve(self, problem, start, warm, multipliers):
         picked = self.pick(problem.model.topology, problem.constraints, problem.q.dtype)

@@ -15,8 +15,8 @@ from ..model.constraints import Constraint
 from ..spatial.instances import check_instance
 from ..systems.base import System
 from ..systems.problem import Problem, Start
-from ..tree.plan import Order, elimination
-from ..tree.rows import Plan
+from ..tree.order import Order, elimination
+from ..tree.plan import Plan
 from ..tree.topology import Topology
 
 
@@ -62,6 +62,11 @@ class Solver(eqx.Module):
         """Raise `ValueError` for constraints that the solver cannot treat."""
         if self.grounded:
             refuse_loops(type(self).__name__, call, topology, constraints)
+
+    def pick(self, topology: Topology, constraints: Sequence[Constraint], dtype=None) -> "Solver":
+        """Return the solver for these constraints in the precision of `dtype`, by default that of JAX's numbers:
+        itself, but for `Auto`."""
+        return self
 
     def unrolled(self) -> "Solver":
         """Return the solver with its iterations unrolled, for ``adjoint="unrolled"``."""

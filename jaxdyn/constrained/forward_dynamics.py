@@ -81,8 +81,7 @@ def forward_dynamics(
         raise ValueError(f"`{name}`: `adjoint` is {adjoint!r:.60}; choose 'implicit' or 'unrolled'.")
     args = common_dtype(model, constraints, state.q, state.v, tau, external, warm_start)
     model, constraints, q, v, tau, external, warm_start = args
-    if isinstance(solver, Auto):
-        solver = solver.pick(model.topology, constraints, q.dtype)
+    solver = solver.pick(model.topology, constraints, q.dtype)
     solver.check(f"`{name}`", model.topology, constraints)
     args = model, constraints, q, v, independent_forces(model, q, tau), external, warm_start
     matrix = jax.tree.structure((model, constraints, q))

@@ -94,13 +94,14 @@ class SaddleSolve(Core):
         r1 = _zeros(args[n]) if r1 is None else r1
         r2 = -sum(multipliers) if multipliers else _zeros(args[n + 1])
         least = not self.inside or bool(multipliers)
-        solve = dataclasses.replace(self, settles=least)
+        solve = dataclasses.replace(self, settles=least, known=self.known[: n + 2])
         x, y, some = bind(solve, *args[:n], r1, r2, used=(True, least, not least))
         found = [x if undefined[n] else None, -(y if least else some) if undefined[n + 1] else None]
         return [None] * n + found + [None] * (len(args) - n - 2)
 
     def tangents(self, primals, tangents, outs, used):
         n = self.tree.num_leaves
+        self = dataclasses.replace(self, known=self.known[: n + 2])
         *matrix, r1, r2 = primals[: n + 2]
         *moved, dr1, dr2 = tangents[: n + 2]
         dr1 = jnp.zeros_like(r1) if dr1 is None else dr1

@@ -8,6 +8,10 @@ from jaxtyping import Array
 
 #: if a step removes less than this fraction of the squared residual, the rest is conflict between rows
 CONFLICTING = 1e-3
+#: convergence is slow if a step is longer than this share of the one before: plain steps shrink more without weak rows
+SLOW = 0.1
+#: steps that shrink less than this, without conjugate ones to help, move rows that are as good as redundant
+STUCK = 0.5
 
 
 def tolerance(dtype, tol: float | None = None) -> float:

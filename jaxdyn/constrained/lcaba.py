@@ -14,18 +14,13 @@ import equinox as eqx
 import jax.numpy as jnp
 
 from ..spatial.options import check_positive_integer
-from ..systems.body_factor import body_factor, tied_factor
+from ..systems.body_factor import tied_factor
 from ..systems.weights import automatic_weights
-from ..tree.plan import elimination
+from ..tree.order import elimination
 from .base import Solver, name_of
 from .iterated import Proximal, Soft
 from .iteration import Stop
 from .proximal import iterate
-
-
-def _penalised(solver: Solver, problem, weights):
-    """Return the factor of M + Jᵀ μ J in the solver's order."""
-    return body_factor(problem, solver.order(problem.model.topology, problem.plan), weights, frozenset())
 
 
 def damped(problem):
@@ -88,7 +83,7 @@ class LCABA(Proximal):
         return elimination(topology, plan.cliques)
 
     def system(self, problem, weights):
-        return _penalised(self, problem, weights)
+        return tied_factor(problem, weights)
 
 
 class ConstrainedABA(Proximal):
@@ -102,7 +97,7 @@ class ConstrainedABA(Proximal):
     grounded: ClassVar[bool] = True
 
     def system(self, problem, weights):
-        return _penalised(self, problem, weights)
+        return tied_factor(problem, weights)
 
 
 class PVSoft(Soft):
@@ -116,4 +111,4 @@ class PVSoft(Soft):
     grounded: ClassVar[bool] = True
 
     def system(self, problem, weights):
-        return _penalised(self, problem, weights)
+        return tied_factor(problem, weights)

@@ -8,7 +8,7 @@ from ..engine.core import widen
 from ..systems.base import System
 from ..systems.problem import Start, left_over
 from ..systems.weights import redundant
-from .iteration import Stop, advance, conjugate, largest_of, loop, moves
+from .iteration import SLOW, STUCK, Stop, advance, conjugate, largest_of, loop, moves
 
 
 def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) -> tuple[Array, Array]:
@@ -42,11 +42,11 @@ def multipliers(system: System, start: Start, rates: Array, bodies, stop: Stop) 
         step = largest_of(change)
         sizes = mu * largest_of(moved[1]), jnp.maximum(mu * largest_of(at[1]), largest_of(at[0]))
         turned, turned_image, size, useful, _ = conjugate(
-            step > 0.1 * last, moved, now, direction, image, change, counts, sizes
+            step > SLOW * last, moved, now, direction, image, change, counts, sizes
         )
         new = (advance(at, turned, size), advance(change, turned_image, -size), turned, turned_image, step)
         new = jax.tree.map(lambda x, y: jnp.where(active, x, y), new, s[:-1])
-        creeps = (step > 0.5 * last) & ~useful  # rows as good as redundant
+        creeps = (step > STUCK * last) & ~useful
         return *new, active & ~creeps & (largest_of(new[1]) > stop.tol * largest_of(new[0][0]))
 
     zero = jnp.zeros((rows.plan.rows, lanes), dtype)

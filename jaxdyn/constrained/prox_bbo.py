@@ -28,7 +28,7 @@ from ..spatial.instances import check_flag
 from ..systems.body_factor import body_factor, every_constraint, tied_factor
 from ..systems.weights import riding_weights
 from ..tree import panels
-from ..tree.plan import Rider, elimination, riders_of
+from ..tree.order import Rider, elimination, riders_of
 from ..tree.topology import Topology
 from .base import Solver
 from .iterated import Direct, Proximal

@@ -23,7 +23,7 @@ from ..systems.base import System
 from ..systems.problem import Start, body_accelerations, given_accelerations, left_over, rows_left_over, still
 from ..systems.weights import redundant
 from .base import Found
-from .iteration import Stop, advance, conjugate, largest_of, longer, loop, moves, right_length
+from .iteration import SLOW, STUCK, Stop, advance, conjugate, largest_of, longer, loop, moves, right_length
 
 #: a step that exceeds the least step so far by this factor is not made, and ends its lane
 FARTHER = 1e3
@@ -153,12 +153,12 @@ class Iteration:
         direction, plain, ahead, stuck, useful = change, image, jnp.ones_like(step), False, False
         best = jnp.zeros_like(s.best)
         if self.moving and further:
-            slow = (s.steps > 1) & (step > 0.1 * s.last)
+            slow = (s.steps > 1) & (step > SLOW * s.last)
             most = right_length(s.image, s.plain, plain, s.ahead)
             direction, image, ahead, useful, best = conjugate(
                 slow, change, image, s.direction, s.image, s.r2, self.moves, sizes, most, s.best
             )
-            stuck = slow & (step > 0.5 * s.last) & ~useful
+            stuck = slow & (step > STUCK * s.last) & ~useful
         stop = self.stop
         if not stop.accelerated and stop.tol == 0 or stop.unrolled or stop.max_steps == 1:
             at = advance(s.at, direction, ahead)

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 
 from ..systems.body_factor import BodyFactor, every_constraint
 from ..tree.early import early, elimination_of, factorise_early
-from ..tree.rows import Plan
+from ..tree.plan import Plan
 from ..tree.topology import Topology, refuse_clusters
 from .iterated import Proximal
 

@@ -11,7 +11,6 @@ from jaxtyping import Array
 from ..engine.core import Core
 from ..engine.lanes import call
 from ..model.checks import rows_of
-from .auto import Auto
 from .base import Solver
 from .result import Result, result_of
 
@@ -51,8 +50,7 @@ class StepCore(Core):
 def stepped(core_of: Callable, solver: Solver, model, constraints, q, v, tau, external, dt, warm) -> Stepped:
     """Return the `Stepped` of a single state, differentiable in all arguments, by the core ``core_of(solver, tree,
     known, compiler)``, whose solve starts from the multipliers `warm`."""
-    if isinstance(solver, Auto):
-        solver = solver.pick(model.topology, constraints, q.dtype)
+    solver = solver.pick(model.topology, constraints, q.dtype)
     args = model, tuple(constraints), q, v, tau, external, dt, warm
     _, lam, end, w, code, _ = call(lambda *given: core_of(solver, *given), *args, parameters=(6,))  # dt
     return Stepped(end, w, lam, result_of(code))

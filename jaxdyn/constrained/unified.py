@@ -12,8 +12,8 @@ from ..engine.kept import parts, tables
 from ..systems import cost
 from ..systems.body_factor import body_factor, tied_factor
 from ..systems.weights import automatic_weights, riding_weights
-from ..tree.plan import Order, Rider, elimination, riders_of
-from ..tree.rows import Plan
+from ..tree.order import Order, Rider, elimination, riders_of
+from ..tree.plan import Plan
 from ..tree.topology import Topology
 from .iterated import Proximal
 

@@ -21,7 +21,7 @@ from ..systems.body_factor import body_factor, cliques_of
 from ..systems.problem import Problem, still
 from ..tree import panels
 from ..tree.factor import Factor
-from ..tree.plan import elimination, riders_of
+from ..tree.order import elimination, riders_of
 
 #: up to FEW rows a matrix is multiplied by one expression; beyond that by steps of TOGETHER products, in constant code
 FEW, TOGETHER = 48, 12

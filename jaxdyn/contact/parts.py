@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..engine.kept import tables
-from ..tree.rows import Plan
+from ..tree.plan import Plan
 from ..tree.topology import Topology
 
 

@@ -23,8 +23,8 @@ from ..systems.body_factor import body_factor, cliques_of
 from ..systems.problem import Problem, Start, body_accelerations, residual, start_of, still, with_gyrostats, with_rows
 from ..systems.weights import automatic_weights
 from ..tree.factor import SWEPT, Factor, kept_of
-from ..tree.plan import elimination, kept_riders
-from ..tree.rows import Plan
+from ..tree.order import elimination, kept_riders
+from ..tree.plan import Plan
 from . import smooth
 from .closing import closing
 from .cones import Cones, Counts, natural

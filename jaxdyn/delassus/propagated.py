@@ -11,9 +11,9 @@ from ..engine.sweeps import swept
 from ..kinematics.rows import plan_of
 from ..systems.body_factor import body_factor
 from ..systems.problem import problem_of
-from ..tree.plan import elimination
+from ..tree.order import elimination
+from ..tree.plan import Plan
 from ..tree.propagation import propagation_of
-from ..tree.rows import Plan
 from ..tree.topology import Topology, refuse_clusters
 from .base import Given, refuse_held
 from .explicit import Explicit, entries

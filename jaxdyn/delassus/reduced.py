@@ -28,8 +28,8 @@ from ..systems.body_factor import body_factor
 from ..systems.problem import problem_of
 from ..tree.elimination import Elimination, elimination_of
 from ..tree.factor import factorise
-from ..tree.plan import Order, Rider, elimination, kept_riders, relays
-from ..tree.rows import Plan
+from ..tree.order import Order, Rider, elimination, kept_riders, relays
+from ..tree.plan import Plan
 from ..tree.topology import WORLD, Topology
 from .base import Given, refuse_held
 from .damping import Damping

@@ -21,6 +21,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..constrained.iteration import Stop
 from ..engine.core import widen
 from ..engine.kept import tables
 from ..kinematics.forward import Kinematics
@@ -30,20 +31,13 @@ from ..systems.problem import Problem, Start, left_over
 from ..tree import panels
 from ..tree.elimination import elimination_of
 from ..tree.factor import SWEPT, Factor, kept_of
-from ..tree.plan import Order, elimination, kept_riders
-from ..tree.rows import Plan
+from ..tree.order import Order, elimination, kept_riders
+from ..tree.plan import Plan
 from ..tree.topology import Topology
 from .base import Given
 
 #: the pivot in S that an independent row must exceed, by bytes of a number: see `systems.weights.redundant`
 REDUNDANT = {4: 1e-2, 8: 2.5e-2}
-
-
-class Stop(NamedTuple):
-    """When refinement stops: `tol`, the predicted relative size of another step, and the maximum number of solves."""
-
-    tol: float
-    max_steps: int
 
 
 class Geometry(NamedTuple):

@@ -17,6 +17,7 @@ import numpy as np
 from jax.scipy.linalg import block_diag, cho_solve, solve_triangular
 from jaxtyping import Array
 
+from ..engine.core import joined
 from ..engine.kept import tables
 from ..engine.lanes import laned
 from ..kinematics.rows import plan_of
@@ -27,8 +28,8 @@ from ..tree import columns as co
 from ..tree import panels
 from ..tree.elimination import Elimination, elimination_of
 from ..tree.factor import Factor
-from ..tree.plan import Joint, Order, beyond_a_base, elimination, kept_riders, riders_of
-from ..tree.rows import Plan
+from ..tree.order import Joint, Order, beyond_a_base, elimination, kept_riders, riders_of
+from ..tree.plan import Plan
 from ..tree.topology import Topology
 from .base import Given, Method
 from .explicit import Explicit, entries, rounding_of
@@ -137,9 +138,9 @@ def _open(held: int, given: Given):
                 own = tuple(jnp.swapaxes(x[at[c, b] : at[c, b] + len(arrived[k])], 0, 1) for x in ridden)
                 arrived[k] = jnp.stack([co.product(s, *own) for s in columns], 1)
         inertias.append(_base_inertia(given, problem.motion, parts, b, columns))
-        K.append(_joined(arrived))
+        K.append(joined(arrived))
         Y.append(_whitened(inertias[-1], K[-1]))
-    return parts.get("L", jnp.zeros((0, 1), given.q.dtype)), tuple(inertias), _joined(K, 1), _joined(Y, 1)
+    return parts.get("L", jnp.zeros((0, 1), given.q.dtype)), tuple(inertias), joined(K, 1), joined(Y, 1)
 
 
 def _base_inertia(given: Given, motion, parts, b: int, columns):
@@ -157,15 +158,9 @@ def _whitened(H: Array, K: Array) -> Array:
     """Return K C⁻ᵀ with H = C Cᵀ, (m, 6, lanes)."""
     n, m = len(H), len(K)
     none = jnp.zeros((m, m, 1), K.dtype)
-    bordered = _joined([_joined([H, K]), _joined([jnp.swapaxes(K, 0, 1), none])], 1)
+    bordered = joined([joined([H, K]), joined([jnp.swapaxes(K, 0, 1), none])], 1)
     _, inverse, _, columns = panels.eliminate(bordered, n, lambda k, d, below: 1 / d)
     return jnp.stack([x[n - 1 - k :] * jnp.sqrt(d) for k, (x, d) in enumerate(zip(columns, inverse, strict=True))], 1)
-
-
-def _joined(parts, axis: int = 0) -> Array:
-    """Return the parts joined along an axis, broadcast to the lanes of the widest."""
-    lanes = max(x.shape[-1] for x in parts)
-    return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in parts], axis)
 
 
 @tables

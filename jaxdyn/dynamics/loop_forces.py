@@ -28,7 +28,7 @@ def _forces(model, constraints, q, v, a, tau, external, lam):
     if tau.shape[0] == topology.nv:
         left = left - tau
     loops = Embedded(model, q)
-    found = ratios.balanced(loops.frame.cells, topology, motion.ratios, left)
+    found = ratios.balanced(loops.layout.cells, topology, motion.ratios, left)
     start, parts = 0, {}
     for c in (c for cluster in topology.clusters for c in cluster.constraints):
         rows = model.embedded[c].layout(topology).rows

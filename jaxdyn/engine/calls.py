@@ -16,7 +16,7 @@ from jax.interpreters import mlir
 
 
 @dataclasses.dataclass(frozen=True)
-class Target:
+class Kernel:
     """A kernel that XLA can call.
 
     **Fields:** `name`, under which it is registered; `kept`, the operands that it reads; `made`, the outputs that it
@@ -36,50 +36,50 @@ kernel_p.multiple_results = True
 
 
 @kernel_p.def_abstract_eval
-def _abstract(*args, target: Target, lanes: int):
-    found = [target.outputs[k] for k in target.made]
+def _abstract(*args, kernel: Kernel, lanes: int):
+    found = [kernel.outputs[k] for k in kernel.made]
     return [jax.core.ShapedArray((lanes, int(np.prod(shape))), dtype) for shape, dtype in found]
 
 
-def call(target: Target, devices: int, *args) -> list:
+def call(kernel: Kernel, devices: int, *args) -> list:
     """Return the outputs of a kernel, with lanes last as in its operands, in a program for this many devices."""
     lanes = max(a.shape[-1] for a in args)
     flat = []
-    for k in target.kept:
+    for k in kernel.kept:
         a = args[k]
-        if target.shared[k]:
+        if kernel.shared[k]:
             # the partitioner splits the first axis of every operand, so each device gets a copy of shared ones
             flat.append(jnp.broadcast_to(a.reshape(1, -1), (devices, a.size)))
         else:
             a = jnp.broadcast_to(a, (*a.shape[:-1], lanes))
             flat.append(jnp.moveaxis(a, -1, 0).reshape(lanes, -1))
-    outs = iter(kernel_p.bind(*flat, target=target, lanes=lanes))
-    made = set(target.made)
+    outs = iter(kernel_p.bind(*flat, kernel=kernel, lanes=lanes))
+    made = set(kernel.made)
     return [
         jnp.moveaxis(next(outs).reshape(lanes, *shape), 0, -1) if k in made else jnp.zeros((*shape, lanes), dtype)
-        for k, (shape, dtype) in enumerate(target.outputs)
+        for k, (shape, dtype) in enumerate(kernel.outputs)
     ]
 
 
-def _lower(ctx, *operands, target: Target, lanes: int, layouts=None):
+def _lower(ctx, *operands, kernel: Kernel, lanes: int, layouts=None):
     _refuse_export(ctx)
-    _partitionable(target.name)
-    wide = [not target.shared[k] for k in target.kept]
+    _partitionable(kernel.name)
+    wide = [not kernel.shared[k] for k in kernel.kept]
     rule = _rule([a.shape for a in ctx.avals_in], [a.shape for a in ctx.avals_out], wide)
     attributes = {
         "mhlo.frontend_attributes": mlir.ir_attribute({"num_batch_dims": "1"}),
         "sdy.sharding_rule": mlir.ir.Attribute.parse(rule),
     }
     ins, outs = layouts or (None, None)
-    lowering = jax.ffi.ffi_lowering(target.name, operand_layouts=ins, result_layouts=outs, extra_attributes=attributes)
+    lowering = jax.ffi.ffi_lowering(kernel.name, operand_layouts=ins, result_layouts=outs, extra_attributes=attributes)
     return lowering(ctx, *operands)
 
 
-def _lower_cuda(ctx, *operands, target: Target, lanes: int):
+def _lower_cuda(ctx, *operands, kernel: Kernel, lanes: int):
     """Lower the call for GPUs, with lanes side by side in memory, because neighbouring threads read neighbouring
     lanes."""
-    layouts = [(1, 0) if target.shared[k] else (0, 1) for k in target.kept]  # minor to major
-    return _lower(ctx, *operands, target=target, lanes=lanes, layouts=(layouts, [(0, 1)] * len(ctx.avals_out)))
+    layouts = [(1, 0) if kernel.shared[k] else (0, 1) for k in kernel.kept]  # minor to major
+    return _lower(ctx, *operands, kernel=kernel, lanes=lanes, layouts=(layouts, [(0, 1)] * len(ctx.avals_out)))
 
 
 mlir.register_lowering(kernel_p, _lower)

@@ -271,10 +271,10 @@ def widen(x, lanes: int) -> jax.Array:
     return jnp.broadcast_to(x, (*x.shape[:-1], lanes)) if x.shape[-1] < lanes else x
 
 
-def joined(parts: Sequence[jax.Array]) -> jax.Array:
-    """Concatenate arrays along their first axis, widened to the largest number of lanes among them."""
+def joined(parts: Sequence[jax.Array], axis: int = 0) -> jax.Array:
+    """Concatenate arrays along an axis, widened to the largest number of lanes among them."""
     lanes = max(x.shape[-1] for x in parts)
-    return jnp.concatenate([widen(x, lanes) for x in parts])
+    return jnp.concatenate([widen(x, lanes) for x in parts], axis)
 
 
 def run(core: Core, used, args):

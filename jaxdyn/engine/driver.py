@@ -3,6 +3,7 @@ calls."""
 
 from collections.abc import Callable
 
+from .called import GIVEN
 from .layout import Layout
 from .nodes import Calls, Choice, Moves, Piece
 
@@ -88,9 +89,6 @@ class Driver:
             text = text.replace(f"@@{name}@@", str(value))
         return text + (f"declare i8 @llvm.vector.reduce.or.v{w}i8(<{w} x i8>)\n" if w > 1 else "")
 
-
-#: parameters and arguments of a function that runs on one vector
-GIVEN = "ptr %stage, ptr %uniform, ptr %arena"
 
 DRIVER = """
 define internal void @kernel(ptr %stages, ptr %uniform, ptr %arena, i64 %vectors) nounwind {

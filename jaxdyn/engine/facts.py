@@ -2,7 +2,7 @@
 
 import dataclasses
 
-from . import cpu
+from . import cpu, host
 from .inline import steps
 from .kernels import arranged, effort, made, name_of, program_of
 from .live import trim
@@ -36,7 +36,7 @@ def facts(core, used, avals, shared) -> Facts:
         program = _arranged(core, used, avals, shared)
     except (Unsupported, TooLarge) as reason:
         return Facts(name_of(core), f"XLA: {reason}")
-    found = made(program, level=effort())
+    found = made(program, host.target(), False, effort())
     return dataclasses.replace(_counted(core, program), bytes=found.size, seconds=found.seconds)
 
 

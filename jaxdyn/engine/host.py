@@ -158,11 +158,6 @@ def _vector_bytes(triple: str, cpu: str, features: str) -> int:
     return 16 if "vfmadd" not in assembly else 64 if "zmm" in assembly else 32
 
 
-def machine(target: Target, opt: int = 2):
-    """Return a new llvmlite `TargetMachine` for a target."""
-    return native.machine(target.triple, target.cpu, target.features, opt)
-
-
 def compile_ir(modules: list[str], target: Target, opt: int = 2) -> list[bytes]:
     """Return the object code of LLVM modules, compiled on all cores, joined into one file if possible."""
     return native.compile_ir(modules, target.triple, target.cpu, target.features, opt)

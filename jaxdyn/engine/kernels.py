@@ -11,7 +11,7 @@ import numpy as np
 from jax.interpreters import mlir
 
 from . import cpu, cuda, host, runtime
-from .calls import Target, call
+from .calls import Kernel, call
 from .inline import called, steps, straight
 from .kept import programs
 from .live import trim
@@ -76,7 +76,7 @@ def watching():
         _watched.reset(token)
 
 
-def target(core, used, operands: tuple, platform: str = "cpu") -> Target | None:
+def kernel_of(core, used, operands: tuple, platform: str = "cpu") -> Kernel | None:
     """Return the kernel of a core for operands of these shapes and dtypes, or None if XLA compiles the core."""
     if choice(core.compiler, platform) == "xla":
         return None
@@ -88,8 +88,9 @@ def target(core, used, operands: tuple, platform: str = "cpu") -> Target | None:
     if watched is not None:
         watched.append((core, used, avals, shared))
     single = platform == "cpu" and all(s[-1] == 1 for s, _ in operands)
+    aim = host.target() if platform == "cpu" else None
     try:
-        found = _target(core, used, avals, shared, platform, steps(), single, effort())
+        found = _kernel(core, used, avals, shared, aim, steps(), single, effort())
         if not isinstance(found, str):
             return found
         log.info("%s is left to XLA: %s", name_of(core), found)
@@ -120,27 +121,28 @@ def _uncollected():
 
 
 @programs
-def _target(*given) -> Target | str | None:
-    """Return `_made_target`, or why there is none. That is kept, too: it may take as long to find out as to compile."""
+def _kernel(*given) -> Kernel | str | None:
+    """Return `_made_kernel`, or why there is none. That is kept, too: it may take as long to find out as to compile."""
     try:
-        return _made_target(*given)
+        return _made_kernel(*given)
     except (Unsupported, TooLarge) as reason:
         return str(reason)
 
 
 @roomy
 @_uncollected()
-def _made_target(core, used, avals, shared, platform, mode, single, level) -> Target | None:
+def _made_kernel(core, used, avals, shared, aim: host.Target | None, mode, single, level) -> Kernel | None:
+    """Return the kernel for the processor `aim`, or for GPUs if that is None."""
     outputs = tuple((o.shape[:-1], o.dtype) for o in core.traced(used, avals).out_avals)
     if not any(np.prod(shape) for shape, _ in outputs):
         return None
-    program = program_of(core, used, avals, shared, platform)
+    program = program_of(core, used, avals, shared, "cpu" if aim else "cuda")
     kept, outs = trim(program, used)
     if not outs or not kept:  # nothing to compute
         return None
-    program = arranged(program, mode, level) if platform == "cpu" else straight(program)
-    found = made(program, single, level) if platform == "cpu" else cuda.made(program)
-    return Target(found.name, kept, outs, shared, outputs)
+    program = arranged(program, mode, level) if aim else straight(program)
+    found = made(program, aim, single, level) if aim else cuda.made(program)
+    return Kernel(found.name, kept, outs, shared, outputs)
 
 
 def arranged(program: Program, mode: str, level: int) -> Program:
@@ -148,10 +150,10 @@ def arranged(program: Program, mode: str, level: int) -> Program:
     return outlined(program) if called(program, mode, not level) else straight(program)
 
 
-def made(program: Program, single: bool = False, level: int = 2) -> host.Made:
-    """Return the loaded kernel of a program, registered with XLA. `single` compiles for one lane only, which would
-    leave most of each wider vector empty and take as many times the memory; `level` is LLVM's optimisation level."""
-    aim = host.target()
+def made(program: Program, aim: host.Target, single: bool, level: int) -> host.Made:
+    """Return the loaded kernel of a program for the processor `aim`, registered with XLA. `single` compiles for one
+    lane only, which would leave most of each wider vector empty and take as many times the memory; `level` is LLVM's
+    optimisation level."""
     width = min(aim.vector_bytes, cpu.lane_bytes(program)) if single else aim.vector_bytes
     runtime.provide(width, cpu.numbers(program))
     modules = lambda: cpu.modules(schedule(program), width, not aim.fused)  # noqa: E731
@@ -167,7 +169,7 @@ def name_of(core) -> str:
     return type(core).__name__ if fn is None else fn.__name__
 
 
-def lower(ctx, target: Target, operands):
+def lower(ctx, kernel: Kernel, operands):
     """Return the call of a kernel, in the form that lowering rules return."""
     devices = getattr(ctx.module_context.axis_context, "num_devices", 1)
-    return mlir.lower_fun(functools.partial(call, target, devices), multiple_results=True)(ctx, *operands)
+    return mlir.lower_fun(functools.partial(call, kernel, devices), multiple_results=True)(ctx, *operands)

@@ -96,7 +96,7 @@ def _lower(platform: str, otherwise):
     """Return the lowering rule: it calls the core's kernel, or follows `otherwise` if XLA compiles the core."""
 
     def rule(ctx, *operands, core, used):
-        target = kernels.target(core, used, tuple((a.shape, a.dtype) for a in ctx.avals_in), platform)
+        target = kernels.kernel_of(core, used, tuple((a.shape, a.dtype) for a in ctx.avals_in), platform)
         if target is None:
             return otherwise(ctx, *operands, core=core, used=used)
         return kernels.lower(plain(ctx), target, operands)

@@ -5,9 +5,9 @@ three operands. All are *pure*, so that equal ones are shared and any order that
 `order.py` chooses one. The operands also determine where a value belongs: to the innermost *region* (a loop's body, a
 branch) among those of its operands. So an operation in a loop's body with all operands outside is outside too.
 
-Folding makes three assumptions: 0 x and x − x are 0, also if x is infinite or NaN; zeros have no sign; and p (x (1/p))
-is x, so that eliminations clear rows exactly. All other folding is exact. (What is known of a model still changes which
-products `live.py` fuses, and thus the last bits; one program always gives the same bits.)
+Folding makes three assumptions: 0 x, 0 / x and x − x are 0, also if x is zero, infinite or NaN; zeros have no sign; and
+p (x (1/p)) is x, so that eliminations clear rows exactly. All other folding is exact. (What is known of a model still
+changes which products `live.py` fuses, and thus the last bits; one program always gives the same bits.)
 """
 
 import struct

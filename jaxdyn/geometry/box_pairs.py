@@ -62,7 +62,8 @@ def _upright(boxes: Boxes, R: Array, which) -> tuple[Boxes, Array]:
 
 def _over_face(boxes: Boxes, face_gap: Array, tie: Array, mark: Array, marked: Array) -> list[Corner]:
     """Return four corners over the first box's face. If the lowest corner of the other face is not over it, which
-    happens only if the boxes are apart, that corner is the first, because the gap must not exceed the distance."""
+    happens only if the boxes are apart, that corner is the first, because the gap must not exceed the distance. If the
+    other face lies flat, it is a point beside the first box's face."""
     face = facing(boxes)
     found = common(boxes, face, mark, marked)
     first, *others = found.corners
@@ -70,6 +71,6 @@ def _over_face(boxes: Boxes, face_gap: Array, tie: Array, mark: Array, marked: A
     nearest = first.z
     for other in others:
         nearest = jnp.minimum(nearest, other.z)
-    first = chosen(~exists | (nearest > face_gap + 2 * tie), face.lowest(), first)
+    first = chosen(~exists | (nearest > face_gap + 2 * tie), face.lowest_near(boxes.first), first)
     none = first._replace(z=first.z + boxes.scale())
     return [first, *(chosen(e, c, none) for e, c in zip(exist, others, strict=True))]

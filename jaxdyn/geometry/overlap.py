@@ -7,6 +7,7 @@ the other face's edges clipped at the base's.
 
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 from jax import Array
 
@@ -19,6 +20,8 @@ INSIDE = 1e-5
 STEEP = 1e5
 #: share by which being further ahead counts among corners that are nearly as far to the side
 SKEW = 1e-3
+#: an edge lies almost flat if its slope is less than this times the square root of rounding
+LYING = 16
 #: slopes below this cut no edge
 FLAT = 1e-9
 
@@ -48,6 +51,20 @@ class Face(NamedTuple):
     def lowest(self) -> Corner:
         """Return the lowest corner."""
         return self.at(-sign(self.axes[2, 0]) * self.half[0], -sign(self.axes[2, 1]) * self.half[1])
+
+    def lowest_near(self, base: Array) -> Corner:
+        """Return the lowest corner or, along edges that lie almost flat, the point nearest to the base: one end of such
+        an edge may be far from the base, and rounding may decide which one is lower."""
+        A, half = self.axes, self.half
+        flat = abs(A[2]) < LYING * float(jnp.finfo(A.dtype).eps) ** 0.5
+        place = [jnp.where(flat[k], 0, -sign(A[2, k]) * half[k]) for k in range(2)]
+        for k in (0, 1, 0, 1):
+            x, y, _ = self.at(*place)
+            away = [jnp.clip(p, -h, h) - p for p, h in zip((x, y), base, strict=False)]
+            nearer = place[k] + (A[0, k] * away[0] + A[1, k] * away[1]) / (A[0, k] * A[0, k] + A[1, k] * A[1, k])
+            place[k] = jnp.where(flat[k], jnp.clip(nearer, -half[k], half[k]), place[k])
+        # the rate of the gap is that of a point of the body
+        return self.at(*place)._replace(z=self.at(*jax.lax.stop_gradient(place)).z)
 
 
 class Common(NamedTuple):

@@ -16,7 +16,7 @@ from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..tree.columns import product, rows_to_parent
-from ..tree.rows import Plan
+from ..tree.plan import Plan
 from ..tree.sweep import place_of
 from ..tree.topology import WORLD, Topology
 from .forward import Kinematics

@@ -32,7 +32,7 @@ from .transmissions import Function, Transmissions
 
 
 @dataclasses.dataclass(frozen=True)
-class Frame:
+class RowLayout:
     """The static part of the embedded constraints' rows. `apart` is the tree cut where clusters begin. `bodies` are the
     indices of the embedded constraints between frames, and `still` the (place in `bodies`, body) pairs in which the
     body counts as at rest. `joints` are the indices of the constraints on joints alone. `cells` are the places of the
@@ -46,9 +46,9 @@ class Frame:
 
 
 @tables
-def frame_of(topology: Topology, constraints: tuple[tuple[bool, tuple[int, ...], int], ...]) -> Frame:
-    """Return the frame for embedded constraints. Each is given as (True if it is on joints alone, its bodies, its
-    number of rows)."""
+def row_layout_of(topology: Topology, constraints: tuple[tuple[bool, tuple[int, ...], int], ...]) -> RowLayout:
+    """Return the layout of the rows of embedded constraints. Each is given as (True if it is on joints alone, its
+    bodies, its number of rows)."""
     members, parents = topology.cluster_of, topology.apart
     on_bodies = tuple(c for c, (alone, *_) in enumerate(constraints) if not alone)
     owner = {c: k for k, cluster in enumerate(topology.clusters) for c in cluster.constraints}
@@ -59,15 +59,15 @@ def frame_of(topology: Topology, constraints: tuple[tuple[bool, tuple[int, ...],
         for cluster in topology.clusters
     )
     apart = dataclasses.replace(topology, parents=parents, clusters=(), gyrostats=frozenset())
-    return Frame(apart, on_bodies, frozenset(still), on_joints, Cells(sizes))
+    return RowLayout(apart, on_bodies, frozenset(still), on_joints, Cells(sizes))
 
 
-def frame(model: Model) -> Frame:
-    """Return the frame of a model's embedded constraints."""
+def row_layout(model: Model) -> RowLayout:
+    """Return the layout of the rows of a model's embedded constraints."""
     topology = model.topology
     layouts = [c.layout(topology) for c in model.embedded]
     told = zip(model.embedded, layouts, strict=True)
-    return frame_of(topology, tuple((isinstance(c, OnJoints), x.bodies, x.rows) for c, x in told))
+    return row_layout_of(topology, tuple((isinstance(c, OnJoints), x.bodies, x.rows) for c, x in told))
 
 
 class Embedded:
@@ -75,9 +75,9 @@ class Embedded:
     computed once."""
 
     def __init__(self, model: Model, q: Array):
-        self.model, self.q, self.topology, self.frame = model, q, model.topology, frame(model)
-        self.local = dataclasses.replace(model, topology=self.frame.apart, embedded=())
-        self.on_bodies = tuple(model.embedded[c] for c in self.frame.bodies)
+        self.model, self.q, self.topology, self.layout = model, q, model.topology, row_layout(model)
+        self.local = dataclasses.replace(model, topology=self.layout.apart, embedded=())
+        self.on_bodies = tuple(model.embedded[c] for c in self.layout.bodies)
 
     @cached_property
     def motion(self) -> Kinematics:
@@ -87,7 +87,7 @@ class Embedded:
     @cached_property
     def rows(self) -> Rows:
         """The rows of constraints between frames, at rest."""
-        return evaluate(self.on_bodies, self.motion, self.frame.still)
+        return evaluate(self.on_bodies, self.motion, self.layout.still)
 
     @cached_property
     def placed(self) -> Any:
@@ -124,7 +124,7 @@ class Embedded:
         """Return k of all constraints on joints alone, by index."""
         places, every = self.transmissions
         found = dict(zip(places, every.biases(v), strict=True)) if places else {}
-        for c in set(self.frame.joints) - set(places):
+        for c in set(self.layout.joints) - set(places):
             constraint: Any = self.model.embedded[c]
             q = self.along(constraint, self.q, self.topology.q_starts)
             found[c] = constraint.slope(q, self.along(constraint, v, self.topology.v_starts))[1]
@@ -137,8 +137,8 @@ class Embedded:
     def by_constraint(self, of_rows, of_joints) -> list[Array]:
         """Return an array for each constraint: its part of ``of_rows()``, (rows, ...), which holds the rows of all
         constraints between frames, or ``of_joints(c)`` for a constraint on joints alone with index c."""
-        parts = dict(zip(self.frame.bodies, self.apart(of_rows()), strict=True)) if self.on_bodies else {}
-        parts |= {c: of_joints(c) for c in self.frame.joints}
+        parts = dict(zip(self.layout.bodies, self.apart(of_rows()), strict=True)) if self.on_bodies else {}
+        parts |= {c: of_joints(c) for c in self.layout.joints}
         return [parts[c] for c in range(len(self.model.embedded))]
 
     def apart(self, rows: Array) -> list[Array]:
@@ -181,9 +181,9 @@ class Embedded:
 
         def of_rows():
             motion = tree_kinematics(self.local, self.q, v, biased=True, placed=self.placed)
-            rows = evaluate(self.on_bodies, motion._replace(world=self.motion.world), self.frame.still)
+            rows = evaluate(self.on_bodies, motion._replace(world=self.motion.world), self.layout.still)
             at = [(n, b) for n in range(len(rows.plan)) for b in rows.plan.bodies(n)]
-            moving = np.repeat([x not in self.frame.still for x in at], [rows.plan.count(n) for n, _ in at])
+            moving = np.repeat([x not in self.layout.still for x in at], [rows.plan.count(n) for n, _ in at])
             mask = jnp.asarray(moving, v.dtype)[:, None, None]
             seen = dataclasses.replace(rows, K=tuple(x * mask for x in self.rows.K))
             return rows.gamma + seen.times(motion.acceleration)
@@ -196,17 +196,17 @@ class Embedded:
 
     def ratios(self, turns: Mapping[int, Array] | None = None) -> Ratios:
         """Return the ratios of velocities, or, with `turns`, of the rates that replace them: see `K`."""
-        return ratios.solved(self.frame.cells, self.K(turns))
+        return ratios.solved(self.layout.cells, self.K(turns))
 
     def bias(self, found: Ratios, v: Array) -> Array | None:
         """Return g (velocities of the tree, lanes), or None if the ratios of all clusters are constant."""
         if all(c.constant for c in self.topology.clusters):
             return None
-        return ratios.moved(self.frame.cells, self.topology, found, self.k(v))
+        return ratios.moved(self.layout.cells, self.topology, found, self.k(v))
 
     def back(self, found: Ratios) -> Array:
         """Return the motion of dependent joints (velocities of the tree, lanes) that closes loops to first order."""
-        return ratios.moved(self.frame.cells, self.topology, found, self.residual())
+        return ratios.moved(self.layout.cells, self.topology, found, self.residual())
 
 
 def kinematics(

@@ -16,7 +16,7 @@ from ..model.constraints import BodyView, Constraint, JointView, Layout, RobotVi
 from ..spatial.small import summed
 from ..tree.carriers import carried
 from ..tree.columns import row_forces, row_rates
-from ..tree.rows import Plan
+from ..tree.plan import Plan
 from ..tree.sweep import q_of, refs
 from ..tree.topology import Topology
 from .forward import Kinematics

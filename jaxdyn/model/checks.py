@@ -148,11 +148,11 @@ def check_constraints(call: str, model: Model, constraints: Any, name: str = "co
 
 def common_dtype(*trees: Any):
     """Return the trees with all float arrays cast to the widest of their types."""
-    leaves = [x for x in jax.tree.leaves(trees) if eqx.is_array(x)]
+    leaves = [x for x in jax.tree.leaves(trees) if eqx.is_inexact_array(x)]
     dtype = np.result_type(*[x.dtype for x in leaves])
     if all(x.dtype == dtype for x in leaves):
         return trees
-    return jax.tree.map(lambda x: x.astype(dtype) if x.dtype != dtype else x, trees)
+    return jax.tree.map(lambda x: x.astype(dtype) if eqx.is_inexact_array(x) and x.dtype != dtype else x, trees)
 
 
 def rows_of(model: Model, constraints: Sequence[Constraint]) -> int:

@@ -15,8 +15,8 @@ from ..tree import panels
 from ..tree.early import EarlyFactor
 from ..tree.elimination import elimination_of
 from ..tree.factor import Factor, factorise
-from ..tree.plan import Order, elimination
-from ..tree.rows import Plan
+from ..tree.order import Order, elimination
+from ..tree.plan import Plan
 from .base import System
 from .problem import Problem
 from .weights import vanishing

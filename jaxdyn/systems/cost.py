@@ -8,7 +8,7 @@ predictions matter.
 from collections.abc import Sequence
 
 from ..tree.fronts import Front
-from ..tree.plan import Multipliers, Order, Rider
+from ..tree.order import Multipliers, Order, Rider
 from ..tree.topology import Topology
 
 Features = dict[str, float]

@@ -13,7 +13,7 @@ from ..engine.core import joined, widen
 from ..kinematics.embedding import body_rates, jacobian_at
 from ..tree.blocks import blocks_of, dragging, moving
 from ..tree.fronts import Front, Pattern, SparseFactor, factorise_sparse, fronts
-from ..tree.rows import Plan
+from ..tree.plan import Plan
 from ..tree.topology import Topology
 from .base import System
 from .problem import Problem

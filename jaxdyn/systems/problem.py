@@ -20,7 +20,7 @@ from ..kinematics.rows import Rows, evaluate
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..spatial.small import cross, dot, eye, mv, outer
-from ..tree.rows import Plan
+from ..tree.plan import Plan
 
 
 class Problem(NamedTuple):

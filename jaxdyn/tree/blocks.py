@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from ..engine.kept import tables
 from .carriers import carrier_of
-from .plan import bodies_of, elimination
-from .rows import Plan
+from .order import bodies_of, elimination
+from .plan import Plan
 from .topology import WORLD, Topology
 
 

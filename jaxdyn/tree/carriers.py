@@ -38,17 +38,11 @@ def _shared(topology: Topology, layouts: Sequence) -> tuple[int, ...]:
     depth = topology.depths.__getitem__
     owner: dict[int, int] = {}
     for c in sorted((c for c, b in enumerate(found) if b != WORLD), key=lambda c: depth(found[c])):
-        met = {owner[b] for body in layouts[c].bodies for b in _below(topology, body, found[c]) if b in owner}
+        met = {owner[b] for body in layouts[c].bodies for b in topology.way(body, found[c]) if b in owner}
         found[c] = min(met, default=found[c], key=depth)
         for body in layouts[c].bodies:
-            owner |= {b: owner.get(b, found[c]) for b in _below(topology, body, found[c])}
+            owner |= {b: owner.get(b, found[c]) for b in topology.way(body, found[c])}
     return tuple(found)
-
-
-def _below(topology: Topology, body: int, carrier: int) -> tuple[int, ...]:
-    """Return the bodies from `body` up to the carrier, without the latter."""
-    path = topology.ancestors(body)
-    return path[: path.index(carrier)]
 
 
 @tables
@@ -59,7 +53,7 @@ def carried(topology: Topology, layouts: Sequence) -> Carried:
     above: list[list[int]] = [[] for _ in topology.parents]  # by body, the carriers that see it at a cell of ``"seen"``
     for layout, carrier in zip(layouts, carriers, strict=True):
         for body in layout.bodies if carrier != WORLD else ():
-            for b in _below(topology, body, carrier)[:-1]:
+            for b in topology.way(body, carrier)[:-1]:
                 if (carrier, b) not in cells:
                     cells[carrier, b] = len(cells)
                     above[b].append(carrier)

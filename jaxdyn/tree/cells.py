@@ -8,7 +8,7 @@ import jax
 
 from ..engine.steps import Ref, Row
 from ..engine.steps import cells as numbers
-from .rows import Plan
+from .plan import Plan
 from .topology import Topology
 
 #: the fields whose cells are numbered in the order in which they are named

@@ -32,8 +32,8 @@ from ..engine.steps import Ref, Row, Step, Table
 from . import articulated, driven, gyrostats, multipliers, panels, parties
 from . import columns as co
 from .cells import Cells
-from .plan import Joint, Multipliers, Order
-from .rows import Plan
+from .order import Joint, Multipliers, Order
+from .plan import Plan
 from .sweep import of_parent, place_of, q_of, refs, v_of
 from .topology import Topology
 

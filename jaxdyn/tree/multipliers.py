@@ -7,6 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
+from ..engine.core import joined
 from ..spatial.small import summed
 from . import columns as co
 from . import panels
@@ -16,8 +17,7 @@ def _joined(parts, counts):
     """Return the rows of constraints one after the other, with zeros for None."""
     like = next(x for x in parts if x is not None)
     full = [jnp.zeros((n, *like.shape[1:]), like.dtype) if x is None else x for x, n in zip(parts, counts, strict=True)]
-    lanes = max(x.shape[-1] for x in full)
-    return jnp.concatenate([jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in full])
+    return joined(full)
 
 
 def _matrix(blocks, turned, counts, kept):

@@ -12,7 +12,7 @@ from typing import NamedTuple
 from ..engine.steps import Ref, Row, Step
 from . import riding
 from .cells import Cells
-from .plan import Joint, Multipliers
+from .order import Joint, Multipliers
 from .sweep import place_of, v_of
 
 #: most rows of a party

@@ -23,8 +23,8 @@ from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..spatial.small import dot, mtm, mtv, mv, outer, skew_times, transpose
 from . import columns as co
+from .plan import Plan
 from .riding import Riding
-from .rows import Plan
 from .sweep import down, place_of, v_of
 from .topology import WORLD, Topology
 
@@ -141,11 +141,6 @@ class Propagation:
 
         return row
 
-    def _way(self, below: int, above: int) -> list[int]:
-        """Return the bodies from `below` up to `above`, without the latter."""
-        path = self.topology.ancestors(below)
-        return list(path[: path.index(above)])
-
     def _joint(self, step, b: int, reads, writes) -> None:
         kind = self.topology.kinds[b]
         self.rows.append(
@@ -175,7 +170,7 @@ class Propagation:
 
     def _ridden(self, x: Leg, g: int) -> Ref:
         at = x.cells
-        for b in self._way(x.body, g):
+        for b in self.topology.way(x.body, g):
             key = x, self.topology.parents[b]
             if key not in self.cells:
                 self._joint(_ride, b, at, self._new("ride", key, at.count))
@@ -191,7 +186,7 @@ class Propagation:
         self._block(x, y, x.cells, self._descended(self.cells[key], x.body, g, (g, y.body)), y.cells)
 
     def _descended(self, at: Ref, body: int, g: int, key: tuple) -> Ref:
-        for b in reversed(self._way(body, g)):
+        for b in reversed(self.topology.way(body, g)):
             if (*key, b, "down") not in self.cells:
                 self._joint(_propagated, b, at, self._new("across", (*key, b, "down"), None))
             at = self.cells[*key, b, "down"]

@@ -217,6 +217,11 @@ class Topology:
             body = self.parents[body]
         return tuple(out)
 
+    def way(self, body: int, above: int) -> tuple[int, ...]:
+        """Return the bodies from `body` up to `above`, one of its ancestors, without the latter."""
+        path = self.ancestors(body)
+        return path[: path.index(above)]
+
     def nearest_above(self, wanted: Sequence[bool]) -> list[int]:
         """Return, per body, the nearest wanted one above it; the world if there is none."""
         out: list[int] = []
