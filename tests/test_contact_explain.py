@@ -165,6 +165,39 @@ def test_forces_of_least_norm():
     assert np.abs(rest.residual).max() <= 1e-12
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_fingers_squeeze_as_little_as_friction_allows(dtype):
+    """Two fingers hold a box of mass m: each presses with m g / (2 μ). Without force, contacts that cannot open would
+    obey Coulomb's law as well."""
+    spec, mass = jd.ModelSpec("grip"), 0.5
+    for side, name in ((-1, "left"), (1, "right")):
+        slide = jd.joints.Prismatic(axis=(-side, 0, 0))
+        spec.add_body(
+            name, "world", slide, placement=scenes.at(0.07 * side, 0, 1.0), inertia=scenes.round_body(0.2, 0.02)
+        )
+        spec.add_shape(name, jd.shapes.Sphere(0.02))
+    spec.add_body("box", "world", jd.joints.Free(), inertia=scenes.cuboid(mass, (0.1, 0.1, 0.1)))
+    spec.add_shape("box", jd.shapes.Box((0.1, 0.1, 0.1)))
+    cast = lambda t: jax.tree.map(lambda x: jnp.asarray(x, dtype), t)  # noqa: E731
+    model, law = cast(spec.build()), jd.contact.Newton()
+    state = cast(jd.State(model.neutral().at[4].set(1.0), jnp.zeros(8)))
+
+    @jax.jit
+    def squeeze(mu, heavier):
+        made = model.replace({"bodies.mass": heavier * model.bodies.mass, "collision.friction": jnp.full(3, mu)})
+        return jd.contact.explain(made, state, jnp.zeros(8, dtype), dt=DT, contacts=law).tau[:2]
+
+    tol, rough = (1e-6, 1e-5) if dtype == "float64" else (1e-3, 3e-2)  # 1e-8 and 1e-4 of G tell what is least
+    for mu in (0.1, 0.5, 2.0):
+        wanted = mass * scenes.G / (2 * mu)
+        given = cast((mu, 1.0))
+        np.testing.assert_allclose(squeeze(*given), [wanted] * 2, rtol=tol)
+        for mode in (jax.jacfwd, jax.jacrev):
+            by_mu, by_mass = mode(squeeze, (0, 1))(*given)
+            np.testing.assert_allclose(by_mu, [-wanted / mu] * 2, rtol=rough)
+            np.testing.assert_allclose(by_mass, [wanted] * 2, rtol=rough)
+
+
 @pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev], ids=["forward", "backward"])
 @pytest.mark.parametrize("name", ["leg slides", "quadruped sticks"])
 def test_derivatives(name, mode):

@@ -206,8 +206,8 @@ def test_points_of_edges_that_are_apart_are_on_the_boxes(dtype):
     for x, side in ((a, 1), (b, -1)):
         off = abs(np.einsum("jil,jl->il", x.R, point + side * 0.5 * gap * normal - x.p)) - x.size
         assert off[:, edges].max() < 100 * np.finfo(dtype).eps
-        # over a face that is not below, a point is beside the face by no more than the boxes are apart
-        assert (np.linalg.norm(np.maximum(off, 0), axis=0) < 1.5 * true + 1e-3).all()
+        # over a face that is not below, a point is beside the face by no more than twice what the boxes are apart
+        assert (np.linalg.norm(np.maximum(off, 0), axis=0) < 2 * true + 1e-3).all()
 
 
 def test_meshes_stand_on_their_lowest_vertices():

@@ -11,13 +11,13 @@ The motion determines the state of each contact: it is open, slides or sticks. S
 
 and likewise for twists, dry friction and limits of joints, and for the multipliers of constraints, which are free.
 Let A = Tᵀ J_u have the columns of the velocities that no actuator drives (index u), and let b = M a + h − ... − J_uᵀ f₀
-be the forces required there. The solution is the least x in these sets that minimises Aᵀ x − b in the metric of M_uu⁻¹.
-If it explains all of b it satisfies the contact law for
+be the forces required there. The solution is the least x in these sets that minimises Aᵀ x − b in the metric of M_uu⁻¹:
+the minimum of x·(G x / 2 + g) with
 
-    s = G x + g,   G = A M_uu⁻¹ Aᵀ + ε,   g = −A M_uu⁻¹ b.
+    G = A M_uu⁻¹ Aᵀ + ε,   g = −A M_uu⁻¹ b.
 
-But this law may have other solutions: where a contact that sticks jams, no force at all obeys it too. So the minimum is
-searched for as well, which is a convex problem, and of both solutions the one that explains more is taken.
+This is a convex problem. If x explains all of b, it obeys Coulomb's law, too. But that law may have other solutions:
+where a contact that sticks jams, as between two fingers, no force at all obeys it.
 
 Actuators supply the forces that remain at the other velocities.
 """
@@ -45,7 +45,7 @@ from ..spatial.numbers import ArrayLike, check, finite, floats, not_negative, po
 from ..systems.problem import body_accelerations, residual
 from .admm import ADMM
 from .checks import check_law
-from .cones import Cones, Convex, Counts, Limited, lengths, natural, scales
+from .cones import Cones, Convex, Counts, Limited, lengths, natural
 from .effect import product
 from .inverse import inverse
 from .laws import Law
@@ -53,14 +53,15 @@ from .linear import At
 from .problem import Step, begun
 from .solution import Contacts, contacts_of
 
-#: ε over the mean of the diagonal of G, in single and double precision: selects the least of equally good forces
-SMALL = {4: 1e-4, 8: 1e-8}
+#: ε over the mean of the diagonal of G, in single and double precision: selects the least of equally good forces. The
+#: search for them goes from large to small
+SMALL = {4: (1e-2, 1e-4), 8: (1e-2, 1e-4, 1e-6, 1e-8)}
 #: accelerations beyond all limits
 NEVER = 1e9
-#: number of Newton steps that refine the solution of a law
+#: number of Newton steps that refine a solution
 STEPS = 3
-#: the most steps of the search for the minimum
-MOST = 1000
+#: how the minimum is searched for
+SEARCH = ADMM(max_steps=200, sweeps=1)
 
 
 class Explanation(eqx.Module):
@@ -162,7 +163,7 @@ def explained(law: Law, free: tuple[int, ...], model, constraints, q, v, a, exte
     needed = -r1 - (J[first:] * modes.known[:, None]).sum(0)
     at = jnp.asarray(free, int)
     A = jnp.concatenate([J[:first], modes.columns(J[first:])])[:, at]
-    x, left = _least(law, modes, first, A, widen(mass_matrix_at(problem.motion), lanes)[at][:, at], needed[at])
+    x, left = _least(modes, first, A, widen(mass_matrix_at(problem.motion), lanes)[at][:, at], needed[at])
     nu, f = x[:first], modes.forces(x[first:])
     y = joined([nu, f])
     rest = -r1 - (J * y[:, None]).sum(0)
@@ -172,9 +173,9 @@ def explained(law: Law, free: tuple[int, ...], model, constraints, q, v, a, exte
     return driven * rest, nu, f, widen(gaps, lanes), dt * left, (1 - driven) * rest, which
 
 
-def _least(law: Law, modes: _Modes, first: int, A: Array, M: Array, b: Array) -> tuple[Array, Array]:
+def _least(modes: _Modes, first: int, A: Array, M: Array, b: Array) -> tuple[Array, Array]:
     """Return the least x of multipliers and contacts, and the residual of the law."""
-    counts, size = modes.cones.counts, A.dtype.itemsize
+    counts = modes.cones.counts
     _, twisted = counts.ends
     m = len(A)
     # rows in the order of cones: multipliers are dry friction without a bound
@@ -182,7 +183,7 @@ def _least(law: Law, modes: _Modes, first: int, A: Array, M: Array, b: Array) ->
     every, joints = Counts(counts.contacts, counts.twists, first + counts.joints), modes.cones.limited
     beside = lambda x, rest: joined([jnp.full((first, 1), x, A.dtype), rest])  # noqa: E731
     limited = Limited(beside(jnp.inf, joints.bound), beside(-NEVER, joints.low), beside(NEVER, joints.high))
-    cones = Cones(every, modes.cones.friction, modes.cones.radius, limited)
+    cones = Convex(every, modes.cones.friction, modes.cones.radius, limited)
     A = A[order]
     W = inverse(M) if len(b) else M
     AW = (A[:, :, None] * W[None]).sum(1)
@@ -194,45 +195,47 @@ def _least(law: Law, modes: _Modes, first: int, A: Array, M: Array, b: Array) ->
     soft = modes.pinned > 0
     g = g.at[:n:3].add(jnp.where(soft, -mean * modes.pinned, 0))
     pins = jnp.zeros((m, A.shape[-1]), A.dtype).at[:n:3].set(jnp.where(soft, mean, 0))
-    eye = jnp.eye(m, dtype=A.dtype)[..., None]
-    G = G + eye * (SMALL[size] * mean + pins)[:, None]
-    x, left = _solved(law, cones, G, g, SMALL[size] * mean)
+    G = G + jnp.eye(m, dtype=A.dtype)[..., None] * pins[:, None]
+    x, left = _solved(cones, G, g, mean)
     back = np.argsort(order)
     return x[back], left
 
 
-def _solved(law: Law, cones: Cones, G: Array, g: Array, small: Array) -> tuple[Array, Array]:
-    """Return the solution and its residual, with the derivatives of the law's equations. The `small` number on the
-    diagonal of G selects one of many solutions; the last steps remove its effect."""
-    H, h = jax.lax.stop_gradient((G, g))
-    still = jax.lax.stop_gradient(cones)
-    w = scales(cones.counts, H)
+def _solved(cones: Convex, G: Array, g: Array, mean: Array) -> tuple[Array, Array]:
+    """Return the least admissible x with the least x·(G x / 2 + g), and what is left of its equations, with their
+    derivatives. `mean` is the mean of the diagonal of G.
+
+    A small number on the diagonal of G selects one of many solutions. It is reached from larger ones, for which the
+    search is short; the last steps remove its effect."""
+    H, h, still, mean = jax.lax.stop_gradient((G, g, cones, mean))
+    w = widen(1 / mean[None], g.shape[-1]) * jnp.ones_like(g)
+    eye = jnp.eye(len(g), dtype=g.dtype)[..., None]
     off = lambda c, x, s: natural(c, w, x, s)  # noqa: E731
     size = lambda x, s: jnp.abs(off(still, x, s) / w).max(0)  # noqa: E731
+    slope = lambda x, s, H: inverse(At(still, w, x, s).whole(H))  # noqa: E731
 
-    def newton(x, s):
-        return product(inverse(At(still, w, x, s).whole(H)), off(still, x, s))
+    def polished(H, x, shift):
+        """Return x after Newton's steps, as far as they come nearer; `shift` is subtracted from s."""
 
-    def better(x, shift):
-        s = lambda x: product(H, x) + h - shift  # noqa: E731
-        y = x - newton(x, s(x))
-        return jnp.where(size(y, s(y)) < size(x, s(x)), y, x)
+        def better(_, x):
+            s = lambda x: product(H, x) + h - shift  # noqa: E731
+            y = x - product(slope(x, s(x), H), off(still, x, s(x)))
+            return jnp.where(size(y, s(y)) < size(x, s(x)), y, x)
 
-    polished = lambda x: jax.lax.fori_loop(0, STEPS, lambda _, x: better(x, 0), x)  # noqa: E731
-    x = law.solve(H, h, still, jnp.zeros_like(h))
-    convex = Convex(still.counts, still.friction, still.radius, still.limited, still.parts)
-    x = _lower(H, h, polished(x), polished(ADMM(max_steps=MOST, sweeps=1).solve(H, h, convex, x)))
+        return jax.lax.fori_loop(0, STEPS, better, x)
+
+    def nearer(x, small):
+        G = H + eye * (small * mean)
+        return polished(G, SEARCH.solve(G, h, still, polished(G, x, 0)), 0), None
+
+    x, _ = jax.lax.scan(nearer, jnp.zeros_like(h), jnp.asarray(SMALL[g.dtype.itemsize], h.dtype))
+    small = SMALL[g.dtype.itemsize][-1] * mean
+    G, H = G + eye * small, H + eye * small
     step = off(cones, x, product(G, x) + g)
-    moved = product(jax.lax.stop_gradient(inverse(At(still, w, x, product(H, x) + h).whole(H))), step)
-    exact = jax.lax.fori_loop(0, STEPS, lambda _, x: better(x, small * x), x)
+    moved = product(jax.lax.stop_gradient(slope(x, product(H, x) + h, H)), step)
+    exact = jax.lax.fori_loop(0, STEPS, lambda _, x: polished(H, x, small * x), x)
     left = size(exact, product(H, exact) + h - small * exact)
     return exact - moved + jax.lax.stop_gradient(moved), left
-
-
-def _lower(G: Array, g: Array, x: Array, y: Array) -> Array:
-    """Return y where its x·(G x / 2 + g) is less than that of x by more than rounding, else x."""
-    of_x, of_y = ((z * (product(G, z) / 2 + g)).sum(0) for z in (x, y))
-    return jnp.where(of_y < of_x - float(jnp.finfo(g.dtype).eps) ** 0.5 * jnp.abs(of_y), y, x)
 
 
 def explain(
