@@ -182,6 +182,35 @@ def test_whole_numbers_of_constraints_widen_nothing(count, dtype):
         assert jd.forward_dynamics(model, at, tau, constraints=(own,)).acceleration.dtype == wanted
 
 
+def test_model_and_state_decide_the_precision():
+    """... whatever else is given: with x64 on, lists and `jnp.zeros` are in double precision."""
+    cast = lambda t: jax.tree.map(lambda x: x.astype(np.float32), t)  # noqa: E731
+    wide = CATALOGUE["four_bar_weld"].build()
+    model, q, v = cast((wide, *(jnp.asarray(x[0]) for x in states("four_bar_weld")[:2])))
+    state, tau, own = jd.State(q, v), [0.0] * model.nv, wide.constraints
+    external, rows = np.zeros((model.nb, 6)), jd.constraint_jacobian(wide, wide.neutral()).shape[0]
+    found = {
+        "forward": jd.forward_dynamics(
+            model, state, tau, constraints=own, external=external, warm_start=np.zeros(rows)
+        ),
+        "inverse": jd.inverse_dynamics(model, state, tau, external=external),
+        "step": jd.step(model, state, tau, 1e-3, constraints=own, external=external),
+        "simulate": jd.simulate(model, state, [tau], 1e-3, constraints=own, external=external),
+        "impulse": jd.impulse(model, state, tau, constraints=own, warm_start=np.zeros(rows)),
+        "acceleration": jd.frame_acceleration(model, state, tau, model.body_names[-1]),
+        "bias": jd.constraint_bias(model, state, own),
+        "jacobian": jd.constraint_jacobian(model, q, own),
+        "residual": jd.constraint_residual(model, q, own),
+        "operator": jd.delassus(model, q, own).mv(np.zeros(rows)),
+    }
+    for name, result in found.items():
+        floats = [x for x in jax.tree.leaves(result) if jnp.issubdtype(x.dtype, jnp.floating)]
+        assert floats and all(x.dtype == jnp.float32 for x in floats), name
+    again, _ = jax.lax.scan(lambda s, _: (jd.step(model, s, jnp.zeros(model.nv), 1e-3), None), state, length=2)
+    assert again.q.dtype == jnp.float32
+    assert jd.forward_dynamics(wide, state, tau).acceleration.dtype == jnp.float64
+
+
 def test_one_trace_for_a_robot_that_is_loaded_twice():
     """Models of one file are one program: other states, other numbers and another copy trace nothing."""
     traces = []

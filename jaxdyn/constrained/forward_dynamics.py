@@ -79,8 +79,8 @@ def forward_dynamics(
     check_instance(f"`{name}`", "adjoint", adjoint, str, " Use 'implicit' or 'unrolled'.")
     if adjoint not in ("implicit", "unrolled"):
         raise ValueError(f"`{name}`: `adjoint` is {adjoint!r:.60}; choose 'implicit' or 'unrolled'.")
-    args = common_dtype(model, constraints, state.q, state.v, tau, external, warm_start)
-    model, constraints, q, v, tau, external, warm_start = args
+    given = constraints, tau, external, warm_start
+    model, q, v, constraints, tau, external, warm_start = common_dtype(model, state.q, state.v, given=given)
     solver = solver.pick(model.topology, constraints, q.dtype)
     solver.check(f"`{name}`", model.topology, constraints)
     args = model, constraints, q, v, independent_forces(model, q, tau), external, warm_start

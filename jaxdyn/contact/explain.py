@@ -284,8 +284,8 @@ def explain(
     dt = floats(f"`{name}`", "dt", dt, ())
     check(f"`{name}`", "dt", dt, finite, positive)
     free = _without_actuators(name, model, actuated)
-    args = common_dtype(model, constraints, state.q, state.v, motion, external)
-    model, constraints, q, v, motion, external = args
+    given = constraints, motion, external
+    model, q, v, constraints, motion, external = common_dtype(model, state.q, state.v, given=given)
     dt = dt.astype(v.dtype)
     a = laned(acceleration_over, model.topology)(v, motion, dt) if acceleration is None else motion
     least = floats(f"`{name}`", "tol", tol, (), finite, not_negative).astype(v.dtype)

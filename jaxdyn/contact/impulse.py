@@ -67,7 +67,8 @@ def impulse(
         if warm_start is not None:
             raise ValueError(f"`{name}`: with `contacts`, leave `warm_start` out.")
         return _struck(name, model, state, p, constraints, restitution, solver, contacts, near)
-    model, constraints, q, v, p, warm = common_dtype(model, constraints, state.q, state.v, p, warm_start)
+    given = constraints, p, warm_start
+    model, q, v, constraints, p, warm = common_dtype(model, state.q, state.v, given=given)
     r2 = -(1 + e.astype(v.dtype)) * rates(model, constraints, q, v) if constraints else jnp.zeros(0, v.dtype)
     dv, lam, some = solved(model, constraints, q, p, r2, solver, warm)
     return Jump(v + dv, lam, outcome(model, constraints, q, v, p, r2, solver, dv, some))
@@ -79,7 +80,7 @@ def _struck(name, model, state, p, constraints, restitution, solver, law, near) 
     if not isinstance(restitution, int | float) or restitution != 0:
         raise ValueError(f"`{name}`: with `contacts`, leave `restitution` out: surfaces have their own.")
     check_number(name, "near", near, lambda x: x >= 0, "a distance in m")
-    model, constraints, q, v, p = common_dtype(model, constraints, state.q, state.v, p)
+    model, q, v, constraints, p = common_dtype(model, state.q, state.v, given=(constraints, p))
     impact = Impact.of(law, near=float(near), dry_friction=False)
     found = contact_step(model, constraints, q, v, p, None, jnp.ones((), v.dtype), impact)
     return Jump(v + found.acceleration, found.multipliers, found.result, found.contacts)

@@ -184,7 +184,8 @@ def delassus(
     if rows_of(model, asked) == 0:
         raise ValueError(f"`{call}`: `constraints` is empty: the operator would have no rows.")
     method.check(f"`{call}`", model.topology, held, asked)
-    given = Given(*common_dtype(model, held, asked, q))
+    model, q, held, asked = common_dtype(model, q, given=(held, asked))
+    given = Given(model, held, asked, q)
     return _damped(method, given, method.prepare(given), damping, call)
 
 

@@ -50,7 +50,7 @@ def constraint_bias(model: Model, state: State, constraints: Sequence[Constraint
     check_model(call, model)
     state = check_state(call, model, state)
     constraints = check_constraints(call, model, constraints)
-    model, constraints, q, v = common_dtype(model, constraints, state.q, state.v)
+    model, q, v, constraints = common_dtype(model, state.q, state.v, given=(constraints,))
     return laned(_bias)(model, constraints, q, v) if constraints else jnp.zeros(0, q.dtype)
 
 
@@ -68,7 +68,8 @@ def constraint_residual(
 def _at_q(call, model, q, constraints):
     check_model(call, model)
     q = check_vector(call, "q", q, (model.nq,))
-    return common_dtype(model, check_constraints(call, model, constraints), q)
+    model, q, constraints = common_dtype(model, q, given=(check_constraints(call, model, constraints),))
+    return model, constraints, q
 
 
 def constraint_slices(model: Model, constraints: Sequence[Constraint] | None = None) -> dict[str | int, slice]:

@@ -49,7 +49,7 @@ def inverse_dynamics(
     a = check_vector(call, "acceleration", acceleration, (model.nv,))
     if external is not None:
         external = check_vector(call, "external", external, (model.nb, 6))
-    model, q, v, a, external = common_dtype(model, state.q, state.v, a, external)
+    model, q, v, a, external = common_dtype(model, state.q, state.v, given=(a, external))
     return laned(_balance)(model, q, v, a, external)
 
 

@@ -92,4 +92,6 @@ def loop_forces(
     if external is not None:
         external = check_vector(call, "external", external, (embedded.nb, 6))
     constraints, multipliers = _checked_rows(call, embedded, constraints, multipliers)
-    return laned(_forces)(*common_dtype(embedded, constraints, state.q, state.v, a, tau, external, multipliers))
+    given = constraints, a, tau, external, multipliers
+    model, q, v, constraints, *given = common_dtype(embedded, state.q, state.v, given=given)
+    return laned(_forces)(model, constraints, q, v, *given)

@@ -211,7 +211,7 @@ def assemble(
     check(f"`{call}`", "q", q, finite)
     if not constraints and not model.topology.clusters:
         return q
-    model, constraints, q = common_dtype(model, constraints, q)
+    model, q, constraints = common_dtype(model, q, given=(constraints,))
     tol = None if tol is None else float(constants(f"`{call}`", "tol", tol, (), not_negative))
     found, left = searched(model, constraints, q, tol)
     if not isinstance(left, jax.core.Tracer):

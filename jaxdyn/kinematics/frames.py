@@ -134,7 +134,7 @@ def _motion_of(call: str, fn, reference: str, model: Model, state: State, frame:
     state = check_state(call, model, state)
     local = _is_local(call, reference)
     body, index = check_frame(call, model, frame)
-    model, *motion = common_dtype(model, state.q, state.v, *acceleration)
+    model, *motion = common_dtype(model, state.q, state.v, given=acceleration)
     return jnp.zeros(6, motion[0].dtype) if body == WORLD else laned(fn, body, index, local)(model, *motion)
 
 

@@ -146,13 +146,12 @@ def check_constraints(call: str, model: Model, constraints: Any, name: str = "co
     return tuple(constraints)
 
 
-def common_dtype(*trees: Any):
-    """Return the trees with all float arrays cast to the widest of their types."""
-    leaves = [x for x in jax.tree.leaves(trees) if eqx.is_inexact_array(x)]
-    dtype = np.result_type(*[x.dtype for x in leaves])
-    if all(x.dtype == dtype for x in leaves):
-        return trees
-    return jax.tree.map(lambda x: x.astype(dtype) if eqx.is_inexact_array(x) and x.dtype != dtype else x, trees)
+def common_dtype(*trees: Any, given: Sequence[Any] = ()):
+    """Return the trees, of a model and its state, with all float arrays cast to the widest of their types, and what is
+    `given` besides, such as forces and constraints, cast to that type too."""
+    dtype = np.result_type(*[x.dtype for x in jax.tree.leaves(trees) if eqx.is_inexact_array(x)])
+    cast = lambda x: x.astype(dtype) if eqx.is_inexact_array(x) and x.dtype != dtype else x  # noqa: E731
+    return jax.tree.map(cast, (*trees, *given))
 
 
 def rows_of(model: Model, constraints: Sequence[Constraint]) -> int:

@@ -131,4 +131,4 @@ def _prepared(name, model, state, tau, constraints, external, integrator, solver
     constraints = check_constraints(name, model, constraints)
     check_solver(f"`{name}`", solver)
     solver.check(f"`{name}`", model.topology, constraints)
-    return common_dtype(model, state, tau, constraints, external)
+    return common_dtype(model, state, given=(tau, constraints, external))
