@@ -85,7 +85,7 @@ def test_help_and_version(capsys):
         (["simulate", "four_bar", "--seconds", "1e999"], "1e999 is not a positive number"),
         (["simulate", "four_bar", "--batch", "9" * 400], "is not a positive number"),
         (["simulate", "four_bar", "--batch", "9" * 5000], "(5000 characters)"),
-        (["check", "four_bar", "--seed", "-1"], "-1 is not a whole number from 0 on"),
+        (["check", "four_bar", "--seed", "-1"], "-1 is not a whole number from 0 to"),
     ],
 )
 def test_wrong_options(argv, said, capsys):
@@ -368,6 +368,14 @@ def test_check_names_the_solvers_that_fail(tmp_path, capsys):
     (tmp_path / "arm.urdf").write_text(LIGHT)
     assert main(["check", "arm.urdf"]) == 1
     assert "accelerations of ABA and Dense are not finite." in capsys.readouterr().out
+
+
+def test_simulate_tells_loops_that_open(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    argv = ["simulate", "four_bar", "--seconds", "0.3", "--dt", "0.1", "--integrator", "rk4", "--out", "t.npz"]
+    assert main(argv) == 1
+    told = capsys.readouterr().out
+    assert "loops open by more than 0.01; try a smaller --dt, or --project" in told and "wrote t.npz" in told
 
 
 def test_simulate_pgs_says_what_it_misses(tmp_path, capsys, monkeypatch):

@@ -122,6 +122,18 @@ def test_random_states_are_closed(name):
     assert mapped(gap)(model, found.q).max() < 1e-11
 
 
+def test_random_states_keep_the_limits_of_independent_joints():
+    spec = jd.load_spec("four_bar")
+    low, high = -0.4, 0.5
+    cut = spec.build()
+    at = np.arange(cut.nv) == 0
+    limits = {"joints.lower": np.where(at, low, -np.inf), "joints.upper": np.where(at, high, np.inf)}
+    linkage = jd.embed(cut.replace(limits), independent=["crank"])
+    q = np.asarray(jax.jit(jax.vmap(lambda key: linkage.random_state(key).q))(jax.random.split(jax.random.key(0), 50)))
+    assert (q[:, 0] >= low).all() and (q[:, 0] <= high).all() and np.ptp(q[:, 0]) > 0.7
+    assert np.abs(jax.vmap(lambda q: jd.constraint_residual(cut, q))(q)).max() < 1e-12
+
+
 def test_choice_leaves_cranks_independent():
     """Without actuators: joints declared first, where they are as good; a rod's spin, but not by rounding."""
     free = lambda m: {m.topology.joint_names[m.topology.velocity_bodies[v]] for v in m.topology.independent}  # noqa: E731

@@ -130,6 +130,17 @@ def test_a_dependent_joint_that_nothing_ties_is_told():
     assert model.actuator_names == ("j1", "j2")
 
 
+@pytest.mark.parametrize("follower", ["j2", "j1"])
+def test_a_joint_that_mimics_is_tied(follower, recwarn):
+    """... and so is the one that it follows: either may be the dependent one."""
+    leader = {"j2": "j1", "j1": "j2"}[follower]
+    text = bars(coupling())
+    at = text.index("</joint>", text.index(f'name="{follower}"'))
+    model = load(f'{text[:at]}<mimic joint="{leader}" multiplier="2"/>{text[at:]}')
+    assert not [w for w in recwarn if "move freely" in str(w.message)], [str(w.message) for w in recwarn]
+    assert "j2" not in model.actuator_names
+
+
 def test_capitals_are_read():
     assert load(bars(loop(), dependent="False")).actuator_names == ("j1",)
 

@@ -62,7 +62,7 @@ FINITE = number(float, lambda x: True, "a finite number")
 #: type of the ground's friction
 FRICTION = number(float, lambda x: x >= 0, "a number from 0 on")
 #: type of the seed of random numbers
-SEED = number(int, lambda x: 0 <= x < 2**64, "a whole number from 0 on")
+SEED = number(int, lambda x: 0 <= x < 2**64, "a whole number from 0 to 2**64 - 1")
 
 
 def _short(text: str) -> str:

@@ -36,6 +36,8 @@ INTEGRATORS = {
 PIECE = 50
 #: most steps of a rollout; more indicate a mistake in the options
 MOST_STEPS = 1e9
+#: m or rad; a loop that is open by more is a problem
+OPEN = 1e-2
 
 
 def null_space(rows: np.ndarray) -> np.ndarray:
@@ -207,6 +209,9 @@ def run(
             say(f"  {line}")
         arrays |= {"force": touched.force, "gap": touched.gap, "pairs": np.array(names_of(model))}
     finite = np.isfinite(found.q).all() and np.isfinite(found.v).all()
+    open_ = bool(model.constraints) and not found.opening < OPEN
+    if open_ and finite and not failures:
+        say(f"  loops open by more than {OPEN:g}; try a smaller --dt" + ("" if project else ", or --project"))
     if failures or not finite:
         also = "" if finite else ", and the motion is not finite"
         say(f"  {_told_of(failures)}{also}; {_advice(failures)}")
@@ -216,7 +221,7 @@ def run(
     if plot:
         save_plot(plot, partial(_draw, model, found))
         say(f"  wrote {plot}")
-    return 0 if finite and not failures else 1
+    return 0 if finite and not failures and not open_ else 1
 
 
 def _told_of(failures: dict[str, int]) -> str:

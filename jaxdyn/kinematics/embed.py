@@ -14,6 +14,7 @@ from jaxtyping import Array, Float
 
 from ..engine.kept import programs
 from ..engine.lanes import laned
+from ..engine.once import once
 from ..model.checks import check_model, check_state, check_vector, commands_hint, common_dtype
 from ..model.joints import RevoluteKind
 from ..model.model import Model
@@ -22,11 +23,15 @@ from ..spatial.instances import check_instance, check_names
 from ..spatial.numbers import floats
 from ..tree.topology import WORLD, Cluster, Topology, unknown
 from . import ratios
-from .assemble import assemble, searched, slope
+from .assemble import assemble, residual, searched, slope
 from .clusters import ENOUGH, dependent, joints_of, merged, outputs, regularity
 from .embedding import Embedded
-from .manifold import closed, moving
+from .manifold import closed, moving, separated
 
+#: steps from the home configuration to a random one
+WALK = 20
+#: m or rad by which loops may be open in single and double precision
+CLOSED = {4: 1e-5, 8: 1e-11}
 #: number of configurations at which independent velocities are chosen: the closed one, and others around it
 SAMPLES = 8
 #: most bodies of a "local" cluster: beyond 20 a loop costs more embedded than cut, and from 12 on it takes several
@@ -278,7 +283,20 @@ def _close(model: Model, q: Array, far: bool) -> Array:
     """Return q (nq,) with the clusters' loops closed. `far` is True if they may be far from closed."""
     if not far:
         return laned(closed)(model, q)
-    return searched(unembedded(model), model.embedded, q)[0]
+    tree = unembedded(model)
+    walked = _walked(model, q)
+    left = laned(residual)(tree, model.embedded, walked)
+    found, _ = searched(tree, model.embedded, q)
+    return jnp.where(jnp.abs(left).max() < CLOSED[q.dtype.itemsize], walked, found)
+
+
+@once
+def _walked(model: Model, q: Array) -> Array:
+    """Return the configuration (nq,) with the independent joints of q (nq,), on the branch of the home configuration.
+    It is open if these joints cannot get there."""
+    start = laned(closed)(model, model.home)
+    w = separated(model)(start, q) / WALK
+    return jax.lax.fori_loop(0, WALK, lambda _, q: moving(model)(q, w), start)
 
 
 def _spread(model, q, w):

@@ -201,6 +201,8 @@ def close(path: Path, data: dict, spec: ModelSpec, moved: dict[str, str]) -> Non
                 raise ValueError(f"`load`: {path.name}: `closed_loop`: " + unknown("frame", frame, known))
         if kind.lower() not in ("3d", "6d"):
             raise ValueError(f"`load`: {path.name}: `type` {brief(kind)} of {brief(pair)} is neither 3d nor 6d.")
+        if any(c.name == "/".join(pair) for c in spec.constraints):
+            raise ValueError(f"`load`: {path.name}: `closed_loop` has {brief(pair)} twice.")
         build: Any = Point if kind.lower() == "3d" else Weld
         try:
             spec.add_constraint(build(*(known[frame] for frame in pair), name="/".join(pair)))

@@ -100,7 +100,7 @@ def add_closures(spec: ModelSpec, robot: Element, links: dict[str, Link], joints
     if not is_plus(robot):
         return set()
     ways = Routes((j.child, j.parent, j) for j in joints.values())
-    tied: set[str] = set()
+    tied = {j for c in spec.constraints if isinstance(c, Coupling) for j in c.joints}  # those of `<mimic>`
     for element in (*robot.findall("loop"), *robot.findall("coupling")):
         pair = ends_of(element, links)
         before, after = ([j for j in way if not isinstance(j.joint, Fixed)] for way in ways.between(*pair))
@@ -115,5 +115,8 @@ def add_closures(spec: ModelSpec, robot: Element, links: dict[str, Link], joints
     loose = [j for j in dependent if j.name not in tied]
     if loose:
         names = ", ".join(repr(j.name) for j in loose)
-        warn(loose[0].element, f'independent="false", but no <loop> or <coupling> ties: {names}; they move freely.')
+        warn(
+            loose[0].element,
+            f'independent="false", but no <loop>, <coupling> or <mimic> ties: {names}; they move freely.',
+        )
     return {j.name for j in dependent if j.name in tied}

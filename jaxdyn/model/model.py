@@ -203,8 +203,9 @@ class Model(eqx.Module):
 
     def random_state(self, key: PRNGKeyArray) -> State:
         """Return a random state: configurations within the limits (±π and ±1 m where there are none), unit quaternions,
-        standard normal velocities. Embedded loops are then closed, which may exceed the limits; other loops stay open:
-        see `assemble`."""
+        standard normal velocities. In embedded loops the independent joints move there from the neutral configuration,
+        and the others follow, which may exceed their limits. Where that fails, at a dead centre on the way, the nearest
+        closed configuration is taken, which may exceed all limits. Other loops stay open: see `assemble`."""
         try:
             kq, kr, kv = jax.random.split(key, 3)
         except TypeError:

@@ -152,7 +152,8 @@ def _first(call: str, model: Model, constraints, law, warm_start, dtype) -> Warm
     if shapes[0] != shapes[1]:
         raise ValueError(
             f"`{call}`: `warm_start` has forces and which of shapes {shapes[0]}, not {shapes[1]}. Take that of a "
-            "trajectory of the same model, constraints and contacts, or `jd.cold_start`."
+            "trajectory of the same model, constraints and contacts, or `jd.cold_start` of this very model: traced "
+            "limits and dry friction of joints add rows."
         )
     return jax.lax.stop_gradient(jax.tree.map(lambda x: x.astype(dtype), warm_start))
 
