@@ -69,7 +69,7 @@ def numbers(case: str) -> dict[str, int]:
         try:
             jax.jit(f).lower(*args)
         finally:
-            kernels._target.cache_clear()
+            kernels._kernel.cache_clear()
         found = [counts(*entry) for entry in dict.fromkeys(seen)]
     assert found
     return {
