@@ -285,3 +285,15 @@ def test_impulses_tell_what_accelerations_tell():
     open_state = jd.State(embedded.neutral().at[1].add(0.3), jnp.ones(1))
     assert jd.impulse(embedded, open_state, [0.1]).result == jd.Result.open_loop
     assert jd.impulse(embedded, jd.State(embedded.neutral(), jnp.ones(1)), [0.1]).result == jd.Result.successful
+
+
+@pytest.mark.parametrize(("flag", "bad", "kind"), [("debug_nans", np.nan, "nan"), ("debug_infs", np.inf, "inf")])
+@pytest.mark.parametrize("wrap", [jax.jit, lambda f: f], ids=["jit", "eager"])
+def test_switches_of_jax_for_debugging_find_calls(flag, bad, kind, wrap):
+    model = CATALOGUE["pendulum"].build()
+    call = wrap(lambda tau: jd.forward_dynamics(model, jd.State(np.zeros(1), np.zeros(1)), tau).acceleration)
+    fine, wrong = jnp.ones(1), jnp.full(1, bad)
+    with getattr(jax, flag)(True):
+        assert np.isfinite(call(fine)).all()
+        with pytest.raises(FloatingPointError, match=rf"invalid value \({kind}\).*ForwardDynamics of jaxdyn"):
+            call(wrong)

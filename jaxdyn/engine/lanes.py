@@ -63,8 +63,21 @@ def _compiled(core: Core, used):
 
 @lanes_p.def_impl
 def _impl(*args, core, used):
-    with jax.disable_jit(False):  # the jitted function binds this primitive again
-        return _compiled(core, used)(*args)
+    # the jitted function binds this primitive again; with checks of numbers JAX would call that again and again
+    with jax.disable_jit(False), jax.debug_nans(False), jax.debug_infs(False):
+        outs = _compiled(core, used)(*args)
+    _check_numbers(core, outs)
+    return outs
+
+
+def _check_numbers(core: Core, outs: list) -> None:
+    """Raise `FloatingPointError` if ``jax_debug_nans`` or ``jax_debug_infs`` is on and such a number is in `outs`."""
+    for on, kind, found in (
+        (jax.config.jax_debug_nans, "nan", jnp.isnan),
+        (jax.config.jax_debug_infs, "inf", jnp.isinf),
+    ):
+        if on and any(jnp.issubdtype(x.dtype, jnp.inexact) and bool(found(x).any()) for x in outs):
+            raise FloatingPointError(f"invalid value ({kind}) encountered in {kernels.name_of(core)} of jaxdyn")
 
 
 @lanes_p.def_abstract_eval
