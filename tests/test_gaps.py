@@ -202,12 +202,23 @@ def test_points_of_edges_that_are_apart_are_on_the_boxes(dtype):
     assert edges.mean() > 0.1
     exact = [x._replace(**{k: np.asarray(getattr(x, k), float) for k in ("R", "p", "size")}) for x in (a, b)]
     true = mujoco_distances(("box", "box"), *exact)
-    np.testing.assert_allclose(gap[edges], true[edges], rtol=1e-3, atol=10 * np.finfo(dtype).eps)
+    np.testing.assert_allclose(gap[edges], true[edges], rtol=1e-3, atol=1e-4 if dtype == np.float32 else 1e-15)
+    np.testing.assert_allclose(gap[::5], true[::5], rtol=1e-4)
     for x, side in ((a, 1), (b, -1)):
         off = abs(np.einsum("jil,jl->il", x.R, point + side * 0.5 * gap * normal - x.p)) - x.size
-        assert off[:, edges].max() < 100 * np.finfo(dtype).eps
+        assert max(off[:, edges].max(), off[:, ::5].max()) < 100 * np.finfo(dtype).eps
         # over a face that is not below, a point is beside the face by no more than twice what the boxes are apart
         assert (np.linalg.norm(np.maximum(off, 0), axis=0) < 2 * true + 1e-3).all()
+
+
+def test_rates_where_edges_are_parallel():
+    a, b = nearly_parallel()
+    rates, relative = moving(a, b)
+    pair = "box", "box"
+    here, rate, _ = derivatives(pair)(a, b, rates, random_weights(pair))
+    touch, moved = (x[0] for x in (here, rate))
+    error = abs(moved.gap - (touch.normal * relative(np.asarray(touch.point))).sum(0))[::5]
+    assert error.max() < 1e-11
 
 
 def test_meshes_stand_on_their_lowest_vertices():

@@ -13,8 +13,7 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 
 def walled(fn: Callable) -> Callable:
-    """Return a function of arrays with a wall around it. Apply this once, at module level, so that all calls share the
-    traces."""
+    """Return a function of arrays with a wall around it. Keep the result: each application traces the function anew."""
     jitted = jax.jit(fn)
 
     @functools.wraps(fn)

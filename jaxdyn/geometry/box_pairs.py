@@ -16,12 +16,12 @@ def box(a: Placed, b: Placed) -> list[Touch]:
     """Return four places: corners of the polygon that two faces share, or one point between two edges.
 
     The least gap is the greatest separation along the fifteen axes: at most the distance, equal to it where the
-    boxes touch, and minus the least translation that parts them where they overlap. Where two edges are nearest to
-    each other at an end of one, it is their distance. The first place has the least gap, to 1e-5 of the boxes' size
-    (1e-4 in single precision), and its rate is the one along the normal. The gaps of the other places are heights
-    of further corners over the same face. Their rates are those along the normal as far as both faces are parallel,
-    which they are if several corners bear load. If there are fewer places than slots, the gaps of the rest are
-    larger by the size of both boxes.
+    boxes touch, and minus the least translation that parts them where they overlap. Where two edges are parallel,
+    or nearest to each other at an end of one, it is their distance. The first place has the least gap, to 1e-5 of
+    the boxes' size (1e-4 in single precision), and its rate is the one along the normal. The gaps of the other
+    places are heights of further corners over the same face. Their rates are those along the normal as far as both
+    faces are parallel, which they are if several corners bear load. If there are fewer places than slots, the gaps
+    of the rest are larger by the size of both boxes.
     """
     boxes = Boxes(mtm(a.R, b.R), mtv(a.R, b.p - a.p), a.size, b.size)
     turned = boxes.exchanged()
@@ -41,11 +41,14 @@ def box(a: Placed, b: Placed) -> list[Touch]:
 
     towards_a = jnp.where(on_b[None], normal, -normal)
     origin = chosen(on_b, b.p, a.p)
-    places = _over_face(upright, face_gap, tie, mtv(R, edge.point - origin), crossed)
+    places, beside = _over_face(upright, face_gap, tie, mtv(R, edge.point - origin), crossed)
     touches = []
     for corner in places:
         middle = jnp.stack([corner.x, corner.y, upright.first[2] + 0.5 * corner.z])
         touches.append(Touch(corner.z, origin + mv(R, middle), towards_a))
+    gap, point, away = _from_face(places[0], upright.first, beside)
+    nearest = Touch(gap, origin + mv(R, point), mv(R, away) * jnp.where(on_b, 1, -1)[None])
+    touches[0] = chosen(beside, nearest, touches[0])
     none = edge._replace(gap=edge.gap + boxes.scale())
     return [chosen(crossed, edge, touches[0]), *(chosen(crossed & ~alike, none, t) for t in touches[1:])]
 
@@ -60,10 +63,13 @@ def _upright(boxes: Boxes, R: Array, which) -> tuple[Boxes, Array]:
     return Boxes(turn(axes), turn(offset), size, boxes.second), jnp.swapaxes(turn(columns), 0, 1)
 
 
-def _over_face(boxes: Boxes, face_gap: Array, tie: Array, mark: Array, marked: Array) -> list[Corner]:
-    """Return four corners over the first box's face. If the lowest corner of the other face is not over it, which
-    happens only if the boxes are apart, that corner is the first, because the gap must not exceed the distance. If the
-    other face lies flat, it is a point beside the first box's face."""
+def _over_face(boxes: Boxes, face_gap: Array, tie: Array, mark: Array, marked: Array) -> tuple[list[Corner], Array]:
+    """Return four corners over the first box's face, and whether the first is the nearest point, beside that face.
+
+    If the lowest corner of the other face is not over it, which happens only if the boxes are apart, that corner is the
+    first, because the gap must not exceed the distance. Along edges that lie flat it is the nearest point. If both
+    faces are parallel, its distance is that of the boxes.
+    """
     face = facing(boxes)
     found = common(boxes, face, mark, marked)
     first, *others = found.corners
@@ -71,6 +77,17 @@ def _over_face(boxes: Boxes, face_gap: Array, tie: Array, mark: Array, marked: A
     nearest = first.z
     for other in others:
         nearest = jnp.minimum(nearest, other.z)
-    first = chosen(~exists | (nearest > face_gap + 2 * tie), face.lowest_near(boxes.first), first)
+    beyond = ~exists | (nearest > face_gap + 2 * tie)
+    first = chosen(beyond, face.lowest_near(boxes.first), first)
     none = first._replace(z=first.z + boxes.scale())
-    return [first, *(chosen(e, c, none) for e, c in zip(exist, others, strict=True))]
+    corners = [first, *(chosen(e, c, none) for e, c in zip(exist, others, strict=True))]
+    return corners, beyond & face.lies(tie) & (first.z > tie)
+
+
+def _from_face(corner: Corner, base: Array, beside: Array) -> Touch:
+    """Return the distance of a corner that is `beside` the base, from the nearest point on it, the point in the middle,
+    and the direction from the base to the corner."""
+    x, y, z = corner
+    away = jnp.stack([x - jnp.clip(x, -base[0], base[0]), y - jnp.clip(y, -base[1], base[1]), z])
+    length = jnp.sqrt(jnp.where(beside, dot(away, away), 1))
+    return Touch(length, jnp.stack([x, y, base[2] + z]) - 0.5 * away, away / length[None])

@@ -48,6 +48,10 @@ class Face(NamedTuple):
         c, A = self.center, self.axes
         return Corner(*(c[k] + s * A[k, 0] + t * A[k, 1] for k in range(3)))
 
+    def lies(self, tie: Array) -> Array:
+        """Return whether the face is parallel to the base, to heights of `tie`."""
+        return abs(self.axes[2, 0]) * self.half[0] + abs(self.axes[2, 1]) * self.half[1] < tie
+
     def lowest(self) -> Corner:
         """Return the lowest corner."""
         return self.at(-sign(self.axes[2, 0]) * self.half[0], -sign(self.axes[2, 1]) * self.half[1])
@@ -112,10 +116,12 @@ def _corners_of_base(base: Array, face: Face) -> list[tuple[Corner, Array]]:
 def _ends_of_edges(base: Array, face: Face) -> list[tuple[Corner, Array]]:
     """Return the ends of the face's edges, clipped where they leave the base, and whether they exist."""
     found = []
+    # an edge along the border is over the base, whatever rounding does: it is divided by the slope
+    margin = 8 * float(jnp.finfo(base.dtype).eps) * (base[0] + base[1] + face.half[0] + face.half[1])
     for f, g in ((0, 1), (1, 0)):
         slope = face.axes[:2, f]
         inverse = 1 / jnp.where(abs(slope) < FLAT, FLAT, slope)
-        reach = base[:2] * abs(inverse)
+        reach = (base[:2] + margin[None]) * abs(inverse)
         half = face.half[f]
         for side in (-1, 1):
             other = side * face.half[g]
