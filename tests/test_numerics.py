@@ -72,7 +72,9 @@ def made(names, dtype, operands: int) -> Program:
 
 def compiled(p: Program, inputs: list[np.ndarray]) -> list[np.ndarray]:
     outs = [jax.ShapeDtypeStruct((inputs[0].shape[-1], 1), t.dtype) for t in p.output_types]
-    found = jax.jit(jax.ffi.ffi_call(kernels.made(p).name, outs))(*(jnp.asarray(x)[:, None] for x in inputs))
+    found = jax.jit(jax.ffi.ffi_call(kernels.made(p, host.target()).name, outs))(
+        *(jnp.asarray(x)[:, None] for x in inputs)
+    )
     return [np.asarray(x)[:, 0] for x in found]
 
 

@@ -222,8 +222,7 @@ def test_control_in_small_pieces(monkeypatch, f, longest):
     def pieces(texts):
         return len(re.findall(r"define .* @piece\d+\(", "\n".join(texts)))
 
-    def made(program, single=False, level=2):
-        aim = host.target()
+    def made(program, aim, single=False, level=2):
         runtime.provide(aim.vector_bytes, cpu.numbers(program))
         whole = cpu.modules(schedule(program), aim.vector_bytes, not aim.fused)
         monkeypatch.setattr(cpu, "PIECE", longest)

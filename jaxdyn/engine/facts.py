@@ -36,7 +36,7 @@ def facts(core, used, avals, shared) -> Facts:
         program = _arranged(core, used, avals, shared)
     except (Unsupported, TooLarge) as reason:
         return Facts(name_of(core), f"XLA: {reason}")
-    found = made(program, host.target(), False, effort())
+    found = made(program, host.target(), level=effort())
     return dataclasses.replace(_counted(core, program), bytes=found.size, seconds=found.seconds)
 
 

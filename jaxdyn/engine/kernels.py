@@ -150,7 +150,7 @@ def arranged(program: Program, mode: str, level: int) -> Program:
     return outlined(program) if called(program, mode, not level) else straight(program)
 
 
-def made(program: Program, aim: host.Target, single: bool, level: int) -> host.Made:
+def made(program: Program, aim: host.Target, single: bool = False, level: int = 2) -> host.Made:
     """Return the loaded kernel of a program for the processor `aim`, registered with XLA. `single` compiles for one
     lane only, which would leave most of each wider vector empty and take as many times the memory; `level` is LLVM's
     optimisation level."""
