@@ -165,6 +165,21 @@ def test_forces_of_least_norm():
     assert np.abs(rest.residual).max() <= 1e-12
 
 
+def test_a_stack_at_rest_in_single_precision():
+    """Rounding of gaps does not count as motion."""
+    spec = jd.ModelSpec("stack")
+    for k in range(3):
+        spec.add_body(f"box{k}", "world", jd.joints.Free(), inertia=scenes.cuboid(1.0, (0.2, 0.2, 0.2)))
+        spec.add_shape(f"box{k}", jd.shapes.Box((0.2, 0.2, 0.2)))
+    model = spec.add_ground().build()
+    q = model.neutral()
+    for k in range(3):
+        q = q.at[7 * k + 2].set(0.1 + 0.2 * k)
+    single = jax.tree.map(lambda x: x.astype("float32"), (model, jd.State(q, jnp.zeros(model.nv))))
+    told = jd.contact.explain(*single, jnp.zeros(model.nv), dt=DT, contacts=jd.contact.Newton())
+    assert np.abs(told.residual).max() < 1e-4 * weight(model)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_fingers_squeeze_as_little_as_friction_allows(dtype):
     """Two fingers hold a box of mass m: each presses with m g / (2 μ). Without force, contacts that cannot open would

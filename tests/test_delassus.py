@@ -384,10 +384,12 @@ def test_iterations_on_an_operator():
     assert abs(jd.osim.largest_eigenvalue(op) - np.linalg.eigvalsh(A)[-1]) < 1e-6 * np.linalg.eigvalsh(A)[-1]
 
 
-def test_the_largest_eigenvalue_has_derivatives():
-    """... of first and second order, in both modes, as that of the matrix has."""
-    model = jd.load("strider")
-    q, way = model.random_state(jax.random.key(0)).q, np.linspace(-1, 1, model.nv)
+@pytest.mark.parametrize("name", ["strider", "four_bar"])
+def test_the_largest_eigenvalue_has_derivatives(name):
+    """... of first and second order, in both modes, as that of the matrix has. Rows across a plane are zero."""
+    model = jd.load(name)
+    q = jd.assemble(model, model.neutral()) if name == "four_bar" else model.random_state(jax.random.key(0)).q
+    way = np.linspace(-1, 1, model.nv)
     at = lambda s: jd.delassus(model, jd.integrate(model, q, s * way), method=jd.osim.LTL())  # noqa: E731
     rows = at(0.0).shape[0]
     found = lambda s: jd.osim.largest_eigenvalue(at(s), steps=rows)  # noqa: E731

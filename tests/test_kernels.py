@@ -396,14 +396,14 @@ def test_why_there_is_no_kernel_is_kept(monkeypatch):
     asked, scalarise = [], kernels.scalarise
     monkeypatch.setitem(kernels.LIMITS, "cpu", 5)
     monkeypatch.setattr(kernels, "scalarise", lambda *args: asked.append(args) or scalarise(*args))
-    kernels._target.cache_clear()
+    kernels._kernel.cache_clear()
     try:
         model = CATALOGUE["pendulum"].build()
         assert "@jaxdyn_" not in lowered(model)
         first = len(asked)
         assert first and "@jaxdyn_" not in lowered(model) and len(asked) == first
     finally:
-        kernels._target.cache_clear()
+        kernels._kernel.cache_clear()
 
 
 @pytest.mark.parametrize(

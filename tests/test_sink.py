@@ -117,11 +117,11 @@ def nothing_sinks(monkeypatch):
         with monkeypatch.context() as patch:
             for module in (inline, order):
                 patch.setattr(module, "sink", lambda s, live: None)
-            kernels._target.cache_clear()
+            kernels._kernel.cache_clear()
             patch.setenv("JAXDYN_CACHE_DIR", "")
             patch.setattr(host, "_compiler", lambda: b"another")  # or programs made before would be taken
             found = f()
-        kernels._target.cache_clear()
+        kernels._kernel.cache_clear()
         return found
 
     return without

@@ -56,6 +56,8 @@ from .solution import Contacts, contacts_of
 #: ε over the mean of the diagonal of G, in single and double precision: selects the least of equally good forces. The
 #: search for them goes from large to small
 SMALL = {4: (1e-2, 1e-4), 8: (1e-2, 1e-4, 1e-6, 1e-8)}
+#: m/s; slower contacts rest, in single and double precision
+RESTING = {4: 1e-4, 8: 1e-6}
 #: accelerations beyond all limits
 NEVER = 1e9
 #: number of Newton steps that refine a solution
@@ -249,7 +251,7 @@ def explain(
     constraints: Sequence[Constraint] | None = None,
     external: ArrayLike | None = None,
     actuated: Sequence[str] | None = None,
-    tol: float = 1e-6,
+    tol: float | None = None,
 ) -> Explanation:
     """Return the forces of contact, constraints and actuators that explain a motion: contact inverse dynamics.
 
@@ -263,7 +265,8 @@ def explain(
     - `contacts`, the law of contact; `constraints` and `external` as in `forward_dynamics`.
     - `actuated`: names of the joints that have actuators. None: all but free joints. In an embedded model these are
       independent joints.
-    - `tol`: the speed (m/s) below which contacts rest.
+    - `tol`: the speed (m/s) below which contacts rest. None: 1e-6 in double, 1e-4 in single precision, where rounding of
+      gaps looks as fast.
 
     **Returns** an `Explanation`. Its `residual` is not zero if no forces explain the motion: no actuator moves a
     floating base, and contacts only push.
@@ -288,6 +291,7 @@ def explain(
     model, q, v, constraints, motion, external = common_dtype(model, state.q, state.v, given=given)
     dt = dt.astype(v.dtype)
     a = laned(acceleration_over, model.topology)(v, motion, dt) if acceleration is None else motion
+    tol = RESTING[v.dtype.itemsize] if tol is None else tol
     least = floats(f"`{name}`", "tol", tol, (), finite, not_negative).astype(v.dtype)
     found = laned(explained, contacts, free)(model, tuple(constraints), q, v, a, external, dt, least)
     tau, nu, f, gaps, left, rest, which = found

@@ -211,8 +211,9 @@ def _(primals, tangents):
     largest = x @ product
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
     apart = lineax.FunctionLinearOperator(
-        lambda v: off(largest * v - operator.mv(v)), shape, lineax.positive_semidefinite_tag
+        lambda v: off(v - operator.mv(v) / largest), shape, lineax.positive_semidefinite_tag
     )
     tol = float(jnp.finfo(x.dtype).eps) ** 0.75
-    dx = lineax.linear_solve(apart, off(moved), lineax.CG(rtol=tol, atol=0.0), throw=False).value
+    # the absolute tolerance is for entries of the right side that are zero
+    dx = lineax.linear_solve(apart, off(moved) / largest, lineax.CG(rtol=tol, atol=tol), throw=False).value
     return x, off(dx)

@@ -15,13 +15,13 @@ ALIKE = 0.9999
 def box(a: Placed, b: Placed) -> list[Touch]:
     """Return four places: corners of the polygon that two faces share, or one point between two edges.
 
-    The least gap is the greatest separation along the fifteen axes: at most the distance, equal to it where the
-    boxes touch, and minus the least translation that parts them where they overlap. Where two edges are parallel,
-    or nearest to each other at an end of one, it is their distance. The first place has the least gap, to 1e-5 of
-    the boxes' size (1e-4 in single precision), and its rate is the one along the normal. The gaps of the other
-    places are heights of further corners over the same face. Their rates are those along the normal as far as both
-    faces are parallel, which they are if several corners bear load. If there are fewer places than slots, the gaps
-    of the rest are larger by the size of both boxes.
+    The least gap is the greatest separation along the fifteen axes: at most the distance, equal to it where the boxes
+    touch, and minus the least translation that parts them where they overlap. Where two edges that are apart are
+    parallel, or nearest to each other at an end of one, it is their distance. The first place has the least gap, to
+    1e-5 of the boxes' size (1e-4 in single precision; of boxes that are apart 4e-3), and its rate is the one along the
+    normal. The gaps of the other places are heights of further corners over the same face. Their rates are those along
+    the normal as far as both faces are parallel, which they are if several corners bear load. If there are fewer places
+    than slots, the gaps of the rest are larger by the size of both boxes.
     """
     boxes = Boxes(mtm(a.R, b.R), mtv(a.R, b.p - a.p), a.size, b.size)
     turned = boxes.exchanged()
