@@ -265,8 +265,8 @@ def explain(
     - `contacts`, the law of contact; `constraints` and `external` as in `forward_dynamics`.
     - `actuated`: names of the joints that have actuators. None: all but free joints. In an embedded model these are
       independent joints.
-    - `tol`: the speed (m/s) below which contacts rest. None: 1e-6 in double, 1e-4 in single precision, where rounding of
-      gaps looks as fast.
+    - `tol`: the speed (m/s) below which contacts rest. None: 1e-6 in double, 1e-4 in single precision, where rounding
+      of gaps looks as fast.
 
     **Returns** an `Explanation`. Its `residual` is not zero if no forces explain the motion: no actuator moves a
     floating base, and contacts only push.
