@@ -169,9 +169,7 @@ def _largest(operator: Delassus, steps: int) -> Array:
 @_largest.def_jvp
 def _(primals, tangents):
     """A unit eigenvector x moves at a right angle to itself, so that dλ = x · dA x."""
-    operator, steps = primals
-    x = _eigenvector(operator, steps)
-    product, moved = eqx.filter_jvp(lambda A: A.mv(x), (operator,), (tangents[0],))
+    x, product, moved = _at_largest(primals, tangents)
     return x @ product, x @ moved
 
 
@@ -204,9 +202,8 @@ def _eigenvector(operator: Delassus, steps: int) -> Array:
 @_eigenvector.def_jvp
 def _(primals, tangents):
     """(λ − A) dx = dA x, at a right angle to x."""
-    operator, steps = primals
-    x = _eigenvector(operator, steps)
-    product, moved = eqx.filter_jvp(lambda A: A.mv(x), (operator,), (tangents[0],))
+    operator, _ = primals
+    x, product, moved = _at_largest(primals, tangents)
     off = lambda v: v - x * (x @ v)  # noqa: E731
     largest = x @ product
     shape = jax.ShapeDtypeStruct(x.shape, x.dtype)
@@ -217,3 +214,10 @@ def _(primals, tangents):
     # the absolute tolerance is for entries of the right side that are zero
     dx = lineax.linear_solve(apart, off(moved) / largest, lineax.CG(rtol=tol, atol=tol), throw=False).value
     return x, off(dx)
+
+
+def _at_largest(primals, tangents) -> tuple[Array, Array, Array]:
+    """Return the eigenvector x of the largest eigenvalue, A x and dA x, each (m,)."""
+    operator, steps = primals
+    x = _eigenvector(operator, steps)
+    return x, *eqx.filter_jvp(lambda A: A.mv(x), (operator,), (tangents[0],))

@@ -109,10 +109,10 @@ def _lower(platform: str, otherwise):
     """Return the lowering rule: it calls the core's kernel, or follows `otherwise` if XLA compiles the core."""
 
     def rule(ctx, *operands, core, used):
-        target = kernels.kernel_of(core, used, tuple((a.shape, a.dtype) for a in ctx.avals_in), platform)
-        if target is None:
+        kernel = kernels.kernel_of(core, used, tuple((a.shape, a.dtype) for a in ctx.avals_in), platform)
+        if kernel is None:
             return otherwise(ctx, *operands, core=core, used=used)
-        return kernels.lower(plain(ctx), target, operands)
+        return kernels.lower(plain(ctx), kernel, operands)
 
     return meshless(rule)
 
