@@ -5,10 +5,11 @@ With H, h, x of `tiled.py`, s = H x + h, and the law's projection P with its der
     (1 − D + D (H + ε 1)) Δx = P(x − s) − x.
 
 With ε = 0 this is the method of Alart and Curnier (1991), which cycles if contacts jam and is singular if they are
-redundant. Here ε is twice the residual of the law, up to a bound: each step is that of a robot with slightly soft
-contacts, which harden as it converges. The bound grows with the steps, so that no cycle lasts. Steps are full, and the
-best forces seen are returned. Sweeps of Gauss-Seidel come first, which bring most lanes (elements of the batch) near
-the solution.
+redundant. Here each step is that of a robot with slightly soft contacts, which harden as it converges: ε is a share of
+the residual of the law. In each lane (element of the batch) the share finds its own size, as in the method of Levenberg
+and Marquardt: it doubles where a step brings no residual below the least so far, which ends most cycles, and shrinks
+where steps approach the solution slowly. Steps are full, and the best forces seen are returned. Sweeps of Gauss-Seidel
+come first, which bring most lanes near the solution.
 
 Where there are at least as many rows of joints as of contacts, contacts are solved first, with the forces of joints
 held: if these fulfil their law then, because no limit is reached, it is all.
@@ -27,8 +28,9 @@ from .tiled import Tiled, flat, in_tiles, tiled
 
 #: the least ε, in single and double precision
 LEAST = {4: 1e-5, 8: 1e-9}
-#: ε over the residual of the law, its bound, and the steps after which the bound has doubled; the diagonal of H is 1
-SHARE, MOST, DOUBLED = 2.0, 2e-2, 8
+#: the share of the residual of the law that ε is at first; its factors after steps that find no residual below the
+#: least so far, and after those that find one above HALF of it; its bounds; the residual beyond which ε does not grow
+SHARE, MORE, LESS, HALF, SHARES, MOST = 0.1, 2.0, 0.7, 0.5, (2e-3, 16.0), 1e-2
 #: number of contacts up to which joints that rub are solved with them at once: their forces change in most batches
 FEW = 4
 
@@ -66,19 +68,21 @@ class Newton(Law):
         return self._stepped(problem, PGS(self.sweeps).swept(problem, given, x, active), tol)
 
     def _stepped(self, problem: Tiled, x: Array, tol: float) -> Array:
-        step, least = newton_step(problem), LEAST[x.dtype.itemsize]
+        step, minimum = newton_step(problem), LEAST[x.dtype.itemsize]
 
         def once(carried):
-            x, s, off, best, least_off, active, count = carried
-            most = MOST * (1 + count.astype(x.dtype) / DOUBLED)
-            x = jnp.where(active, x + step(x, s, jnp.clip(SHARE * off, least, most)), x)
+            x, s, off, best, least, share, active, count = carried
+            ridge = jnp.maximum(share * jnp.minimum(off, MOST), minimum)
+            x = jnp.where(active, x + step(x, s, ridge), x)
             s = problem.answer(x)
             off = problem.left_of(x, s)
-            better = active & (off < least_off)
-            best, least_off = jnp.where(better, x, best), jnp.where(better, off, least_off)
-            return x, s, off, best, least_off, active & (least_off > tol), count + 1
+            better = active & (off < least)
+            factor = jnp.where(off < HALF * least, 1, jnp.where(better, LESS, MORE))
+            best, least = jnp.where(better, x, best), jnp.where(better, off, least)
+            share = jnp.clip(factor * share, *SHARES)
+            return x, s, off, best, least, share, active & (least > tol), count + 1
 
         s = problem.answer(x)
         off = problem.left_of(x, s)
-        go_on = lambda c: c[-2].any() & (c[-1] < self.max_steps)  # noqa: E731
-        return jax.lax.while_loop(go_on, once, (x, s, off, x, off, off > tol, jnp.asarray(0)))[3]
+        begun = x, s, off, x, off, jnp.full_like(off, SHARE), off > tol, jnp.asarray(0)
+        return jax.lax.while_loop(lambda c: c[-2].any() & (c[-1] < self.max_steps), once, begun)[3]
