@@ -166,6 +166,14 @@ def test_constraints_are_replaced():
     np.testing.assert_allclose(dataclasses.replace(plane, normal=(1.0, 0, 0)).axis, (1, 0, 0))
 
 
+@pytest.mark.parametrize("kind", [jd.constraints.Weld, jd.constraints.Point, jd.constraints.Distance])
+def test_constraints_without_an_axis_take_none(kind):
+    own = {"length": 1.0} if kind is jd.constraints.Distance else {}
+    with pytest.raises(TypeError, match=rf"`{kind.__name__}\('a', 'world'\)`: it has no axis; leave `axis` out"):
+        kind("a", axis=(1.0, 0.0, 0.0), **own)
+    assert dataclasses.replace(kind("a", **own), name="other").name == "other"
+
+
 def test_anchored_planes_keep_their_direction():
     """The normal is given in frame b; the body that the plane holds has turned."""
     spec = jd.ModelSpec("two")

@@ -26,6 +26,8 @@ from .joints import plane_axes
 
 #: axes oppose each other if one plus the cosine of their angle is less
 OPPOSED = 1e-4
+#: the axis by default
+Z = (0.0, 0.0, 1.0)
 
 
 class FrameConstraint(Constraint):
@@ -36,12 +38,13 @@ class FrameConstraint(Constraint):
     `constraint_slices` call the constraint; `target` (rows,), the desired acceleration of the rows, m/s² or rad/s²
     (default: zero); `stabilization`, a `Baumgarte` (None: off); `axis` (3,), of those that have one, normalised.
 
-    **Raises** `TypeError` and `ValueError` for wrong types and shapes, and for an axis of length zero.
+    **Raises** `TypeError` and `ValueError` for wrong types and shapes, for an axis of length zero, and for an axis of
+    constraints that have none.
     """
 
     rows: ClassVar[int]
-    #: name of the argument `axis` in error messages
-    direction: ClassVar[str] = "axis"
+    #: name of the argument `axis` in error messages; None for constraints that have none
+    direction: ClassVar[str | None] = "axis"
 
     body_a: str = eqx.field(static=True)
     body_b: str = eqx.field(static=True)
@@ -62,7 +65,7 @@ class FrameConstraint(Constraint):
         name: str | None = None,
         target: ArrayLike | None = None,
         stabilization: Baumgarte | None | str = "default",
-        axis: ArrayLike = (0.0, 0.0, 1.0),
+        axis: ArrayLike = Z,
     ):
         call = f"`{type(self).__name__}({body_a!r:.60}, {body_b!r:.60})`"
         for what, value in (("body_a", body_a), ("body_b", body_b)):
@@ -74,7 +77,10 @@ class FrameConstraint(Constraint):
         for what, value in (("placement_a", placement_a), ("placement_b", placement_b)):
             if isinstance(value, Transform):
                 value.check(call, f"{what}.")
-        self.axis = checked_unit(call, self.direction, axis)
+        self.axis = checked_unit(call, self.direction or "axis", axis)
+        # `dataclasses.replace` gives the field to all
+        if self.direction is None and not isinstance(self.axis, jax.core.Tracer) and (self.axis != jnp.array(Z)).any():
+            raise TypeError(f"{call}: it has no axis; leave `axis` out, or use `Hinge`, `Slider` or `Cylinder`.")
         self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, self.rows)
 
     def layout(self, topology: Topology) -> Layout:
@@ -231,6 +237,7 @@ class Weld(FrameConstraint):
     """Holds frames a and b together: six rows, (linear, angular) in a's axes."""
 
     rows = 6
+    direction = None
     __init__ = FrameConstraint.__init__
 
     def pair_rows(self, pair):
@@ -277,6 +284,7 @@ class Point(FrameConstraint):
     """Holds the origins of a and b together (a ball joint): three rows, the difference of their velocities."""
 
     rows = 3
+    direction = None
     __init__ = FrameConstraint.__init__
 
     def layout(self, topology: Topology) -> Layout:
@@ -323,6 +331,7 @@ class Distance(FrameConstraint):
     """Holds the origins of a and b `length` metres apart (a massless rod): one row, along the line from b to a."""
 
     rows = 1
+    direction = None
     length: Float[Array, ""]
 
     def __init__(self, body_a: str, body_b: str = "world", *, length: ArrayLike, **options):
