@@ -27,10 +27,10 @@ from .newton_step import newton_step
 from .tiled import Tiled, flat, in_tiles, tiled
 
 #: the least ε, in single and double precision
-LEAST = {4: 1e-5, 8: 1e-9}
+LEAST = {4: 3e-5, 8: 1e-9}
 #: the share of the residual of the law that ε is at first; its factors after steps that find no residual below the
 #: least so far, and after those that find one above HALF of it; its bounds; the residual beyond which ε does not grow
-SHARE, MORE, LESS, HALF, SHARES, MOST = 0.1, 2.0, 0.7, 0.5, (2e-3, 16.0), 1e-2
+SHARE, MORE, LESS, HALF, SHARES, MOST = 1.0, 2.0, 0.5, 0.5, (2e-3, 16.0), 1e-2
 #: number of contacts up to which joints that rub are solved with them at once: their forces change in most batches
 FEW = 4
 
