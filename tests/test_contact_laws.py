@@ -28,14 +28,14 @@ def _solved(law, counts, G, g, friction):
     return f, left_over(cones, G, g, f)
 
 
-def problems(contacts: int, rank: int, seed: int):
+def problems(contacts: int, rank: int, seed: int, joints: int = 0, lanes: int = LANES):
     """Random problems, jamming and redundant contacts among them: G, g and friction."""
     rng = np.random.default_rng(seed)
-    J = rng.normal(size=(LANES, 3 * contacts, rank))
+    J = rng.normal(size=(lanes, 3 * contacts + joints, rank))
     J[:, 3:6] = J[:, :3]  # the same point twice
     G = J @ np.swapaxes(J, 1, 2)
-    g = (J @ rng.normal(size=(LANES, rank, 1)))[..., 0]  # what bodies can do
-    return G, g, np.full((LANES, contacts), 0.8)
+    g = (J @ rng.normal(size=(lanes, rank, 1)))[..., 0]  # what bodies can do
+    return G, g, np.full((lanes, contacts), 0.8)
 
 
 @functools.cache
@@ -89,22 +89,18 @@ def test_newton_takes_twists_and_joints():
     np.testing.assert_allclose(exact, alternated, atol=1e-6)
 
 
-@pytest.mark.parametrize(("contacts", "joints", "rank", "most"), [(4, 12, 18, 4), (2, 6, 8, 4)])
-def test_newton_leaves_few_jams(contacts, joints, rank, most):
+@pytest.mark.parametrize(("contacts", "joints", "rank"), [(4, 12, 18), (2, 6, 8)])
+def test_newton_leaves_few_jams(contacts, joints, rank):
     """Of 512 random problems with limits and dry friction of joints, many of which jam; with a constant share of the
     residual it left 13 and 7."""
-    counts, rng = Counts(contacts, (), joints), np.random.default_rng(2)
-    J = rng.normal(size=(512, counts.rows, rank))
-    J[:, 3:6] = J[:, :3]  # the same point twice
-    G, g = J @ np.swapaxes(J, 1, 2), (J @ rng.normal(size=(512, rank, 1)))[..., 0]
 
-    def solved(G, g):
+    def solved(G, g, friction):
         wide, none = lambda x: jnp.full((joints, 1), x), jnp.zeros((0, 1))  # noqa: E731
-        cones = Cones(counts, jnp.full((contacts, 1), 0.8), none, Limited(wide(0.1), wide(-0.3), wide(0.3)))
+        cones = Cones(Counts(contacts, (), joints), friction, none, Limited(wide(0.1), wide(-0.3), wide(0.3)))
         return left_over(cones, G, g, Newton().solve(G, g, cones, jnp.zeros((len(g), 1))))
 
-    left = jax.jit(jax.vmap(laned(solved)))(G, g)
-    assert (left > 1e-3).sum() <= most
+    left = jax.jit(jax.vmap(laned(solved)))(*problems(contacts, rank, 2, joints, 512))
+    assert (left > 1e-3).sum() <= 4
 
 
 @pytest.mark.parametrize("counts", [Counts(3, (0, 2), 5), Counts(2, (1,)), Counts(4), Counts(joints=8)], ids=str)

@@ -79,7 +79,7 @@ class FrameConstraint(Constraint):
                 value.check(call, f"{what}.")
         self.axis = checked_unit(call, self.direction or "axis", axis)
         # `dataclasses.replace` gives the field to all
-        if self.direction is None and not isinstance(self.axis, jax.core.Tracer) and (self.axis != jnp.array(Z)).any():
+        if self.direction is None and not isinstance(self.axis, jax.core.Tracer) and tuple(self.axis.tolist()) != Z:
             raise TypeError(f"{call}: it has no axis; leave `axis` out, or use `Hinge`, `Slider` or `Cylinder`.")
         self.name, self.target, self.stabilization = checked_options(call, name, target, stabilization, self.rows)
 
