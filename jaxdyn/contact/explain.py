@@ -43,19 +43,19 @@ from ..model.state import State
 from ..spatial.instances import described
 from ..spatial.numbers import ArrayLike, check, finite, floats, not_negative, positive
 from ..systems.problem import body_accelerations, residual
+from ..tree.complement import complement
 from .admm import ADMM
 from .checks import check_law
 from .cones import Cones, Convex, Counts, Limited, lengths, natural
 from .effect import product
-from .inverse import inverse
 from .laws import Law
-from .linear import At
 from .problem import Step, begun
+from .slope import At, Slope
 from .solution import Contacts, contacts_of
 
 #: ε over the mean of the diagonal of G, in single and double precision: selects the least of equally good forces. The
-#: search for them goes from large to small
-SMALL = {4: (1e-2, 1e-4), 8: (1e-2, 1e-4, 1e-6, 1e-8)}
+#: search for them begins with a large ε, which changes by a factor
+SMALL, LARGE, FACTOR = {4: 1e-4, 8: 1e-8}, 1e-2, 1e-2
 #: m/s; slower contacts rest, in single and double precision
 RESTING = {4: 1e-4, 8: 1e-6}
 #: accelerations beyond all limits
@@ -186,11 +186,7 @@ def _least(modes: _Modes, first: int, A: Array, M: Array, b: Array) -> tuple[Arr
     beside = lambda x, rest: joined([jnp.full((first, 1), x, A.dtype), rest])  # noqa: E731
     limited = Limited(beside(jnp.inf, joints.bound), beside(-NEVER, joints.low), beside(NEVER, joints.high))
     cones = Convex(every, modes.cones.friction, modes.cones.radius, limited)
-    A = A[order]
-    W = inverse(M) if len(b) else M
-    AW = (A[:, :, None] * W[None]).sum(1)
-    G = (AW[:, None] * A[None]).sum(2)
-    g = -(AW * b[None]).sum(1)
+    G, g = _reduced(A[order], M, b)
     # normal forces of soft contacts are known: they set the bounds of friction
     n = 3 * counts.contacts
     mean = sum(G[k, k] for k in range(m)) / m + jnp.finfo(A.dtype).tiny ** 0.5
@@ -201,6 +197,16 @@ def _least(modes: _Modes, first: int, A: Array, M: Array, b: Array) -> tuple[Arr
     x, left = _solved(cones, G, g, mean)
     back = np.argsort(order)
     return x[back], left
+
+
+def _reduced(A: Array, M: Array, b: Array) -> tuple[Array, Array]:
+    """Return A M⁻¹ Aᵀ and −A M⁻¹ b: what is left of A when M is eliminated."""
+    m, n, lanes = len(A), len(b), A.shape[-1]
+    if not n:
+        return jnp.zeros((m, m, lanes), A.dtype), jnp.zeros((m, lanes), A.dtype)
+    bordered = joined([joined([M, A]), joined([jnp.swapaxes(A, 0, 1), jnp.zeros((m, m, lanes), A.dtype)])], 1)
+    S, y = complement(bordered, joined([b, jnp.zeros((m, lanes), A.dtype)]), n)
+    return -S, y
 
 
 def _solved(cones: Convex, G: Array, g: Array, mean: Array) -> tuple[Array, Array]:
@@ -214,30 +220,38 @@ def _solved(cones: Convex, G: Array, g: Array, mean: Array) -> tuple[Array, Arra
     eye = jnp.eye(len(g), dtype=g.dtype)[..., None]
     off = lambda c, x, s: natural(c, w, x, s)  # noqa: E731
     size = lambda x, s: jnp.abs(off(still, x, s) / w).max(0)  # noqa: E731
-    slope = lambda x, s, H: inverse(At(still, w, x, s).whole(H))  # noqa: E731
+    slope = lambda x, s, H: Slope.of(At(still, w, x, s), H)  # noqa: E731
 
     def polished(H, x, shift):
         """Return x after Newton's steps, as far as they come nearer; `shift` is subtracted from s."""
 
-        def better(_, x):
+        def better(x):
             s = lambda x: product(H, x) + h - shift  # noqa: E731
-            y = x - product(slope(x, s(x), H), off(still, x, s(x)))
+            y = x - slope(x, s(x), H).solve(off(still, x, s(x)))
             return jnp.where(size(y, s(y)) < size(x, s(x)), y, x)
 
-        return jax.lax.fori_loop(0, STEPS, better, x)
+        return _repeated(better, x, STEPS)
 
-    def nearer(x, small):
+    def nearer(carried):
+        x, small = carried
         G = H + eye * (small * mean)
-        return polished(G, SEARCH.solve(G, h, still, polished(G, x, 0)), 0), None
+        return polished(G, SEARCH.solve(G, h, still, polished(G, x, 0)), 0), FACTOR * small
 
-    x, _ = jax.lax.scan(nearer, jnp.zeros_like(h), jnp.asarray(SMALL[g.dtype.itemsize], h.dtype))
-    small = SMALL[g.dtype.itemsize][-1] * mean
+    least = SMALL[g.dtype.itemsize]
+    stages = 1 + round(np.log(least / LARGE) / np.log(FACTOR))
+    x, _ = _repeated(nearer, (jnp.zeros_like(h), jnp.asarray(LARGE, h.dtype)), stages)
+    small = least * mean
     G, H = G + eye * small, H + eye * small
     step = off(cones, x, product(G, x) + g)
-    moved = product(jax.lax.stop_gradient(slope(x, product(H, x) + h, H)), step)
-    exact = jax.lax.fori_loop(0, STEPS, lambda _, x: polished(H, x, small * x), x)
+    moved = jax.lax.stop_gradient(slope(x, product(H, x) + h, H)).solve(step)
+    exact = _repeated(lambda x: polished(H, x, small * x), x, STEPS)
     left = size(exact, product(H, exact) + h - small * exact)
     return exact - moved + jax.lax.stop_gradient(moved), left
+
+
+def _repeated(f, x, times: int):
+    """Return f(... f(x)); the program has f once, while short loops that are counted may be unrolled."""
+    return jax.lax.while_loop(lambda c: c[1] < times, lambda c: (f(c[0]), c[1] + 1), (x, jnp.asarray(0)))[0]
 
 
 def explain(

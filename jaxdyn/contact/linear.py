@@ -19,7 +19,6 @@ from typing import ClassVar
 import equinox as eqx
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array
 
 from ..constrained.linearised import Linearised, corrected
@@ -27,66 +26,16 @@ from ..engine.core import joined, widen
 from ..systems.base import System
 from ..systems.problem import Problem, body_accelerations, still
 from . import smooth
-from .cones import Cones, natural
-from .effect import Damped, Unformed, product
-from .inverse import inverse
+from .effect import Damped, Unformed
 from .krylov import solved
 from .problem import Kept, begun, residuals, touching
+from .slope import At, Slope
 
 #: share of its diagonal that is added to G: forces of redundant contacts are not unique
 REGULAR = {4: 1e-5, 8: 1e-10}
 #: without a matrix: the number added to 1 − p; and the tolerance relative to the right side, with the maximum of steps
 NEAR = {4: 1e-4, 8: 1e-8}
 ENOUGH = {4: (1e-5, 100), 8: (1e-10, 200)}
-
-
-class At(eqx.Module):
-    """The natural map F linearised at forces f and accelerations s, with weights w; k smooths its derivatives."""
-
-    cones: Cones
-    w: Array
-    f: Array
-    s: Array
-    k: Array | None = None
-
-    def moved(self, df: Array, ds: Array) -> Array:
-        """Return F_f df + F_s ds."""
-        value = lambda f, s: natural(self.cones, self.w, f, s, self.k)  # noqa: E731
-        return jax.jvp(value, (self.f, self.s), (df, ds))[1]
-
-    def by_s(self, ds: Array) -> Array:
-        """Return F_s ds."""
-        return self.moved(jnp.zeros_like(ds), ds)
-
-    def diagonal(self) -> Array:
-        """Return the diagonal of F_f (m, lanes): one product for each of a contact's coupled rows, one for the rest."""
-        a, _ = self.cones.counts.ends
-        own = jnp.zeros_like(self.f)
-        for k in range(4):
-            unit = np.zeros((len(self.f), 1))
-            unit[slice(k, a, 3) if k < 3 else slice(a, None)] = 1
-            unit = jnp.broadcast_to(jnp.asarray(unit, self.f.dtype), self.f.shape)
-            own = own + unit * self.moved(unit, jnp.zeros_like(unit))
-        return own
-
-    def transposed(self, z: Array) -> tuple[Array, Array]:
-        """Return F_fᵀ z and F_sᵀ z."""
-        return jax.linear_transpose(self.moved, self.f, self.s)(z)
-
-    def whole(self, G: Array) -> Array:
-        """Return F_f + F_s G."""
-        m, lanes = self.f.shape
-        units = jnp.broadcast_to(jnp.eye(m, dtype=self.f.dtype)[..., None], (m, m, lanes))
-        return jax.vmap(self.moved, out_axes=1)(units, widen(G, lanes))
-
-
-class Inverted(eqx.Module):
-    """The inverse of F_f + F_s G as a matrix."""
-
-    matrix: Array
-
-    def __call__(self, b: Array) -> Array:
-        return product(self.matrix, b)
 
 
 class Stepwise(eqx.Module):
@@ -101,7 +50,7 @@ class Stepwise(eqx.Module):
 
     @classmethod
     def of(cls, at: At, G: Unformed, across: bool) -> "Stepwise":
-        p = jnp.clip(1 - at.diagonal(), 0, 1)
+        p = jnp.clip(at.diagonal(), 0, 1)
         return cls(at, G, G.tied(p * at.w / cls.rest(p)), p, across)
 
     @staticmethod
@@ -109,7 +58,7 @@ class Stepwise(eqx.Module):
         """Return 1 − p, and a little more."""
         return 1 - p + NEAR[p.dtype.itemsize]
 
-    def __call__(self, b: Array) -> Array:
+    def solve(self, b: Array) -> Array:
         lanes = max(x.shape[-1] for x in (b, self.p, self.G.diagonal))
         tol, most = ENOUGH[b.dtype.itemsize]
         return solved(self._times, self._near, widen(b, lanes), tol, most)
@@ -136,7 +85,7 @@ class _Linear(System):
     problem: Problem
     weights: Array
     kept: Kept
-    inverse: Inverted | Stepwise
+    inverse: Slope | Stepwise
     at: At
     across: bool = eqx.field(static=True)
 
@@ -144,7 +93,7 @@ class _Linear(System):
         first = len(self.weights)
 
         def top(b):  # b is −J_c x₀
-            z = self.inverse((b if self.across else self.at.by_s(b)) - r2[first:])
+            z = self.inverse.solve((b if self.across else self.at.by_s(b)) - r2[first:])
             return z, jax.linear_transpose(self.at.by_s, z)(z)[0] if self.across else z
 
         return self.kept.corrected(tau, force, joined([r2[:first], jnp.zeros_like(r2[first:])]), top)
@@ -187,6 +136,5 @@ class ContactSolve(Linearised):
             inverted = Stepwise.of(at, kept.G, self.across)
         else:
             regular = 1 + REGULAR[f.dtype.itemsize] * jnp.eye(len(f), dtype=f.dtype)[..., None]
-            matrix = inverse(at.whole(kept.G * regular))
-            inverted = Inverted(jnp.swapaxes(matrix, 0, 1) if self.across else matrix)
+            inverted = Slope.of(at, kept.G * regular, self.across)
         return _Linear(kept.problem, kept.weights, kept, inverted, at, self.across)

@@ -173,4 +173,4 @@ def _contacts(n: int, others: int) -> Table:
             else:
                 rows.append(Row(Step(square.times if j < k else _back_across), (D, at), to))
     rows += square.solution(n, "A", right, "move")
-    return Table(rows, {right: n, "A": n * n, "move": n} | square.cells(n))
+    return Table(rows, {right: n, "A": n * n, "w": n, "z": n, "move": n} | square.cells(n))

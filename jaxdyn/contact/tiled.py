@@ -157,17 +157,21 @@ def tiled(G: Array, g: Array, cones: Cones) -> Tiled:
     """Return the problem of a matrix G (m, m, lanes), g (m, lanes) and the cones of f."""
     filled = Filled.of(cones.counts)
     d = filled.vector(jnp.sqrt(scales(cones.counts, G)), 1.0)
-    m, size = len(g), filled.counts.rows
+    H = swept(_scaling(len(d)), {"G": filled_cells(filled, G), "d": d})["H"]
+    d = flat(d)
+    h, scaled = flat(filled.vector(g)) * d, _scaled(cones, filled, d)
+    return Tiled(h, d, scaled, _over(scaled, h, d), H, filled)
+
+
+def filled_cells(filled: Filled, G: Array) -> Array:
+    """Return the entries of G (m, m, lanes), row by row, with a unit matrix in the padding."""
+    m, size = len(G), filled.counts.rows
     number = np.full(size, m)
     number[list(filled.rows)] = range(m)
     row, column = np.meshgrid(number, number, indexing="ij")
     at = np.where((row < m) & (column < m), row * m + column, m * m + np.eye(size, dtype=int))
     ends = jnp.stack([jnp.zeros_like(G[0, 0]), jnp.ones_like(G[0, 0])])
-    cells = jnp.take(jnp.concatenate([G.reshape(m * m, G.shape[-1]), ends]), at.ravel(), axis=0, mode="clip")
-    H = swept(_scaling(len(d)), {"G": cells, "d": d})["H"]
-    d = flat(d)
-    h, scaled = flat(filled.vector(g)) * d, _scaled(cones, filled, d)
-    return Tiled(h, d, scaled, _over(scaled, h, d), H, filled)
+    return jnp.take(jnp.concatenate([G.reshape(m * m, G.shape[-1]), ends]), at.ravel(), axis=0, mode="clip")
 
 
 def flat(x: Array) -> Array:
