@@ -14,6 +14,7 @@ in the changelog.
 import json
 from pathlib import Path
 
+import contact_scenes as scenes
 import jax
 import jax.numpy as jnp
 import operations
@@ -36,12 +37,17 @@ MORE = [
     "mass_matrix quadruped",
     "gradient of ABA quadruped",
     "gradient of LCABA everything",
+    "contact pile",
+    "gradient of contact pile",
+    "explain pile",
 ]
 
 
 def program(case: str):
     """A function of (q, v, tau), its arguments, and whether it is a gradient."""
     *words, robot = case.split()
+    if robot == "pile":
+        return in_contact(words)
     what, model = words[-1], CATALOGUE[robot].build()
     args = [jnp.asarray(x[0]) for x in states(robot)]
     if what in ("inverse_dynamics", "mass_matrix"):
@@ -58,6 +64,23 @@ def program(case: str):
     if len(words) == 1:
         return accelerate, args
     return jax.grad(lambda *x: accelerate(*x).sum(), (0, 1, 2)), args
+
+
+def in_contact(words):
+    """The same for a pile of three boxes on the ground, with 72 contact rows."""
+    spec = jd.ModelSpec("pile")
+    for k in range(3):
+        spec.add_body(f"box{k}", "world", jd.joints.Free(), inertia=scenes.cuboid(1.0, (0.2, 0.2, 0.2)))
+        spec.add_shape(f"box{k}", jd.shapes.Box((0.2, 0.2, 0.2)))
+    model, law = spec.add_ground().build(), jd.contact.Newton()
+
+    def step(q, v, tau):
+        if words[-1] == "explain":
+            return jd.contact.explain(model, jd.State(q, v), tau, dt=1e-3, contacts=law).contacts.impulses
+        return jd.step(model, jd.State(q, v), tau, 1e-3, contacts=law).v
+
+    f = step if len(words) == 1 else jax.grad(lambda *x: step(*x).sum(), (0, 1, 2))
+    return f, [model.neutral(), jnp.zeros(model.nv), jnp.zeros(model.nv)]
 
 
 def numbers(case: str) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The linearised natural map in tiles: F_f + F_s G, and solves with it, in code of the same size for any number of rows.
+"""The linearised natural map in tiles: F_f + F_s G, and solves with it, in code of one size for any number of rows.
 
 With the derivative P' of the projection, F_f = 1 − P' and F_s = P' w, so that
 
