@@ -197,6 +197,26 @@ def test_parameters_that_lose_a_zero_get_another_program():
 
 
 @needs_kernels
+def test_zeros_are_not_computed():
+    """If all that is read is always zero, there is no call, and XLA does not compile the rest either."""
+
+    def fn(x):
+        step = lambda c: (jnp.sin(c[0]), c[1] + 1)  # noqa: E731
+        return jnp.zeros_like(x), jax.lax.while_loop(lambda c: c[1] < 5, step, (x, jnp.asarray(0)))[0]
+
+    x = jnp.linspace(0, 1, 6).reshape(2, 3)
+    lower = lambda *read: jax.jit(lambda x: [jax.vmap(laned(fn))(x)[k] for k in read]).lower(x)  # noqa: E731
+    both, none = lower(0, 1), lower(0)
+    assert "jaxdyn_" in both.as_text()
+    assert "jaxdyn_" not in none.as_text() and "while" not in none.as_text() and "sine" not in none.as_text()
+    wanted = x
+    for _ in range(5):
+        wanted = jnp.sin(wanted)
+    for found in (both.compile()(x), none.compile()(x)):
+        assert found[0].shape == x.shape and not found[0].any()
+    np.testing.assert_allclose(both.compile()(x)[1], wanted, rtol=1e-15)
+
+
 def test_names_are_no_part_of_a_kernel():
     def robot(prefix):
         spec = jd.ModelSpec(prefix)

@@ -20,8 +20,8 @@ class Kernel:
     """A kernel that XLA can call.
 
     **Fields:** `name`, under which it is registered; `kept`, the operands that it reads; `made`, the outputs that it
-    computes (the others, which are never read, are zeros); `shared`, for each operand, whether all lanes share it;
-    `outputs`, shapes (without lanes) and dtypes.
+    computes: the others, never read or always zero, are zeros, and without any there is no call; `shared`, for each
+    operand, whether all lanes share it; `outputs`, shapes (without lanes) and dtypes.
     """
 
     name: str
@@ -53,7 +53,7 @@ def call(kernel: Kernel, devices: int, *args) -> list:
         else:
             a = jnp.broadcast_to(a, (*a.shape[:-1], lanes))
             flat.append(jnp.moveaxis(a, -1, 0).reshape(lanes, -1))
-    outs = iter(kernel_p.bind(*flat, kernel=kernel, lanes=lanes))
+    outs = iter(kernel_p.bind(*flat, kernel=kernel, lanes=lanes) if kernel.made else ())
     made = set(kernel.made)
     return [
         jnp.moveaxis(next(outs).reshape(lanes, *shape), 0, -1) if k in made else jnp.zeros((*shape, lanes), dtype)

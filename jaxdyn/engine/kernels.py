@@ -138,7 +138,9 @@ def _made_kernel(core, used, avals, shared, aim: host.Target | None, mode, singl
         return None
     program = program_of(core, used, avals, shared, "cpu" if aim else "cuda")
     kept, outs = trim(program, used)
-    if not outs or not kept:  # nothing to compute
+    if not outs:
+        return Kernel("", (), (), shared, outputs)
+    if not kept:  # constants
         return None
     program = arranged(program, mode, level) if aim else straight(program)
     found = made(program, aim, single, level) if aim else cuda.made(program)

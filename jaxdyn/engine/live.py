@@ -108,8 +108,9 @@ def _resolve(program: Program, alias: dict[int, int], a: list[int], b: list[int]
 
 def trim(program: Program, used: Sequence[bool] | None) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the operands that are read and the outputs that are computed. Remove from the program all outputs that are
-    not `used` or have no elements, and the operands that only these read."""
-    made = tuple(k for k, out in enumerate(program.outputs) if out and (used is None or used[k]))
+    not `used` or are always zero, and the operands that only these read."""
+    some = lambda out: any(program.value(v) != 0 for v in out)  # noqa: E731 - None for what is no constant
+    made = tuple(k for k, out in enumerate(program.outputs) if (used is None or used[k]) and some(out))
     program.outputs = [program.outputs[k] for k in made]
     program.output_types = [program.output_types[k] for k in made]
     live = _live(Schedule(program, program.op, program.a, program.b, program.c))
