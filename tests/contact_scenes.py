@@ -24,6 +24,15 @@ def pose(x=0.0, y=0.0, z=0.0, tilt=0.0, spin=0.0) -> list[float]:
     return [x, y, z, b[0] * a[0], -b[1] * a[1], b[0] * a[1], b[1] * a[0]]
 
 
+def heap(boxes: int) -> jd.Model:
+    """Boxes of 0.2 m and 1 kg, of which all pairs collide, and the ground; in the neutral pose all are in one place."""
+    spec = jd.ModelSpec("heap")
+    for k in range(boxes):
+        spec.add_body(f"box{k}", "world", jd.joints.Free(), inertia=cuboid(1.0, (0.2, 0.2, 0.2)))
+        spec.add_shape(f"box{k}", jd.shapes.Box((0.2, 0.2, 0.2)))
+    return spec.add_ground().build()
+
+
 def cuboid(mass, size) -> jd.Inertia:
     x, y, z = np.square(size)
     return jd.Inertia(mass, (0, 0, 0), mass / 12 * np.diag([y + z, x + z, x + y]))

@@ -68,11 +68,7 @@ def program(case: str):
 
 def in_contact(words):
     """The same for a pile of three boxes on the ground, with 72 contact rows."""
-    spec = jd.ModelSpec("pile")
-    for k in range(3):
-        spec.add_body(f"box{k}", "world", jd.joints.Free(), inertia=scenes.cuboid(1.0, (0.2, 0.2, 0.2)))
-        spec.add_shape(f"box{k}", jd.shapes.Box((0.2, 0.2, 0.2)))
-    model, law = spec.add_ground().build(), jd.contact.Newton()
+    model, law = scenes.heap(3), jd.contact.Newton()
 
     def step(q, v, tau):
         if words[-1] == "explain":

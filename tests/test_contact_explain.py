@@ -167,11 +167,7 @@ def test_forces_of_least_norm():
 
 def test_a_stack_at_rest_in_single_precision():
     """Rounding of gaps does not count as motion."""
-    spec = jd.ModelSpec("stack")
-    for k in range(3):
-        spec.add_body(f"box{k}", "world", jd.joints.Free(), inertia=scenes.cuboid(1.0, (0.2, 0.2, 0.2)))
-        spec.add_shape(f"box{k}", jd.shapes.Box((0.2, 0.2, 0.2)))
-    model = spec.add_ground().build()
+    model = scenes.heap(3)
     q = model.neutral()
     for k in range(3):
         q = q.at[7 * k + 2].set(0.1 + 0.2 * k)

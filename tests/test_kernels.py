@@ -217,6 +217,7 @@ def test_zeros_are_not_computed():
     np.testing.assert_allclose(both.compile()(x)[1], wanted, rtol=1e-15)
 
 
+@needs_kernels
 def test_names_are_no_part_of_a_kernel():
     def robot(prefix):
         spec = jd.ModelSpec(prefix)
