@@ -190,6 +190,35 @@ def quadruped(friction=0.8, **surface) -> tuple[jd.Model, np.ndarray]:
     return spec.build().with_pairs(pairs), np.array([*pose(z=z), *BENT * 4])
 
 
+def booted(friction=0.7, level=True, hands=False, torsion=0.0) -> tuple[jd.Model, np.ndarray]:
+    """A biped with boxes for feet, at four corners and a ball of each it may touch the ground, which is a plane or, if
+    not `level`, a field of heights. With `hands`, it has arms with limits and dry friction, and the boxes at their ends
+    may touch each other."""
+    spec = jd.ModelSpec("booted", gravity=(0, 0, -G))
+    spec.add_body("trunk", "world", jd.joints.Free(), inertia=cuboid(6.0, (0.2, 0.3, 0.4)))
+    pairs = [("left_hand", "right_hand")] if hands else []
+    for side, y in (("left", 0.12), ("right", -0.12)):
+        hinge, arm = jd.joints.Revolute(axis=Y, damping=0.05), jd.joints.Revolute(axis=X, limits=(-1, 1), friction=0.1)
+        spec.add_body(f"{side}_hip", "trunk", jd.joints.Revolute(axis=X), placement=at(0, y), inertia=rod(0.5, 0.1))
+        spec.add_body(f"{side}_leg", f"{side}_hip", hinge, inertia=rod(0.8, LEG))
+        spec.add_body(f"{side}_foot", f"{side}_leg", hinge, placement=at(z=-LEG), inertia=rod(0.4, 0.1))
+        sole, tip = at(x=0.03, z=-0.08), at(x=0.11, z=-0.08)
+        foot = {"friction": friction, "torsion": torsion}
+        spec.add_shape(f"{side}_foot", jd.shapes.Box((0.16, 0.08, 0.04)), name=f"{side}_sole", placement=sole, **foot)
+        spec.add_shape(f"{side}_foot", jd.shapes.Sphere(0.02), name=f"{side}_toe", placement=tip, **foot)
+        pairs += [(f"{side}_{what}", "ground") for what in ("sole", "toe")]
+        if hands:
+            spec.add_body(f"{side}_arm", "trunk", arm, placement=at(0.3, y), inertia=rod(0.5, 0.1))
+            spec.add_body(f"{side}_wrist", f"{side}_arm", arm, placement=at(z=-0.1), inertia=rod(0.3, 0.1))
+            palm = jd.shapes.Box((0.1, 0.23, 0.1))
+            spec.add_shape(f"{side}_wrist", palm, name=f"{side}_hand", placement=at(z=-0.1), friction=0.5)
+    field = jd.shapes.HeightField(np.zeros((3, 3)), (4.0, 4.0))
+    spec.add_shape("world", jd.shapes.Plane() if level else field, name="ground", friction=friction)
+    model = spec.build().with_pairs(pairs)
+    q = model.neutral().at[2].set(LEG + 0.1)
+    return model, np.asarray(q)
+
+
 def looped(friction=0.7, **surface) -> tuple[jd.Model, np.ndarray]:
     """A body on a leg that is a closed loop: two thighs, and two shins that a ball joint ties at the foot. The loop is
     planar, so that one of its rows is redundant."""

@@ -95,6 +95,12 @@ class Cones(eqx.Module):
         choose = lambda x, y: jnp.where(inside, x, jnp.where(opposite, 0, y))  # noqa: E731
         return self._whole(z, widen(w[None], z.shape[-1]), choose(n, along), t * choose(1, ratio)[:, None])
 
+    def bear(self, g: Array) -> Array:
+        """Return whether forces must act (lanes,): the law does not hold without any, at the accelerations g."""
+        a, b = self.counts.ends
+        none = self.limited.project(-g[b:]) == 0 if self.counts.joints else g[:0] == 0
+        return ~joined([g[:a:3] >= 0, none]).all(0)  # also if there are NaN
+
     def shift(self, s: Array) -> Array:
         """Return De Saxcé's shift of s (m, lanes), μ ‖s_t‖ along normals: added to s, it turns Coulomb's law into
         complementarity with the dual cone."""
@@ -126,6 +132,9 @@ class Convex(Cones):
 
     def project(self, z: Array, w: Array, k: Array | None = None) -> Array:
         return self.nearest(z, w[0])
+
+    def bear(self, g: Array) -> Array:
+        return ~(self.nearest(-g, jnp.ones_like(g[0])) == 0).all(0)
 
     def shift(self, s: Array) -> Array:
         return jnp.zeros_like(s)

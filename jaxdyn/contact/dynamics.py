@@ -63,10 +63,22 @@ class _Lawful(System):
         def top(b):
             guess = self.f if self.guess is None else self.guess
             g = parting(self.cones.counts, -b - product(G, self.f), self.moves)
-            change = borne(self.cones.counts, self.law.solve(G, g, self.cones, guess), self.moves) - self.f
+            change = borne(self.cones.counts, self.forces(g, guess), self.moves) - self.f
             return change, change
 
         return self.kept.corrected(tau, force, r2, top)
+
+    def forces(self, g: Array, guess: Array) -> Array:
+        """Return the forces of the law (m, lanes), which is solved only where forces must act."""
+        lanes = max(g.shape[-1], *(x.shape[-1] for x in jax.tree.leaves(self.cones)))
+
+        def solved(carried):
+            left, _ = carried
+            f = self.law.solve(self.kept.G, g, self.cones, guess)
+            return jnp.zeros_like(left), jnp.where(left, f, 0)
+
+        start = jnp.broadcast_to(self.cones.bear(g), lanes), jnp.zeros((len(g), lanes), g.dtype)
+        return jax.lax.while_loop(lambda carried: carried[0].any(), solved, start)[1]
 
 
 class _Held(System):

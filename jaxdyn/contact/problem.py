@@ -29,6 +29,7 @@ from . import smooth
 from .closing import closing
 from .cones import Cones, Counts, natural
 from .effect import Unformed
+from .gathered import Gathered, gathered
 from .goals import goals, limited
 from .joints import Held, held_of, joint_rows
 from .laws import Around, Closing, Impact, Law
@@ -136,6 +137,7 @@ class Kept(NamedTuple):
     problem: Problem
     weights: Array
     factor: Factor
+    own: Gathered
     G: Array | Unformed
     penalised: bool
 
@@ -147,9 +149,11 @@ class Kept(NamedTuple):
         none = jnp.zeros((first, lanes), r2.dtype)
         if self.penalised:
             force = rows.forces(-joined([self.weights * r2[:first], jnp.zeros_like(r2[first:])]), force)
-        up = self.factor.up(tau, force, joined([none, r2[first:]]) if self.penalised else r2)
-        z, push = top(up["b"][first : len(r2)])
-        x, moved, nu = self.factor.down(kept_of(up), joined([none, -push]))
+        riding = self.own.problem.plan.rows
+        still = jnp.zeros((riding - first, lanes), r2.dtype)
+        up = self.factor.up(tau, force, joined([none if self.penalised else r2[:first], still]))
+        z, push = top(r2[first:] + self.own.rates(up["b"][first:riding]))
+        x, moved, nu = self.factor.down(kept_of(up), joined([none, -self.own.pushes(push)]))
         image = rows.times(moved)
         held = self.weights * (r2[:first] - image[:first]) if self.penalised else -nu[:first]
         return x, moved, joined([held, z]), image
@@ -158,23 +162,24 @@ class Kept(NamedTuple):
 def touching(step: Step, law: Law) -> Kept:
     """Return the factor of a step; its G is a matrix unless the law works without one."""
     problem, held, first = step.problem, step.held, step.first
-    plan, weights = problem.plan, automatic_weights(step.loops())
-    every = joined([weights, jnp.ones((plan.rows - first, 1), problem.q.dtype)])
+    R, apart = step.compliance, law.without_matrix(problem.plan.rows - first)
+    own = gathered(problem, held, apart)
+    weights, riding = automatic_weights(step.loops()), own.problem
+    plan, every = riding.plan, joined([weights, jnp.ones((riding.plan.rows - first, 1), problem.q.dtype)])
     penalised = held > 0 and problem.model.topology.singular
-    R, apart = step.compliance, law.without_matrix(plan.rows - first)
-    factor = (_penalised if penalised else factor_of)(problem, held, every, apart=apart)
+    factor = (_penalised if penalised else factor_of)(riding, held, every, apart=apart)
     cells, blocks = factor.parts["L"], factor.tables.blocks
     padded = jnp.concatenate([cells, jnp.zeros((1, cells.shape[-1]), cells.dtype)])
     taken = lambda places: jnp.take(padded, places, axis=0, mode="clip")  # noqa: E731
     parts = {name: x for name, x in factor.parts.items() if name in SWEPT}
     factor = Factor(factor.tables, factor.joints, parts)
     if apart:
-        own = taken(plan.diagonal(blocks, len(cells))[first:])
-        G = Unformed(problem, weights, factor, R, own + R, held, penalised)
+        diagonal = taken(plan.diagonal(blocks, len(cells))[first:])
+        G = Unformed(problem, weights, factor, R, diagonal + R, held, penalised)
     else:
-        G = taken(plan.placed(blocks, len(cells))[first:, first:])
+        G = own.matrix(taken(plan.placed(blocks, len(cells))[first:, first:]), frozenset(blocks))
         G = widen(G, max(G.shape[-1], R.shape[-1])) + jnp.eye(len(R), dtype=G.dtype)[..., None] * R
-    return Kept(problem, weights, factor, G, penalised)
+    return Kept(problem, weights, factor, own, G, penalised)
 
 
 def _penalised(problem: Problem, held: int, weights: Array, apart: bool):
