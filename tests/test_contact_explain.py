@@ -127,6 +127,15 @@ def test_what_nothing_explains_is_told():
     assert np.abs(with_motor.residual).max() == 0
 
 
+def test_what_slides_is_not_pulled():
+    """A ball slides on the ground and keeps its height though more than its weight lifts it."""
+    model, q = scenes.balls(friction=0.5)
+    state, lift = jd.State(jnp.asarray(q), jnp.zeros(6).at[0].set(1.0)), np.array([[0, 0, 100.0, 0, 0, 0]])
+    told = jd.contact.explain(model, state, np.zeros(6), dt=DT, contacts=LAW, external=lift)
+    np.testing.assert_allclose(told.residual, [0, 0, scenes.G - 100, 0, 0, 0], rtol=0, atol=1e-9)
+    assert np.abs(told.contacts.impulses).max() == 0
+
+
 def test_forces_of_a_foot_that_jams():
     """A body that three motors and a tether hold still on one foot, whose force leans towards the body's middle. Alone
     that force would turn the body so that the foot went down: no force at the foot would obey Coulomb's law too."""

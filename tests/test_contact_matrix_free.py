@@ -45,6 +45,18 @@ def test_steps_are_those_with_a_matrix(name):
     assert int(free.result._value) == 0
 
 
+def test_what_parts_without_friction_keeps_nothing_from_converging():
+    """Two balls fall on the ground, and one flies off it."""
+    model, q = scenes.balls(3)
+    v = np.zeros(18)
+    v[14] = 1.0
+    made = found(ADMM(matrix_free=True), model, jnp.asarray(q), v)
+    pushed = dict(zip(made.contacts.pairs, np.asarray(made.contacts.impulses[:, 0]), strict=True))
+    weights = [pushed[f"ball{k}", "ground"] / (scenes.G * DT) for k in range(3)]
+    np.testing.assert_allclose(weights, [1, 1, 0], rtol=0, atol=1e-6)
+    assert int(made.result._value) == 0
+
+
 def test_in_single_precision():
     model, q = SCENES["quadruped"]
     double = found(ADMM(), model, jnp.asarray(q), velocity(model))

@@ -90,7 +90,8 @@ class Cones(eqx.Module):
         (n, t), mu = self._split(z), self.friction
         length = lengths(t)
         along = (mu * length + n) / (1 + mu * mu)
-        inside, opposite = length <= mu * n, mu * length <= -n
+        # without friction, or where it slides, both mu and the length may be zero for n below zero
+        inside, opposite = (length <= mu * n) & (n >= 0), mu * length <= -n
         ratio = mu * along / jnp.where(length > 0, length, 1)
         choose = lambda x, y: jnp.where(inside, x, jnp.where(opposite, 0, y))  # noqa: E731
         return self._whole(z, widen(w[None], z.shape[-1]), choose(n, along), t * choose(1, ratio)[:, None])
