@@ -136,6 +136,14 @@ def test_what_slides_is_not_pulled():
     assert np.abs(told.contacts.impulses).max() == 0
 
 
+def test_friction_of_a_soft_contact_is_within_its_cone():
+    """Of a ball that rests on soft ground while more pulls it aside than friction holds."""
+    model, q = sunk(scenes.balls(friction=0.5, stiffness=1e4, damping=20.0), 1e-3)
+    state, pull = jd.State(jnp.asarray(q), jnp.zeros(6)), np.array([[100.0, 0, 0, 0, 0, 0]])
+    told = jd.contact.explain(model, state, np.zeros(6), dt=DT, contacts=LAW, external=pull)
+    np.testing.assert_allclose(told.contacts.impulses, [[10 * DT, -5 * DT, 0]], rtol=0, atol=1e-9)
+
+
 def test_forces_of_a_foot_that_jams():
     """A body that three motors and a tether hold still on one foot, whose force leans towards the body's middle. Alone
     that force would turn the body so that the foot went down: no force at the foot would obey Coulomb's law too."""

@@ -87,14 +87,17 @@ class Cones(eqx.Module):
     def nearest(self, z: Array, w: Array) -> Array:
         """Return the admissible forces nearest to z = f − w s (m, lanes), for w (lanes,), with each contact's projected
         onto its cone."""
-        (n, t), mu = self._split(z), self.friction
-        length = lengths(t)
+        return self._whole(z, widen(w[None], z.shape[-1]), *self._nearest(*self._split(z)))
+
+    def _nearest(self, n: Array, t: Array) -> tuple[Array, Array]:
+        """Return the forces in the cones of contacts nearest to normal and tangential components."""
+        length, mu = lengths(t), self.friction
         along = (mu * length + n) / (1 + mu * mu)
         # without friction, or where it slides, both mu and the length may be zero for n below zero
         inside, opposite = (length <= mu * n) & (n >= 0), mu * length <= -n
         ratio = mu * along / jnp.where(length > 0, length, 1)
         choose = lambda x, y: jnp.where(inside, x, jnp.where(opposite, 0, y))  # noqa: E731
-        return self._whole(z, widen(w[None], z.shape[-1]), choose(n, along), t * choose(1, ratio)[:, None])
+        return choose(n, along), t * choose(1, ratio)[:, None]
 
     def bear(self, g: Array) -> Array:
         """Return whether forces must act (lanes,): the law does not hold without any, at the accelerations g."""
@@ -129,13 +132,19 @@ class Cones(eqx.Module):
 
 class Convex(Cones):
     """The same sets of forces, with the law of a convex minimum in place of Coulomb's: without De Saxcé's shift it
-    holds for the admissible f with the least f·(G f / 2 + g). All rows have one weight."""
+    holds for the admissible f with the least f·(G f / 2 + g). All rows have one weight. **Fields**, besides those of
+    `Cones`: `pinned` (contacts, lanes), normal forces that are known, zero where they are not."""
+
+    pinned: Array = eqx.field(kw_only=True)
 
     def project(self, z: Array, w: Array, k: Array | None = None) -> Array:
         return self.nearest(z, w[0])
 
-    def bear(self, g: Array) -> Array:
-        return ~(self.nearest(-g, jnp.ones_like(g[0])) == 0).all(0)
+    def _nearest(self, n: Array, t: Array) -> tuple[Array, Array]:
+        normal, tangent = super()._nearest(n, t)
+        known = self.pinned > 0
+        within_known = within(t, widen(self.friction * self.pinned, t.shape[-1]))
+        return jnp.where(known, self.pinned, normal), jnp.where(known[:, None], within_known, tangent)
 
     def shift(self, s: Array) -> Array:
         return jnp.zeros_like(s)

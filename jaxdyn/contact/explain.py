@@ -185,15 +185,9 @@ def _least(modes: _Modes, first: int, A: Array, M: Array, b: Array) -> tuple[Arr
     every, joints = Counts(counts.contacts, counts.twists, first + counts.joints), modes.cones.limited
     beside = lambda x, rest: joined([jnp.full((first, 1), x, A.dtype), rest])  # noqa: E731
     limited = Limited(beside(jnp.inf, joints.bound), beside(-NEVER, joints.low), beside(NEVER, joints.high))
-    cones = Convex(every, modes.cones.friction, modes.cones.radius, limited)
+    cones = Convex(every, modes.cones.friction, modes.cones.radius, limited, pinned=modes.pinned)
     G, g = _reduced(A[order], M, b)
-    # normal forces of soft contacts are known: they set the bounds of friction
-    n = 3 * counts.contacts
     mean = sum(G[k, k] for k in range(m)) / m + jnp.finfo(A.dtype).tiny ** 0.5
-    soft = modes.pinned > 0
-    g = g.at[:n:3].add(jnp.where(soft, -mean * modes.pinned, 0))
-    pins = jnp.zeros((m, A.shape[-1]), A.dtype).at[:n:3].set(jnp.where(soft, mean, 0))
-    G = G + jnp.eye(m, dtype=A.dtype)[..., None] * pins[:, None]
     x, left = _solved(cones, G, g, mean)
     back = np.argsort(order)
     return x[back], left

@@ -5,6 +5,7 @@ The three rows of a contact share a scale: its cone does not change, and the mea
 """
 
 import abc
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..tree import tiles
 from ..tree.tiles import WIDE, lower, place
-from .cones import Cones, Counts, Limited, calling, measures, natural, scales
+from .cones import Cones, Convex, Counts, Limited, calling, measures, natural, scales
 from .effect import Unformed
 
 
@@ -121,7 +122,8 @@ class Tiled(Scaled):
         """Return the problem of contacts and twists alone, given its h."""
         counts, cones, end = self.counts._replace(joints=0), self.cones, len(h)
         none, own = cones.limited.bound[:0], self.H[: place(end // WIDE, 0)]
-        cones = type(cones)(counts, cones.friction, cones.radius, Limited(none, none, none), cones.parts[:end])
+        limited = Limited(none, none, none)
+        cones = dataclasses.replace(cones, counts=counts, limited=limited, parts=cones.parts[:end])
         return Tiled(h, self.d[:end], cones, self.over[:end], own, Filled(counts, tuple(range(end))))
 
 
@@ -195,7 +197,10 @@ def _scaled(cones: Cones, filled: Filled, d: Array) -> Cones:
     limited = Limited(bound / own, low * own, high * own)
     parts = dict(zip(filled.rows, cones.parts, strict=False))
     owners = tuple(parts.get(k, cones.parts[0]) for k in range(counts.rows)) if parts else ()
-    return type(cones)(counts, more(cones.friction, counts.contacts), radius, limited, owners)
+    friction = more(cones.friction, counts.contacts)
+    known = {"pinned": more(cones.pinned, counts.contacts) / d[:first:3]} if isinstance(cones, Convex) else {}
+    scaled = {"counts": counts, "friction": friction, "radius": radius, "limited": limited, "parts": owners}
+    return dataclasses.replace(cones, **scaled, **known)
 
 
 def _over(cones: Cones, h: Array, d: Array) -> Array:
