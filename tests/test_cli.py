@@ -495,6 +495,32 @@ def test_an_end_from_outside_leaves_no_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize("name, code", [("SIGINT", 130), ("SIGTERM", 143)])
+def test_an_end_from_outside_is_neither_lost_nor_waited_for(name, code, tmp_path):
+    """A signal during Python's garbage collection, while another thread works and would crash."""
+    script = (
+        "import gc, os, signal, sys, threading, time\n"
+        "from jaxdyn.commands import cli\n"
+        "def collected(phase, info):\n"
+        f"    if once: os.kill(os.getpid(), once.pop())\n"
+        "    sum(range(10))\n"
+        "def busy(args):\n"
+        "    threading.Thread(target=lambda: (time.sleep(3), os._exit(7))).start()\n"
+        "    gc.collect()\n"
+        "    time.sleep(60)\n"
+        f"once = [signal.{name}]\n"
+        "gc.callbacks.append(collected)\n"
+        "cli._info = busy\n"
+        "sys.argv = ['jaxdyn', 'info', 'four_bar']\n"
+        "sys.exit(cli.main())\n"
+    )
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    argv = [sys.executable, "-c", script]
+    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    assert done.returncode == code, done.stderr
+    assert re.fullmatch("jaxdyn info: (interrupted|terminated); no file was left half written.\n", done.stderr)
+
+
 @pytest.mark.parametrize(
     "setting",
     [{"PYTHONIOENCODING": "ascii"}, {"LANG": "C", "LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}],

@@ -15,9 +15,9 @@ import jax
 from ..loaders.load import load
 from ..model.model import Model
 from ..robots.shipped import SHIPPED, missing
-from .terminal import Terminated, terminal
+from .terminal import Terminated, leave, terminal
 
-OK, PROBLEM, USAGE = 0, 1, 2
+OK, PROBLEM, USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 #: choices of `--integrator`, the default first
 METHODS = ("euler", "leapfrog", "rk4", "midpoint", "gauss")
 #: choices of `--contacts`, the default first
@@ -346,9 +346,15 @@ def _examples(*lines: str, tail: str = "") -> str:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command and return the exit code. For `--help` and unknown options argparse raises `SystemExit`."""
+    """Run a command and return the exit code. For `--help` and unknown options argparse raises `SystemExit`.
+
+    Without `argv` the command is that of the process, which ends here if it is interrupted.
+    """
     with terminal():
-        return _run(parser().parse_args(argv))
+        code = _run(parser().parse_args(argv))
+    if argv is None and code in (INTERRUPTED, TERMINATED):
+        leave(code)
+    return code
 
 
 def _run(args) -> int:
@@ -361,10 +367,10 @@ def _run(args) -> int:
         return _say(args, error, USAGE)
     except Terminated:
         print(f"jaxdyn {args.command}: terminated; no file was left half written.", file=sys.stderr)
-        return 143
+        return TERMINATED
     except KeyboardInterrupt:
         print(f"jaxdyn {args.command}: interrupted; no file was left half written.", file=sys.stderr)
-        return 130
+        return INTERRUPTED
     except BrokenPipeError:  # the reader of the output has closed it, as `head` does
         with suppress(OSError, ValueError):  # what is left in the buffer would raise the error again at exit
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

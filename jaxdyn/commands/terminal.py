@@ -1,12 +1,14 @@
-"""`terminal` prepares the process for a command: text that any terminal can show, and an orderly end on SIGTERM."""
+"""`terminal` prepares the process for a command: text that any terminal can show, and an orderly end on SIGINT and
+SIGTERM. `leave` is that end."""
 
 import codecs
+import os
 import signal
 import sys
 import threading
 import unicodedata
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 #: replacements of characters that have no decomposition into ASCII
 SIGNS = {"µ": "u", "μ": "u", "‖": "|", "τ": "tau", "−": "-", "–": "-", "—": "-", "…": "...", "’": "'"}
@@ -30,18 +32,21 @@ def _nearest(error: UnicodeError):
 
 @contextmanager
 def terminal() -> Iterator[None]:
-    """Within the block, write text that the terminal cannot show in ASCII, and raise `Terminated` on SIGTERM."""
+    """Within the block, write text that the terminal cannot show in ASCII, raise `Terminated` on SIGTERM, and lose no
+    signal."""
     codecs.register_error("jaxdyn", _nearest)
     streams = [s for s in (sys.stdout, sys.stderr) if hasattr(s, "reconfigure")]
     before = [s.errors for s in streams]
-    handler = None
+    handler, hook = None, sys.unraisablehook
     try:
         for stream in streams:
             stream.reconfigure(errors="jaxdyn")
         if threading.current_thread() is threading.main_thread():
             handler = signal.signal(signal.SIGTERM, _terminate)
+            sys.unraisablehook = lambda lost: None if _again(lost) else hook(lost)
         yield
     finally:
+        sys.unraisablehook = hook
         for stream, errors in zip(streams, before, strict=True):
             if not stream.closed:
                 stream.reconfigure(errors=errors)
@@ -51,3 +56,25 @@ def terminal() -> Iterator[None]:
 
 def _terminate(number, frame):
     raise Terminated
+
+
+def _again(lost) -> bool:
+    """Return whether an exception that Python drops is that of a signal, which then comes again, a little later.
+
+    Python drops what is raised in a callback of its garbage collection. JAX has such a callback, in which signals end
+    up that arrive during a collection.
+    """
+    if not issubclass(lost.exc_type, KeyboardInterrupt):
+        return False
+    number = signal.SIGTERM if issubclass(lost.exc_type, Terminated) else signal.SIGINT
+    send = (lambda n: os.kill(os.getpid(), n)) if os.name == "posix" else signal.raise_signal  # to the main thread
+    threading.Timer(0.01, send, (number,)).start()
+    return True
+
+
+def leave(code: int) -> None:
+    """End the process at once. Without this, threads of XLA that still compile may crash while it cleans up."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
