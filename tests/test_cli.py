@@ -495,6 +495,28 @@ def test_an_end_from_outside_leaves_no_file(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.parametrize(
+    "shell, code, made",
+    [
+        ("info four_bar | true", 0, False),
+        ("--help | true", 0, False),
+        ("info nothing 2>&1 | true", 2, False),
+        ("simulate four_bar --seconds 0.01 --out t.npz | true", 0, True),
+        ("simulate four_bar --seconds 0.01 --out t.npz >&- 2>&-", 0, True),
+        ("info four_bar > /dev/full", 1, False),
+    ],
+)
+def test_output_that_nobody_reads(shell, code, made, tmp_path):
+    if "full" in shell and not os.path.exists("/dev/full"):
+        pytest.skip("no full device here")
+    env = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1" if made else ""}
+    script = f"set -o pipefail; '{sys.executable}' -m jaxdyn {shell}"
+    done = subprocess.run(["bash", "-c", script], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    assert done.returncode == code, done.stderr
+    assert done.stderr == ("jaxdyn info: [Errno 28] No space left on device\n" if code == 1 else "")
+    assert (tmp_path / "t.npz").exists() == made
+
+
 @pytest.mark.parametrize("name, code", [("SIGINT", 130), ("SIGTERM", 143)])
 def test_an_end_from_outside_is_neither_lost_nor_waited_for(name, code, tmp_path):
     """A signal during Python's garbage collection, while another thread works and would crash."""

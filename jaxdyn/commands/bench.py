@@ -23,6 +23,7 @@ from ..model.state import State
 from ..spatial.instances import counted
 from . import peers
 from .output import complete
+from .terminal import tell
 
 
 @contextmanager
@@ -139,7 +140,7 @@ def table(records: Sequence[dict]) -> str:
     return "\n".join(lines)
 
 
-def run(models: Sequence[tuple[str, Model]], *, batch: int, repeats: int, out: str | None = None, say=print) -> int:
+def run(models: Sequence[tuple[str, Model]], *, batch: int, repeats: int, out: str | None = None, say=tell) -> int:
     """Measure and print, and write the results to `out` as JSON. Return 0."""
     results = {}
     before = jax.config.jax_enable_x64
@@ -152,8 +153,8 @@ def run(models: Sequence[tuple[str, Model]], *, batch: int, repeats: int, out: s
         with one_core(), tqdm(models, unit="robot", disable=None) as bar:
             for source, model in bar:
                 results[source] = measure(model, batch, repeats, lambda text: bar.set_description(text))
-                tqdm.write(f"{source}: nv {model.nv}, {counted(len(model.constraints), 'constraint')}")
-                tqdm.write(table(results[source]))
+                say(f"{source}: nv {model.nv}, {counted(len(model.constraints), 'constraint')}")
+                say(table(results[source]))
     finally:
         jax.config.update("jax_enable_x64", before)
     if out:

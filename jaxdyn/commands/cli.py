@@ -2,12 +2,11 @@
 interrupted and 143 if it was terminated."""
 
 import argparse
-import os
 import sys
 import textwrap
 import warnings
 from collections.abc import Callable, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import jax
@@ -15,7 +14,7 @@ import jax
 from ..loaders.load import load
 from ..model.model import Model
 from ..robots.shipped import SHIPPED, missing
-from .terminal import Terminated, leave, terminal
+from .terminal import Terminated, leave, tell, terminal
 
 OK, PROBLEM, USAGE, INTERRUPTED, TERMINATED = 0, 1, 2, 130, 143
 #: choices of `--integrator`, the default first
@@ -85,7 +84,7 @@ def open_model(source: str, floating: bool | None = None, **options) -> tuple[Mo
 def _model_of(args, **options) -> Model:
     model, told = open_model(args.model, args.floating, **options)
     for text in told:
-        print(f"warning: {text}", file=sys.stderr)
+        tell(f"warning: {text}", sys.stderr)
     return model
 
 
@@ -358,23 +357,21 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(args) -> int:
-    before = jax.config.jax_enable_x64
+    before, code = jax.config.jax_enable_x64, OK
     try:
         if args.command != "bench":
             jax.config.update("jax_enable_x64", not args.float32)
-        return args.run(args)
+        code = args.run(args)
+        sys.stdout.flush()
+        return code
     except WrongUse as error:
         return _say(args, error, USAGE)
     except Terminated:
-        print(f"jaxdyn {args.command}: terminated; no file was left half written.", file=sys.stderr)
-        return TERMINATED
+        return _say(args, "terminated; no file was left half written.", TERMINATED)
     except KeyboardInterrupt:
-        print(f"jaxdyn {args.command}: interrupted; no file was left half written.", file=sys.stderr)
-        return INTERRUPTED
+        return _say(args, "interrupted; no file was left half written.", INTERRUPTED)
     except BrokenPipeError:  # the reader of the output has closed it, as `head` does
-        with suppress(OSError, ValueError):  # what is left in the buffer would raise the error again at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return OK
+        return code
     except MemoryError:
         return _say(args, "out of memory: make --batch smaller", PROBLEM)
     except (ValueError, TypeError, OSError, ImportError, ArithmeticError, jax.errors.JaxRuntimeError) as error:
@@ -384,5 +381,5 @@ def _run(args) -> int:
 
 
 def _say(args, error: object, code: int) -> int:
-    print(f"jaxdyn {args.command}: {error}", file=sys.stderr)
+    tell(f"jaxdyn {args.command}: {error}", sys.stderr)
     return code

@@ -33,6 +33,7 @@ from ..simulate.rollout import simulate
 from ..spatial.instances import counted
 from .output import check_writable, save_arrays, save_plot
 from .rollouts import null_space
+from .terminal import tell
 
 CASSIE = "robots/cassie_description/robots/cassie_v2.sdf"
 #: seconds per step, and steps in one compiled piece (also the length of the rollout that is differentiated)
@@ -258,7 +259,7 @@ def run(
     out: str = "traj.npz",
     plot: str | None = "traj.png",
     shipped: bool = False,
-    say=print,
+    say=tell,
 ) -> int:
     """Run the demo and return the exit code: 1 if a loop opened, a solve failed or a gradient is wrong, else 0."""
     check_writable(out)

@@ -1,6 +1,5 @@
 """`jaxdyn info` describes a model, `jaxdyn check` looks for problems in it."""
 
-import sys
 from collections.abc import Callable
 
 import jax
@@ -26,6 +25,7 @@ from ..model.model import Model
 from ..model.state import State
 from ..simulate.step import step
 from ..spatial.instances import counted
+from .terminal import tell
 
 #: singular values up to the first share of the largest count as zero; from there up to the second they are doubtful
 ZERO, DOUBTFUL = 1e-9, 1e-3
@@ -199,7 +199,7 @@ class _Findings:
         self.counts = {"warning": 0, "problem": 0}
 
     def say(self, text: str) -> None:
-        tqdm.write(text, file=sys.stdout)
+        tell(text)
 
     def note(self, text: str) -> None:
         self.say(f"  {text}")

@@ -23,6 +23,7 @@ from ..simulate.integrators import RK4, Gauss, ImplicitMidpoint, Leapfrog, SemiI
 from ..simulate.rollout import simulate
 from ..spatial.instances import counted
 from .output import save_arrays, save_plot
+from .terminal import tell
 from .touching import LAWS, Touches, draw, lifted, told, touches
 
 INTEGRATORS = {
@@ -177,7 +178,7 @@ def run(
     contacts: str | None = None,
     out: str | None = None,
     plot: str | None = None,
-    say=print,
+    say=tell,
 ) -> int:
     """Simulate and save. Return 1 if a solve failed or the motion is not finite, else 0.
 

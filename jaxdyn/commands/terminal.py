@@ -1,5 +1,5 @@
 """`terminal` prepares the process for a command: text that any terminal can show, and an orderly end on SIGINT and
-SIGTERM. `leave` is that end."""
+SIGTERM. `leave` is that end; `tell` prints, and does not mind if nobody reads."""
 
 import codecs
 import os
@@ -9,6 +9,8 @@ import threading
 import unicodedata
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+
+from tqdm import tqdm
 
 #: replacements of characters that have no decomposition into ASCII
 SIGNS = {"µ": "u", "μ": "u", "‖": "|", "τ": "tau", "−": "-", "–": "-", "—": "-", "…": "...", "’": "'"}
@@ -33,8 +35,11 @@ def _nearest(error: UnicodeError):
 @contextmanager
 def terminal() -> Iterator[None]:
     """Within the block, write text that the terminal cannot show in ASCII, raise `Terminated` on SIGTERM, and lose no
-    signal."""
+    signal. Output that was closed before the start goes nowhere."""
     codecs.register_error("jaxdyn", _nearest)
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # stays open: threads may write later
     streams = [s for s in (sys.stdout, sys.stderr) if hasattr(s, "reconfigure")]
     before = [s.errors for s in streams]
     handler, hook = None, sys.unraisablehook
@@ -49,9 +54,28 @@ def terminal() -> Iterator[None]:
         sys.unraisablehook = hook
         for stream, errors in zip(streams, before, strict=True):
             if not stream.closed:
+                _settle(stream)
                 stream.reconfigure(errors=errors)
         if handler is not None:
             signal.signal(signal.SIGTERM, handler)
+
+
+def tell(text: object, stream=None) -> None:
+    """Print a line, by default to stdout, beside progress bars. If the reader has gone, as `head` does, do nothing:
+    work whose results are in files goes on."""
+    try:
+        tqdm.write(str(text), file=stream)
+    except BrokenPipeError:
+        _settle(stream or sys.stdout)
+
+
+def _settle(stream) -> None:
+    """Write what a stream holds, or send it and all that follows nowhere, since it would raise an error at exit."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _terminate(number, frame):
@@ -75,6 +99,5 @@ def _again(lost) -> bool:
 def leave(code: int) -> None:
     """End the process at once. Without this, threads of XLA that still compile may crash while it cleans up."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
+        _settle(stream)
     os._exit(code)
