@@ -86,6 +86,7 @@ def test_help_and_version(capsys):
         (["simulate", "four_bar", "--batch", "9" * 400], "is not a positive number"),
         (["simulate", "four_bar", "--batch", "9" * 5000], "(5000 characters)"),
         (["check", "four_bar", "--seed", "-1"], "-1 is not a whole number from 0 to"),
+        (["check", "four_bar", "--seed", str(2**64)], "is not a whole number from 0 to"),
     ],
 )
 def test_wrong_options(argv, said, capsys):
@@ -109,6 +110,7 @@ def test_wrong_options(argv, said, capsys):
         (["simulate", "four_bar", "--out", "t.npz", "--seconds", "0.1", "--every", "7"], "--every 5 or 10"),
         (["simulate", "four_bar", "--out", "t.npz", "--seconds", "0.1", "--every", "700"], "--every 100."),
         (["simulate", "four_bar", "--out", "t.npz", "--seconds", "1e300"], "1e+303 steps"),
+        (["simulate", "four_bar", "--out", "t.npz", "--seconds", "1e308"], "inf steps"),
         (["simulate", "four_bar", "--out", "t.npz", "--seconds", "1e-9"], "1e-06 steps"),
         (["simulate", "four_bar", "--out", "t.npz", "--batch", "9" * 20], "GB"),
         (["demo", "--out", ""], "cannot write ''"),
@@ -249,6 +251,11 @@ def test_check_of_a_sound_model(capsys):
     assert "3 constraint rows of rank 2" in text and "redundant rows: 1" in text
     assert re.search(r"LCABA and Dense agree to [\d.]+e-1\d", text)
     assert "no problem found" in text
+
+
+def test_the_largest_seed(tmp_path, capsys):
+    assert main(["check", FOUR_BAR, "--seed", str(2**64 - 1)]) == 0
+    assert main(["simulate", FOUR_BAR, "--seed", str(2**64 - 1), "--seconds", "0.01", "--out", "t.npz"]) == 0
 
 
 def test_check_of_a_loop_that_cannot_close(tmp_path, capsys):

@@ -45,7 +45,7 @@ def number(kind, allowed: Callable[[float], bool], what: str):
             raise argparse.ArgumentTypeError(f"{_short(text)!r} is not a {whole}number") from None
         except OverflowError:
             size = float("inf")
-        if not abs(size) < float("inf") or not allowed(size):
+        if not abs(size) < float("inf") or not allowed(value):
             raise argparse.ArgumentTypeError(f"{_short(text)} is not {what}")
         return value
 
@@ -142,7 +142,7 @@ def _simulate(args) -> int:
     with _before_work():
         _check_outputs(args)
         if args.every is None:
-            args.every = 10 if round(args.seconds / args.dt) % 10 == 0 else 1
+            args.every = 10 if steps_of(args.seconds, args.dt, 1).total % 10 == 0 else 1
         steps = steps_of(args.seconds, args.dt, args.every)
     model = _model_of(args) if not args.contacts else _model_of(args, ground=args.ground, collision="all")
     with _before_work():

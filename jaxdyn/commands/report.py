@@ -234,7 +234,7 @@ def _bodies(found: _Findings, model: Model, M: np.ndarray) -> None:
 def _close(found: _Findings, model: Model, seed: int):
     """Return a closed configuration, found from the neutral or a random one, None if loops do not close."""
     guesses = [model.neutral()]
-    guesses += [model.random_state(jax.random.fold_in(jax.random.key(seed), k)).q for k in range(8)]
+    guesses += [model.random_state(jax.random.fold_in(jax.random.key(np.uint64(seed)), k)).q for k in range(8)]
     said = ""
     for k, guess in enumerate(guesses):
         try:
