@@ -127,3 +127,16 @@ def test_other_spaces_than_vector_spaces_need_methods_of_their_own():
     model = alone(Circle())
     with pytest.raises(ValueError, match=r"`CircleKind` has 2 coordinates and 1 velocities: it needs .* `difference`"):
         jd.forward_dynamics(model, jd.State([1.0, 0.0], [0.0]), [0.0])
+
+
+def test_kinds_say_the_units_of_their_velocities():
+    """Without units `random_state` would return no coordinates."""
+
+    class Untold(type(jd.joints.Revolute.kind)):
+        units = ""
+
+    class Turn(Joint):
+        kind = Untold()
+
+    with pytest.raises(ValueError, match=r"`Untold.units` is ''; give one letter, 'l' or 'a', for each .* \(1\)"):
+        alone(Turn())

@@ -114,6 +114,11 @@ def checked_joint(call: str, joint: Joint, body: str) -> Joint:
     kind = getattr(joint, "kind", None)
     if not isinstance(kind, Kind):
         raise TypeError(f"{call}: `{type(joint).__name__}.kind` is {described(kind)}, not a `jaxdyn.extend.Kind`.")
+    if len(kind.units) != kind.nv or not set(kind.units) <= {"l", "a"}:
+        raise ValueError(
+            f"{call}: `{type(kind).__name__}.units` is {kind.units!r}; give one letter, 'l' or 'a', for each of the "
+            f"joint's velocities ({kind.nv})."
+        )
     changes: dict = {"name": joint.name or body}
     for what in {"axis", "axis2"} & set(vars(joint)):
         axis = _any_size(call, f"joint.{what}", getattr(joint, what), (3,))
