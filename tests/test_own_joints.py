@@ -140,3 +140,50 @@ def test_kinds_say_the_units_of_their_velocities():
 
     with pytest.raises(ValueError, match=r"`Untold.units` is ''; give one letter, 'l' or 'a', for each .* \(1\)"):
         alone(Turn())
+
+
+class CamKind(Kind):
+    """A follower on a cam: it turns by the angle, and rises by its square."""
+
+    nq, nv, units = 1, 1, "a"
+
+    def pose(self, par, q):
+        return axis_rotation(par.axis, q[0]), par.axis * q[0] ** 2
+
+    def columns(self, par, q):
+        return [Column(par.axis, par.axis * 2 * q[0])]
+
+    def bias(self, par, q, v):
+        return None, par.axis * 2 * v[0] ** 2
+
+
+class Cam(Joint):
+    kind = CamKind()
+
+
+@pytest.mark.parametrize("parent", ["world", "base"])
+def test_joints_with_one_coordinate_are_coupled(parent):
+    """M and h of the uncoupled robot and J, known by hand, give the motion of the coupled one, cut or embedded."""
+
+    def conditions(q):
+        return q[:1] - q[1:] ** 2 - q[1:]
+
+    spec = jd.ModelSpec("cam").add_body("base", "world", jd.joints.Spherical(), inertia=INERTIA)
+    body = jd.Inertia(0.7, (0.1, 0.2, 0.3), 0.1 * np.eye(3))
+    spec.add_body("cam", parent, Cam(axis=(0, 0.6, 0.8)), placement=(0.1, 0.2, 0), inertia=body)
+    spec.add_body("slide", "cam", jd.joints.Prismatic(axis=(1, 0, 0)), inertia=body)
+    spec.add_constraint(jd.constraints.Transmission(("cam", "slide"), conditions, 1, stabilization=None))
+    cut = spec.build()
+    q, x = np.array([0.8, 0, 0.6, 0, 0.24, 0.2]), 0.2
+    v = np.array([0.3, 0.5, -0.4, 0.7 * (2 * x + 1), 0.7])
+    J, gamma = np.array([0, 0, 0, 1, -1 - 2 * x]), -2 * 0.7**2
+    state, tau = jd.State(q, v), np.array([0.1, -0.2, 0.3, 0.4, 0.5])
+    np.testing.assert_allclose(jd.constraint_jacobian(cut, q, cut.constraints), [J], atol=1e-12)
+    M, h = jd.mass_matrix(cut, q), jd.bias_forces(cut, state)
+    right = np.concatenate([tau - h, [-gamma]])
+    a = np.linalg.solve(np.block([[M, -J[:, None]], [J[None], np.zeros((1, 1))]]), right)[:5]
+    np.testing.assert_allclose(jd.forward_dynamics(cut, state, tau).acceleration, a, rtol=1e-9)
+    embedded = jd.embed(cut)
+    free = np.asarray(embedded.topology.independent)
+    found = jd.forward_dynamics(embedded, jd.State(q, v[free]), tau)
+    np.testing.assert_allclose(found.acceleration, a[free], rtol=1e-9)

@@ -12,6 +12,7 @@ from ..spatial.small import cross, dot, mtv, mv
 from ..tree.columns import motion
 from ..tree.topology import WORLD, Topology
 from .constraints import Baumgarte, Constraint, Layout, Rows, checked_options
+from .kind import Kind
 
 
 class Lock(Constraint):
@@ -70,27 +71,34 @@ class Lock(Constraint):
 
     def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
         kind, joint = layout.signature[1], robot.joint(0)
-        columns = [_dense(s, joint.r) for s in kind.columns(joint.par, joint.q)]
-        rows = _dual(columns)
-        own, above = views[0], views[1:]
-        # the joint's twist in the body's axes, and the acceleration that it gives the body beyond S q̈
-        wj, lj = own.w, own.l
-        for view in above:
-            wj, lj = wj - mtv(joint.E, view.w), lj - mtv(joint.E, view.l + cross(view.w, joint.r))
-        bias = cross(own.w, wj), cross(own.l, wj) + cross(own.w, lj)
-        change = kind.bias(joint.par, joint.q, jnp.stack([dot(n, wj) + dot(f, lj) for n, f in rows]))
-        if change is not None:
-            bias = tuple(x if y is None else x + y for x, y in zip(bias, change, strict=True))
-        gamma = jnp.stack([-dot(n, bias[0]) - dot(f, bias[1]) for n, f in rows])
-        K = [tuple(jnp.stack(x) for x in zip(*rows, strict=True))]
-        if above:
-            seen = [(mv(joint.E, n), mv(joint.E, f)) for n, f in rows]
-            seen = [(-n - cross(joint.r, f), -f) for n, f in seen]
-            K.append(tuple(jnp.stack(x) for x in zip(*seen, strict=True)))
+        K, _, gamma = rates(kind, joint, *views)
         residual = jnp.zeros_like(gamma)
         if self.position is not None:
             residual = residual + kind.difference(self.position, joint.q)
         return Rows(K, gamma, residual)
+
+
+def rates(kind: Kind, joint, own, above=None) -> tuple[list, Array, Array]:
+    """Return the velocities of a joint in terms of the twists of its body and of the parent (None: the world): their
+    coefficients, (angular, linear) as (nv, 3, ...) for each of the two; their values (nv, ...); and their rates (nv,
+    ...) when the twists' components are constant."""
+    rows = _dual([_dense(s, joint.r) for s in kind.columns(joint.par, joint.q)])
+    # the joint's twist in the body's axes, and the acceleration that it gives the body beyond S q̈
+    wj, lj = own.w, own.l
+    if above is not None:
+        wj, lj = wj - mtv(joint.E, above.w), lj - mtv(joint.E, above.l + cross(above.w, joint.r))
+    v = jnp.stack([dot(n, wj) + dot(f, lj) for n, f in rows])
+    bias = cross(own.w, wj), cross(own.l, wj) + cross(own.w, lj)
+    change = kind.bias(joint.par, joint.q, v)
+    if change is not None:
+        bias = tuple(x if y is None else x + y for x, y in zip(bias, change, strict=True))
+    gamma = jnp.stack([-dot(n, bias[0]) - dot(f, bias[1]) for n, f in rows])
+    K = [tuple(jnp.stack(x) for x in zip(*rows, strict=True))]
+    if above is not None:
+        seen = [(mv(joint.E, n), mv(joint.E, f)) for n, f in rows]
+        seen = [(-n - cross(joint.r, f), -f) for n, f in seen]
+        K.append(tuple(jnp.stack(x) for x in zip(*seen, strict=True)))
+    return K, v, gamma
 
 
 def _dense(column, like):

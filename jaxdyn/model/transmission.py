@@ -15,6 +15,11 @@ from ..spatial.small import cross, dot, mtv, mv
 from ..tree.topology import WORLD, Topology
 from .constraints import Baumgarte, Constraint, Layout, Rows, check_function, checked_options
 from .joints import HelicalKind, PrismaticKind, RevoluteKind
+from .kind import Kind
+from .lock import rates
+
+#: kinds whose velocity is that of the body relative to the parent along the joint's axis
+STRAIGHT = RevoluteKind, PrismaticKind, HelicalKind
 
 
 def checked_joints(name: str, joints: Sequence[str]) -> tuple[str, tuple[str, ...]]:
@@ -28,9 +33,7 @@ def checked_joints(name: str, joints: Sequence[str]) -> tuple[str, tuple[str, ..
 
 
 class OnJoints(Constraint):
-    """Base class of constraints between the coordinates of joints with one velocity each.
-
-    In the rows, a joint's rate is the velocity of its body relative to the parent along the joint's axis."""
+    """Base class of constraints between the coordinates of joints with one velocity each, its coordinate's rate."""
 
     joints: eqx.AbstractVar[tuple[str, ...]]
 
@@ -43,8 +46,9 @@ class OnJoints(Constraint):
         """Return the layout of a constraint with this number of rows."""
         moved = [topology.joint(j) for j in self.joints]
         for j, b in zip(self.joints, moved, strict=True):
-            if not isinstance(topology.kinds[b], (RevoluteKind, PrismaticKind, HelicalKind)):
-                raise ValueError(f"joint {j!r} ({topology.kinds[b]}) has no single coordinate to couple.")
+            kind = topology.kinds[b]
+            if not kind.nq == kind.nv == 1 or type(kind).integrate is not Kind.integrate:
+                raise ValueError(f"joint {j!r} ({kind}) has no single coordinate to couple.")
         bodies = tuple(dict.fromkeys(x for b in moved for x in (b, topology.parents[b]) if x != WORLD))
         # per joint: slot of its body, slot of the parent (or None), kind
         pattern = tuple(
@@ -55,32 +59,38 @@ class OnJoints(Constraint):
         return Layout((type(self), pattern, *signature), rows, bodies, tuple((b, None) for b in moved), relative, True)
 
     def evaluate(self, layout: Layout, attachments, views, robot) -> Rows:
-        pattern, units, rates = layout.signature[1], [], []
+        pattern, units, v, biases = layout.signature[1], [], [], []
         for k, (slot, parent, kind) in enumerate(pattern):
-            joint = robot.joint(k)
-            along = joint.par.axis
-            across = -mv(joint.E, along)  # in the parent's axes
-            zero = jnp.zeros_like(across)
-            if isinstance(kind, PrismaticKind):
-                own, other = (zero, along + zero), (cross(joint.r, across), across)
-            else:
-                own, other = (along + zero, zero), (across, zero)
-            units.append(((slot, own), (parent, other)))
-            if self.moving:
-                w, l = views[slot].w, views[slot].l
-                if parent is not None:
-                    above = views[parent]
-                    w, l = w - mtv(joint.E, above.w), l - mtv(joint.E, above.l + cross(above.w, joint.r))
-                rates.append(dot(along, l if isinstance(kind, PrismaticKind) else w))
+            found = _rate(kind, robot.joint(k), views[slot], None if parent is None else views[parent])
+            for every, new in zip((units, v, biases), found, strict=True):
+                every.append(new)
         q = jnp.stack([robot.joint(k).q[0] for k in range(len(pattern))])
-        coefficients, gamma, residual = self.slope(q, jnp.stack(rates) if rates else None)
+        coefficients, gamma, residual = self.slope(q, jnp.stack(v) if self.moving else None)
         K: list = [None] * len(layout.bodies)
-        for k, both in enumerate(units):
-            for s, (w, l) in both:
+        for k, (slot, parent, _) in enumerate(pattern):
+            for s, (w, l) in zip((slot, parent), units[k], strict=False):
                 if s is not None:
                     w, l = (coefficients[:, k, None] * x for x in (w, l))
                     K[s] = (w, l) if K[s] is None else (K[s][0] + w, K[s][1] + l)
+            if biases[k] is not None:
+                gamma = gamma + coefficients[:, k] * biases[k]
         return Rows(K, gamma, residual)
+
+
+def _rate(kind: Kind, joint, own, above):
+    """Return what `rates` returns, for a joint with one velocity; a bias of None is zero."""
+    if type(kind) not in STRAIGHT:
+        K, v, gamma = rates(kind, joint, own, above)
+        return [(w[0], l[0]) for w, l in K], v[0], gamma[0]
+    along = joint.par.axis
+    across = -mv(joint.E, along)  # in the parent's axes
+    zero = jnp.zeros_like(across)
+    w, l = own.w, own.l
+    if above is not None:
+        w, l = w - mtv(joint.E, above.w), l - mtv(joint.E, above.l + cross(above.w, joint.r))
+    if isinstance(kind, PrismaticKind):
+        return ((zero, along + zero), (cross(joint.r, across), across)), dot(along, l), None
+    return ((along + zero, zero), (across, zero)), dot(along, w), None
 
 
 class Coupling(OnJoints):
