@@ -276,6 +276,21 @@ def test_kicks_that_the_constraints_take_away_again_are_successful(solver):
     assert (found.result == jd.Result.successful).all()
 
 
+@pytest.mark.parametrize(("dtype", "heavy", "small"), [(np.float32, 10.0, 1e-4), (np.float64, 1e5, 1e-6)])
+def test_impulses_tell_of_light_links_beside_a_heavy_block(dtype, heavy, small):
+    """Beside the momentum of a block that is not joined to them, that of light links is rounding: their velocities
+    count, which `LCABA` gets wrong here."""
+    model = hard_problems.cast(small_linkage(heavy, small), dtype)
+    q, rest, p = np.asarray(model.neutral()), np.zeros(9, dtype), np.array([small, 0, 0, heavy, *np.zeros(5)], dtype)
+    wanted, _ = oracle.impulse(
+        hard_problems.cast(model, np.float64), q.astype(float), rest.astype(float), p.astype(float)
+    )
+    for name in ("LCABA", "ProxBBO", "ProxLTL"):
+        found = jd.impulse(model, jd.State(q, rest), p, solver=getattr(jd.solvers, name)())
+        right = bool(np.abs(np.asarray(found.velocity, float) - wanted).max() < 1e-3 * np.abs(wanted).max())
+        assert right == (found.result == jd.Result.successful) == (name != "LCABA"), name
+
+
 def test_impulses_tell_what_accelerations_tell():
     """Quaternions that are none, and embedded loops that are open."""
     model = jd.load("strider")

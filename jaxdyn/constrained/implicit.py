@@ -23,7 +23,7 @@ import jax.numpy as jnp
 
 from ..engine.core import Core, Function, Tangent, bind, widen
 from ..model.checks import rows_of
-from ..systems.problem import Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
+from ..systems.problem import Problem, Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
 from .apart import apart
 from .base import Found, Solver
 from .result import ended, left
@@ -75,6 +75,13 @@ class SaddleSolve(Core):
         return avals[n], avals[n + 1], avals[n + 1]
 
     def run(self, args, used):
+        _, _, found = self.found(args, used is None or used[1])
+        settled = found.settled if self.settles else None
+        return [found.acceleration if settled is None else settled, found.multipliers, found.some]
+
+    def found(self, args, least: bool) -> tuple[Problem, Start, Found]:
+        """Return the problem, where its solver starts, and the solver's result, with minimum-norm multipliers if
+        `least` asks for them."""
         n = self.tree.num_leaves
         model, constraints, q = jax.tree.unflatten(self.tree, args[:n])
         r1, r2, *warm = args[n:]
@@ -83,9 +90,7 @@ class SaddleSolve(Core):
         problem = problem_of(model, constraints, _full(q, args))
         start = Start(r1, r2 if constraints else None, None, None)
         guess = warm[0] if warm and constraints else None
-        found = _found(self.solver, problem, start, guess, used is None or used[1] or guess is not None)
-        settled = found.settled if self.settles else None
-        return [found.acceleration if settled is None else settled, found.multipliers, found.some]
+        return problem, start, _found(self.solver, problem, start, guess, least or guess is not None)
 
     def transpose(self, args, undefined, cotangents, used):
         n = self.tree.num_leaves

@@ -104,13 +104,28 @@ OPEN = 100
 def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array, inputs) -> Array:
     """Return the `Result` of every lane at velocities `v`, as an index into `MEMBERS`; `inputs` are arrays that must be
     finite."""
+    code = _accurate(problem, start, found, solver.soft, 1.0)
+    return _checked(solver, problem, code, v, inputs, (found.acceleration, balance_of(found)))
+
+
+def jumped(solver: Solver, problem: Problem, start: Start, found: Found, v: Array) -> Array:
+    """Return the `Result` of every lane of a jump of the velocities `v`, as an index into `MEMBERS`. The jump counts as
+    the accelerations do, beside the velocities."""
+    code = _accurate(problem, start, found, False, largest_of(v))
+    inputs, x = (problem.q, v, start.tau, start.rows), found.acceleration
+    return _checked(solver, problem, code, v + x, inputs, (x, balance_of(found)))
+
+
+def _accurate(problem: Problem, start: Start, found: Found, soft: bool, floor: Array | float) -> Array:
+    """Return, as indices into `MEMBERS`, whether the errors of the accelerations are acceptable. Accelerations below
+    `floor` count as that."""
     code_of, good = MEMBERS.index, GOOD[problem.q.dtype.itemsize]
-    size = jnp.maximum(largest_of(found.acceleration), 1)
-    error, conflict = error_of(problem, start, found, solver.soft, 1e-3 * good * size)
+    size = jnp.maximum(largest_of(found.acceleration), floor)
+    error, conflict = error_of(problem, start, found, soft, 1e-3 * good * size)
     scale = size
     at_odds = conflict > CONFLICT * size
     if problem.rows is not None:
-        scale = jnp.maximum(size / LARGER, 1)  # accelerations without constraints are seldom needed
+        scale = jnp.maximum(size / LARGER, floor)  # accelerations without constraints are seldom needed
         doubtful = (error > good * scale) | at_odds
         unhindered = lambda: jnp.maximum(largest_of(free(problem, start).acceleration), scale)  # noqa: E731
         scale = jax.lax.cond(doubtful.any(), lambda: jnp.where(doubtful, unhindered(), scale), lambda: scale)
@@ -118,33 +133,7 @@ def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array
     code = jnp.where(error <= jnp.maximum(good * scale, OPEN * conflict), code_of("successful"), code_of("inaccurate"))
     if found.unfinished is not None:
         code = jnp.where((code > 0) & found.unfinished, code_of("max_steps_reached"), code)
-    code = jnp.where(at_odds & (conflict > good * scale), code_of("inconsistent_constraints"), code)
-    return _checked(solver, problem, code, v, inputs, (found.acceleration, balance_of(found)))
-
-
-def jumped(solver: Solver, problem: Problem, start: Start, v: Array, x: Array, y: Array) -> Array:
-    """Return the `Result` of every lane of a jump x of the velocities `v`, with M x − Jᵀy = `start.tau` and
-    J x = `start.rows`, as an index into `MEMBERS`: from what is left of both, relative to their largest terms. The
-    `problem` is that at accelerations x."""
-    code_of, good = MEMBERS.index, GOOD[x.dtype.itemsize]
-    bodies, eps = problem.motion.acceleration, jnp.finfo(x.dtype).eps
-    left, apart = residual(problem, start, x, bodies, y)
-    moves, _ = residual(problem, start, x, bodies, jnp.zeros_like(y))
-    size = jnp.maximum(largest_of(start.tau), largest_of(start.tau - moves))
-    code = jnp.where(largest_of(left) <= good * size, code_of("successful"), code_of("inaccurate"))
-    if problem.rows is not None:
-        # rows of a jump along the constraints are rounding of their terms alone
-        terms = problem.rows.sizes().times(tuple(jnp.abs(a) for a in bodies))
-        speed, noise = largest_of(start.rows), 32 * eps * largest_of(terms)
-        apart = largest_of(apart)
-        # what momentum alone gives the rows is taken away again, to some digits
-        doubtful = apart > good * speed + noise
-        unhindered = lambda: good * largest_of(problem.rows.times(free(problem, start).bodies))  # noqa: E731
-        taken = lambda: jnp.where(doubtful, unhindered(), 0)  # noqa: E731
-        noise = noise + jax.lax.cond(doubtful.any(), taken, lambda: jnp.zeros_like(noise))
-        code = jnp.where(apart > good * speed + noise, code_of("inaccurate"), code)
-        code = jnp.where(apart > CONFLICT * speed + noise, code_of("inconsistent_constraints"), code)
-    return _checked(solver, problem, code, v + x, (problem.q, v, start.tau, start.rows), (x, y))
+    return jnp.where(at_odds & (conflict > good * scale), code_of("inconsistent_constraints"), code)
 
 
 def _checked(solver: Solver, problem: Problem, code: Array, v: Array, inputs, outputs) -> Array:

@@ -6,7 +6,7 @@ import jax.numpy as jnp
 
 from ..constrained.auto import Auto
 from ..constrained.base import Solver, check_solver
-from ..constrained.impulse import outcome, rates, solved
+from ..constrained.impulse import jump, rates
 from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
 from ..model.checks import rows_of as rows_of_constraints
 from ..model.constraints import Constraint
@@ -70,8 +70,8 @@ def impulse(
     given = constraints, p, warm_start
     model, q, v, constraints, p, warm = common_dtype(model, state.q, state.v, given=given)
     r2 = -(1 + e.astype(v.dtype)) * rates(model, constraints, q, v) if constraints else jnp.zeros(0, v.dtype)
-    dv, lam, some = solved(model, constraints, q, p, r2, solver, warm)
-    return Jump(v + dv, lam, outcome(model, constraints, q, v, p, r2, solver, dv, some))
+    dv, lam, result = jump(model, constraints, q, v, p, r2, solver, warm)
+    return Jump(v + dv, lam, result)
 
 
 def _struck(name, model, state, p, constraints, restitution, solver, law, near) -> Jump:
