@@ -87,17 +87,21 @@ class Cones(eqx.Module):
     def nearest(self, z: Array, w: Array) -> Array:
         """Return the admissible forces nearest to z = f − w s (m, lanes), for w (lanes,), with each contact's projected
         onto its cone."""
-        return self._whole(z, widen(w[None], z.shape[-1]), *self._nearest(*self._split(z)))
+        n, t = self._split(z)
+        length = lengths(t)
+        n, along, inside, opposite = self._cases(n, length)
+        ratio = self.friction * along / jnp.where(length > 0, length, 1)
+        choose = lambda x, y: jnp.where(inside, x, jnp.where(opposite, 0, y))  # noqa: E731
+        return self._whole(z, widen(w[None], z.shape[-1]), choose(n, along), t * choose(1, ratio)[:, None])
 
-    def _nearest(self, n: Array, t: Array) -> tuple[Array, Array]:
-        """Return the forces in the cones of contacts nearest to normal and tangential components."""
-        length, mu = lengths(t), self.friction
-        along = (mu * length + n) / (1 + mu * mu)
+    def _cases(self, n: Array, length: Array) -> tuple[Array, Array, Array, Array]:
+        """Return the normal components of points inside the cones and of the points on the cones nearest to those
+        outside, and whether points are inside, and nearest to the tip, for normal components n and lengths of
+        tangential ones."""
+        mu = self.friction
         # without friction, or where it slides, both mu and the length may be zero for n below zero
         inside, opposite = (length <= mu * n) & (n >= 0), mu * length <= -n
-        ratio = mu * along / jnp.where(length > 0, length, 1)
-        choose = lambda x, y: jnp.where(inside, x, jnp.where(opposite, 0, y))  # noqa: E731
-        return choose(n, along), t * choose(1, ratio)[:, None]
+        return n, (mu * length + n) / (1 + mu * mu), inside, opposite
 
     def bear(self, g: Array) -> Array:
         """Return whether forces must act (lanes,): the law does not hold without any, at the accelerations g."""
@@ -140,11 +144,11 @@ class Convex(Cones):
     def project(self, z: Array, w: Array, k: Array | None = None) -> Array:
         return self.nearest(z, w[0])
 
-    def _nearest(self, n: Array, t: Array) -> tuple[Array, Array]:
-        normal, tangent = super()._nearest(n, t)
-        known = self.pinned > 0
-        within_known = within(t, widen(self.friction * self.pinned, t.shape[-1]))
-        return jnp.where(known, self.pinned, normal), jnp.where(known[:, None], within_known, tangent)
+    def _cases(self, n, length):
+        n, along, inside, opposite = super()._cases(n, length)
+        p, known = self.pinned, self.pinned > 0
+        n, along = jnp.where(known, p, n), jnp.where(known, p, along)
+        return n, along, jnp.where(known, length <= self.friction * p, inside), opposite & ~known
 
     def shift(self, s: Array) -> Array:
         return jnp.zeros_like(s)
