@@ -45,10 +45,18 @@ def programs(model: jd.Model) -> dict:
     def acceleration(solver, **options):
         return lambda q, v, tau: jd.forward_dynamics(model, jd.State(q, v), tau, solver=solver, **options).acceleration
 
+    def pulled(q, v, tau):
+        return jax.grad(lambda *x: step(LAWS["Auto"])(*x).v.sum(), (0, 1, 2))(q, v, tau)
+
+    def told(q, v, tau):
+        motion = jd.simulate(model, jd.State(q, v), tau[None], DT, contacts=LAWS["Auto"])
+        return motion.v[-1], motion.result
+
     found = {"ABA": acceleration(jd.solvers.ABA(), constraints=()), "no contact": step(None)}
     if model.constraints:
         found["LCABA, 3 solves"] = acceleration(jd.solvers.LCABA(max_steps=3, tol=0.0))
     found |= {name: step(law) for name, law in LAWS.items()}
+    found |= {"Auto, with its result": told, "Auto, gradient by q, v and torques": pulled}
     return found | {"Auto, limits and dry friction": step(jd.contact.Auto()), "PGS, in the air": step(LAWS["PGS"])}
 
 

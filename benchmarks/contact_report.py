@@ -6,7 +6,9 @@ ABOUT = """A whole step of 2 ms with contact, of robots that come down on their 
 torques, the lowest foot within 0.2 mm of the ground, the others some millimetres above. CPU time on one core,
 microseconds a step; times of a table were taken in turns, and only ratios within a table mean something. Steps start
 cold, as `step` does; in `simulate` they start from the forces of the step before. Cassie's loops are closed exactly
-in the same pass. Joints neither stop nor rub, except in the line that says so."""
+in the same pass. Joints neither stop nor rub, except in the line that says so. Only velocities and configurations after
+the step are read, except in the line *with its result*, which also reads whether the step succeeded: that takes an
+estimate of its error. The line of a gradient is that of the sum of the velocities, the step included."""
 RESIDUALS = """What is left of the law (its natural map, largest row), relative to the largest speed at a contact that
 calls for forces, over all states, cold. *Flagged* are states whose result is `contact_not_converged`; *above* those
 with more than 1e-3 left."""
