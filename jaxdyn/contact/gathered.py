@@ -5,12 +5,12 @@ Where that makes fewer rows, these *motions* ride up the tree in place of the co
 the contact rows and Λ the Delassus matrix of the motions, the inverse of their operational-space inertia. Then
 G = C Λ Cᵀ, contact rows move at C times the rates of the motions, and forces f along them push the motions by Cᵀ f.
 
-A body's motion is that at the mean of its contact points: farther away, the terms of C Λ Cᵀ would be larger than their
-sum. Its axes are those of the contacts if all of these touch one plane of the world, because most coefficients are 0 or
-1 then; otherwise they are the axes of the world.
+A body's motion is that at the mean of the points where it touches, or would touch: farther away, the terms of C Λ Cᵀ
+would be larger than their sum. Its axes are those of the contacts if all of these touch one plane of the world, because
+most coefficients are 0 or 1 then; otherwise they are the axes of the world.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import equinox as eqx
@@ -24,7 +24,7 @@ from ..kinematics.forward import Kinematics
 from ..kinematics.rows import Rows
 from ..model.joints import plane_axes
 from ..model.model import Model
-from ..spatial.small import cross, eye, mtv, mv, summed
+from ..spatial.small import cross, eye, mtv, mv, scaled, summed
 from ..systems.problem import Problem
 from ..tree.topology import WORLD
 from .gathering import SIX, Gathering, coupling, gathering, placed, pushes, rates
@@ -74,7 +74,8 @@ def gathered(problem: Problem, held: int, apart: bool) -> Gathered:
         return Gathered(problem, jnp.zeros((0, SIX, 1), problem.q.dtype), how)
     assert rows is not None
     bodies = how.plan.bodies
-    seen = {b: _seen(problem.model, [constraints[c] for c in how.members if b in bodies(c)]) for b in how.bodies}
+    of = {b: [(constraints[c], bodies(c).index(b)) for c in how.members if b in bodies(c)] for b in how.bodies}
+    seen = {b: _seen(problem.model, own) for b, own in of.items()}
     C = [_combined(constraints[c], k, *seen[b]) for c in how.members for k, b in enumerate(bodies(c))]
     own = [tuple(joined([x[k.start : k.start + k.count] for k in how.plan.K(c)]) for x in rows.K) for c in how.others]
     end = sum(k.count for c in range(held) for k in how.plan.K(c))
@@ -84,15 +85,24 @@ def gathered(problem: Problem, held: int, apart: bool) -> Gathered:
     return Gathered(problem._replace(rows=riding), joined(C), how)
 
 
-def _seen(model: Model, slots: Sequence[AtSlots]) -> tuple[Array, Array, bool]:
-    """Return the point of the motion of a body with these slots, its axes as rows, and whether these are the axes of
-    all slots."""
-    touches = [x.touch for x in slots if not isinstance(x, Twist)]
-    points = [p for touch in touches for p in touch.point]
-    normal, planes = touches[0].normal[0], {plane for x in slots for plane in _planes(model, x.group)}
+def _seen(model: Model, slots: Sequence[tuple[AtSlots, int]]) -> tuple[Array, Array, bool]:
+    """Return the point of the motion of a body with these slots, each with the body's number among its own, the axes of
+    the motion as rows, and whether these are the axes of all slots."""
+    touching = [(x, k) for x, k in slots if not isinstance(x, Twist)]
+    points, shares = zip(*(own for x, k in touching for own in _surface(x, k)), strict=True)
+    normal, planes = touching[0][0].touch.normal[0], {plane for x, _ in slots for plane in _planes(model, x.group)}
     alike = len(planes) == 1 and None not in planes
     axes = jnp.stack([normal, *plane_axes(normal)]) if alike else eye(normal)
-    return summed(points) / len(points), axes, alike
+    return summed(points) / jnp.maximum(summed(shares), 1), axes, alike
+
+
+def _surface(slots: AtSlots, k: int) -> Iterator[tuple[Array, Array]]:
+    """Yield for each slot the point on the surface of the slots' k-th body, and 1; both zero if the slot is at another
+    body. What it touches may be far away, and so is the point midway then."""
+    touch = slots.touch
+    for gap, point, normal, way in zip(touch.gap, touch.point, touch.normal, slots.ways[k], strict=True):
+        share = jnp.abs(way)
+        yield share * point + scaled(0.5 * way * gap, normal), share
 
 
 def _planes(model: Model, group: Group) -> set[tuple[int, int] | None]:
