@@ -100,3 +100,22 @@ def test_places_far_away_do_not_round_those_that_touch():
     single = np.asarray(single, float)
     size = np.sqrt(np.einsum("kii->ki", exact))
     assert how.members and np.abs((single - exact) / (size[:, None] * size[..., None])).max() < 1e-5
+
+
+def test_contacts_that_cannot_move_along_their_normals_jam_nothing():
+    """A box turns on a sled that slides along a ramp. It touches the ramp, which is a box too: its motion along the
+    world's axes says only to rounding that it does not move along the normal."""
+    tilt = scenes.at(tilt=0.3)
+    spec = jd.ModelSpec("sled", gravity=(0, 0, -scenes.G))
+    slide = jd.joints.Prismatic(axis=scenes.X)
+    spec.add_body("sled", "world", slide, placement=tilt, inertia=scenes.round_body(2.0, 0.1))
+    spec.add_body("turn", "sled", jd.joints.Revolute(axis=(0, 0, 1)), inertia=scenes.round_body(1.0, 0.1))
+    spec.add_shape("turn", jd.shapes.Box((0.2, 0.3, 0.2)))
+    ramp = jd.Transform(tilt.rotation, tilt.rotation @ np.array([0.0, 0.0, 1e-9 - 0.6]))
+    spec.add_shape("world", jd.shapes.Box((20, 20, 1)), placement=ramp, name="ramp")
+    model = spec.build()
+    q, v, tau = states(model, model.neutral())
+    (_, after), how = measured(model, (q, v, tau))
+    free = jax.vmap(lambda q, v, tau: jd.step(model, jd.State(q, v), tau, DT).v)(q, v, tau)
+    assert how.members
+    np.testing.assert_allclose(after, free, rtol=0, atol=1e-12)

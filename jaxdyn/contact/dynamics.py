@@ -142,7 +142,7 @@ class ContactStep(Core):
         stop = Stop(0.0, PASSES[q.dtype.itemsize] if kept.penalised else 1, plain=True)
         none = jnp.zeros((counts.rows, 1), q.dtype)
         guess = None if kept.penalised else none if warm is None else warm[first:]
-        moves = movable(step, kept.G)
+        moves = movable(step, kept)
         system = _Lawful(step.problem, kept.weights, kept, self.law, step.cones, moves, none, guess)
         compliance = joined([jnp.zeros((first, 1), q.dtype), step.compliance])
         passes = _Passes(system, step.start, warm if kept.penalised else None, stop, compliance)

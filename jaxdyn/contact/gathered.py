@@ -10,6 +10,7 @@ would be larger than their sum. Its axes are those of the contacts if all of the
 most coefficients are 0 or 1 then; otherwise they are the axes of the world.
 """
 
+import dataclasses
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -27,10 +28,14 @@ from ..model.model import Model
 from ..spatial.small import cross, eye, mtv, mv, scaled, summed
 from ..systems.problem import Problem
 from ..tree.topology import WORLD
+from .effect import diagonal
 from .gathering import SIX, Gathering, coupling, gathering, placed, pushes, rates
 from .limbs import Group
 from .places import bearing
 from .slots import AtSlots, Twist
+
+#: the rounding of entries of G, over that of their terms
+ROUNDING = 16
 
 
 class Gathered(eqx.Module):
@@ -62,6 +67,15 @@ class Gathered(eqx.Module):
         cells = L.reshape(-1, L.shape[-1])
         found = swept(table, {"C": self.C, "L": cells})["G"]
         return jnp.take(joined([found, cells, jnp.zeros_like(cells[:1])]), at, axis=0, mode="clip")
+
+    def rounding(self, L: Array) -> Array:
+        """Return the rounding of the diagonal of that G (m, lanes): its terms may be larger than their sum, which is
+        zero where forces move nothing. Other rows have a sum of squares there."""
+        rides, motions = diagonal(L), SIX * len(self.how.bodies)
+        # terms are no larger than those of a motion along all columns of C at once
+        root = joined([jnp.sqrt(jnp.maximum(rides[:motions], 0)), jnp.zeros_like(rides[motions:])])
+        terms = dataclasses.replace(self, C=jnp.abs(self.C)).rates(root) ** 2
+        return ROUNDING * jnp.finfo(L.dtype).eps * terms
 
 
 def gathered(problem: Problem, held: int, apart: bool) -> Gathered:

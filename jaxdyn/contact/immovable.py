@@ -12,22 +12,22 @@ from jaxtyping import Array
 from ..engine.core import joined, widen
 from ..systems.weights import vanishing
 from .cones import Counts
-from .effect import Unformed, diagonal
+from .effect import diagonal
 from .gauss_seidel import LEAST
 
 #: the rounding of a gap, over that of its point in the world
 ROUNDING = 8
 
 
-def movable(step, G: Array | Unformed) -> Array:
+def movable(step, kept) -> Array:
     """Return whether forces along the normals of contacts move anything (contacts, lanes)."""
     a, first = step.cones.counts.ends[0], step.first
-    own = diagonal(G)[:a]
+    own = diagonal(kept.G)[:a]
     own = own.reshape(-1, 3, own.shape[-1])
     nothing = vanishing(step.problem)[first : first + a : 3] if a else own[:, 0]
     # G of a tree is a sum of squares of rows, which are zero to rounding here; loops subtract from it
     least = LEAST[own.dtype.itemsize] if first else (32 * jnp.finfo(own.dtype).eps) ** 2
-    return own[:, 0] > least * own.sum(1) + nothing
+    return own[:, 0] > least * own.sum(1) + nothing + kept.rounding[:a:3]
 
 
 def parting(counts: Counts, g: Array, moves: Array) -> Array:

@@ -131,14 +131,16 @@ def _started(problem: Problem, tau, external, dt, v, first: int, c: Array) -> St
 
 class Kept(NamedTuple):
     """The factor of the robot with its loops, in which contact rows are kept. `G` is the Delassus matrix of these plus
-    their compliances; `weights` are the μ of the loops. Loops ride to the common ancestors of their bodies and are
-    eliminated there, or are `penalised` if bodies may have no inertia of their own."""
+    their compliances, and `rounding` (m, lanes) that of its diagonal; `weights` are the μ of the loops. Loops ride to
+    the common ancestors of their bodies and are eliminated there, or are `penalised` if bodies may have no inertia of
+    their own."""
 
     problem: Problem
     weights: Array
     factor: Factor
     own: Gathered
     G: Array | Unformed
+    rounding: Array
     penalised: bool
 
     def corrected(self, tau, force, r2, top):
@@ -176,10 +178,12 @@ def touching(step: Step, law: Law) -> Kept:
     if apart:
         diagonal = taken(plan.diagonal(blocks, len(cells))[first:])
         G = Unformed(problem, weights, factor, R, diagonal + R, held, penalised)
+        rounding = jnp.zeros_like(diagonal)
     else:
-        G = own.matrix(taken(plan.placed(blocks, len(cells))[first:, first:]), frozenset(blocks))
+        L = taken(plan.placed(blocks, len(cells))[first:, first:])
+        G, rounding = own.matrix(L, frozenset(blocks)), own.rounding(L)
         G = widen(G, max(G.shape[-1], R.shape[-1])) + jnp.eye(len(R), dtype=G.dtype)[..., None] * R
-    return Kept(problem, weights, factor, own, G, penalised)
+    return Kept(problem, weights, factor, own, G, rounding, penalised)
 
 
 def _penalised(problem: Problem, held: int, weights: Array, apart: bool):
