@@ -193,21 +193,27 @@ def test_a_stack_at_rest_in_single_precision():
     assert np.abs(told.residual).max() < 1e-4 * weight(model)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_fingers_squeeze_as_little_as_friction_allows(dtype):
-    """Two fingers hold a box of mass m: each presses with m g / (2 μ). Without force, contacts that cannot open would
-    obey Coulomb's law as well."""
-    spec, mass = jd.ModelSpec("grip"), 0.5
+def grip(mass, **surface):
+    """Two fingers on rails, and a box between them."""
+    spec = jd.ModelSpec("grip")
     for side, name in ((-1, "left"), (1, "right")):
         slide = jd.joints.Prismatic(axis=(-side, 0, 0))
         spec.add_body(
             name, "world", slide, placement=scenes.at(0.07 * side, 0, 1.0), inertia=scenes.round_body(0.2, 0.02)
         )
-        spec.add_shape(name, jd.shapes.Sphere(0.02))
+        spec.add_shape(name, jd.shapes.Sphere(0.02), **surface)
     spec.add_body("box", "world", jd.joints.Free(), inertia=scenes.cuboid(mass, (0.1, 0.1, 0.1)))
-    spec.add_shape("box", jd.shapes.Box((0.1, 0.1, 0.1)))
+    spec.add_shape("box", jd.shapes.Box((0.1, 0.1, 0.1)), **surface)
+    return spec.build()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_fingers_squeeze_as_little_as_friction_allows(dtype):
+    """Two fingers hold a box of mass m: each presses with m g / (2 μ). Without force, contacts that cannot open would
+    obey Coulomb's law as well."""
+    mass = 0.5
     cast = lambda t: jax.tree.map(lambda x: jnp.asarray(x, dtype), t)  # noqa: E731
-    model, law = cast(spec.build()), jd.contact.Newton()
+    model, law = cast(grip(mass)), jd.contact.Newton()
     state = cast(jd.State(model.neutral().at[4].set(1.0), jnp.zeros(8)))
 
     @jax.jit
@@ -224,6 +230,31 @@ def test_fingers_squeeze_as_little_as_friction_allows(dtype):
             by_mu, by_mass = mode(squeeze, (0, 1))(*given)
             np.testing.assert_allclose(by_mu, [-wanted / mu] * 2, rtol=rough)
             np.testing.assert_allclose(by_mass, [wanted] * 2, rtol=rough)
+
+
+def test_fingers_squeeze_as_little_as_torsion_allows():
+    """Two fingers keep a box from turning about their line: each presses with the torque over twice the radius, or
+    with what friction needs to carry the box."""
+    model, law = grip(0.5, friction=0.5, torsion=0.01), jd.contact.Newton()
+    state = jd.State(model.neutral().at[4].set(1.0), jnp.zeros(8))
+
+    @jax.jit
+    def squeeze(gravity, torque, radius):
+        made = model.replace({"gravity": [0, 0, -gravity], "collision.torsion": jnp.full(3, radius)})
+        turned = jnp.zeros((model.nb, 6)).at[-1, 3].set(torque)
+        found = jd.contact.explain(made, state, jnp.zeros(8), dt=DT, contacts=law, external=turned)
+        return found.tau[:2], jnp.abs(found.residual).max()
+
+    for given in ((0.0, 0.02, 0.01), (scenes.G, 0.2, 0.01), (scenes.G, 0.02, 0.01), (0.0, 0.1, 0.03)):
+        gravity, torque, radius = given
+        wanted = max(torque / (2 * radius), 0.5 * gravity / (2 * 0.5))
+        found, left = squeeze(*given)
+        np.testing.assert_allclose(found, [wanted] * 2, rtol=1e-6)
+        assert left <= 1e-10
+    for mode in (jax.jacfwd, jax.jacrev):
+        by_torque, by_radius = mode(lambda *x: squeeze(*x)[0], (1, 2))(0.0, 0.1, 0.03)
+        np.testing.assert_allclose(by_torque, [1 / 0.06] * 2, rtol=1e-5)
+        np.testing.assert_allclose(by_radius, [-wanted / 0.03] * 2, rtol=1e-5)
 
 
 @pytest.mark.parametrize("mode", [jax.jacfwd, jax.jacrev], ids=["forward", "backward"])

@@ -1,5 +1,7 @@
 """Linearised laws and Schur complements in tiles, against dense algebra."""
 
+import dataclasses
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,6 +14,7 @@ from jaxdyn.tree.complement import complement
 from jaxdyn.tree.tiles import WIDE
 
 COUNTS = [Counts(4), Counts(3, (0, 2), 5), Counts(1, (0,)), Counts(0, (), 3), Counts(5, (1, 4, 0), 7, False)]
+COUNTS.append(Counts(8, (7, 1, 0, 2, 6, 5, 3)))
 
 
 def linearised(kind, counts: Counts, seed: int = 0):
@@ -20,7 +23,8 @@ def linearised(kind, counts: Counts, seed: int = 0):
     draw = lambda *shape: jnp.asarray(rng.normal(size=(*shape, 2)))  # noqa: E731
     m, joints = counts.rows, counts.joints
     limits = Limited(jnp.abs(draw(joints)), -jnp.abs(draw(joints)), jnp.abs(draw(joints)))
-    cones = kind(counts, jnp.abs(draw(counts.contacts)), jnp.abs(draw(len(counts.twists))), limits)
+    known = {"pinned": jnp.maximum(draw(counts.contacts), 0)} if kind is Convex else {}
+    cones = kind(counts, jnp.abs(draw(counts.contacts)), jnp.abs(draw(len(counts.twists))), limits, **known)
     J = rng.normal(size=(m, m, 2))
     f = draw(m).at[: 3 * counts.contacts : 3].add(1.5)
     return At(cones, jnp.full((m, 2), 0.7), f, draw(m)), jnp.asarray(np.einsum("ikl,jkl->ijl", J, J)), draw(m)
@@ -37,6 +41,21 @@ def test_solves_are_those_of_dense_algebra(counts, kind, across):
     wanted = np.linalg.solve(A, np.asarray(b).T[..., None])[..., 0].T
     found = jax.jit(lambda at, G, b: Slope.of(at, G, across).solve(b))(at, G, b)
     np.testing.assert_allclose(found, wanted, rtol=0, atol=1e-12 * np.linalg.cond(A).max() * np.abs(wanted).max())
+
+
+def test_nearest_forces_with_twists():
+    """Of a convex problem: admissible, and what is left of z is in the polar cone and perpendicular to them."""
+    at, _, _ = linearised(Convex, COUNTS[-1])
+    z = at.s + at.f.at[: 3 * len(at.cones.friction) : 3].add(-2.5)
+    cones = dataclasses.replace(at.cones, pinned=jnp.zeros((8, 2)))
+    y, (a, b), of = np.asarray(cones.nearest(z, jnp.ones(2))), cones.counts.ends, list(cones.counts.twists)
+    s, mu, r = y - np.asarray(z), np.asarray(cones.friction), np.asarray(cones.radius)
+    size = lambda x: np.hypot(x[1:a:3], x[2:a:3])  # noqa: E731
+    assert (size(y) <= mu * y[:a:3] + 1e-14).all() and (np.abs(y[a:b]) <= r * y[:a:3][of] + 1e-14).all()
+    bound = mu * size(s)
+    bound[of] += r * np.abs(s[a:b])
+    assert (s[:a:3] >= bound - 1e-14).all() and np.abs((y * s).sum(0)).max() <= 1e-13
+    assert 0.2 < (y[:a:3] > 0).mean() < 1
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])

@@ -136,13 +136,36 @@ class Cones(eqx.Module):
 
 class Convex(Cones):
     """The same sets of forces, with the law of a convex minimum in place of Coulomb's: without De Saxcé's shift it
-    holds for the admissible f with the least f·(G f / 2 + g). All rows have one weight. **Fields**, besides those of
-    `Cones`: `pinned` (contacts, lanes), normal forces that are known, zero where they are not."""
+    holds for the admissible f with the least f·(G f / 2 + g). All rows have one weight, and a twist beyond its bound
+    raises the normal force, as a tangential force does. **Fields**, besides those of `Cones`: `pinned` (contacts,
+    lanes), normal forces that are known, zero where they are not."""
 
     pinned: Array = eqx.field(kw_only=True)
 
     def project(self, z: Array, w: Array, k: Array | None = None) -> Array:
         return self.nearest(z, w[0])
+
+    def nearest(self, z: Array, w: Array) -> Array:
+        if not self.counts.twists:
+            return super().nearest(z, w)
+        n, t = self._split(z)
+        normal = self._normal(n, lengths(t), z[slice(*self.counts.ends)])
+        return self._whole(z, widen(w[None], z.shape[-1]), normal, within(t, self.friction * normal))
+
+    def _normal(self, n: Array, length: Array, twist: Array) -> Array:
+        """Return the normal components of the nearest admissible forces.
+
+        That is the x ≥ 0 with the least (x − n)² + (‖t‖ − μ x)₊² + (|τ| − r x)₊². Half the derivative is the least of
+        four increasing functions, one for each choice of the squares that are positive, so that its root is the
+        largest of their roots."""
+        of, mu, r = jnp.asarray(self.counts.twists, int), self.friction, self.radius
+        squared = jnp.zeros_like(n).at[of].add(r * r)  # padding has no radius
+        pull, turn = mu * length, jnp.zeros_like(n).at[of].add(r * jnp.abs(twist))
+        normal = jnp.where(n > 0, n, 0)
+        for more, over in ((pull, mu * mu), (turn, squared), (pull + turn, mu * mu + squared)):
+            root = (n + more) / (1 + over)
+            normal = jnp.where(root > normal, root, normal)
+        return jnp.where(self.pinned > 0, self.pinned, normal)
 
     def _cases(self, n, length):
         n, along, inside, opposite = super()._cases(n, length)

@@ -4,7 +4,8 @@ With the derivative P' of the projection, F_f = 1 − P' and F_s = P' w, so that
 
     F_f + F_s G = 1 − P' + P' w G.
 
-P' couples the rows of each contact, and those of twists to their contacts; otherwise it is diagonal.
+P' couples the rows of each contact, those of twists to their contacts and, in a convex problem, contacts to their
+twists; otherwise it is diagonal.
 
 | step | equation |
 | --- | --- |
@@ -24,7 +25,7 @@ from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..tree import square
 from ..tree.tiles import WIDE
-from .cones import Cones, Counts, natural
+from .cones import Cones, Convex, Counts, natural
 from .tiled import Filled, filled_cells, in_tiles
 
 
@@ -79,13 +80,13 @@ class Slope(eqx.Module):
     @classmethod
     def of(cls, at: At, G: Array, across: bool = False) -> "Slope":
         """Return the factor of F_f + F_s G for G (m, m, lanes), or of its transpose if `across`."""
-        filled = Filled.of(at.cones.counts)
+        filled, both = Filled.of(at.cones.counts), isinstance(at.cones, Convex)
         given = {
-            "P": _tiles_of(at, filled),
+            "P": _tiles_of(at, filled, both),
             "w": filled.vector(widen(at.w, at.f.shape[-1])),
             "G": filled_cells(filled, G),
         }
-        return cls(square.factorise(swept(_slope(filled.counts, across), given)["A"]), filled)
+        return cls(square.factorise(swept(_slope(filled.counts, both, across), given)["A"]), filled)
 
     def solve(self, b: Array) -> Array:
         """Return x with A x = b (m, lanes)."""
@@ -93,33 +94,39 @@ class Slope(eqx.Module):
 
 
 @tables
-def _places(counts: Counts) -> tuple[tuple[int, int], ...]:
-    """Return the tiles of P' that may differ from zero."""
+def _places(counts: Counts, both: bool) -> tuple[tuple[int, int], ...]:
+    """Return the tiles of P' that may differ from zero; `both` couples contacts to their twists, too."""
     n, (first, second) = counts.rows // WIDE, (x // WIDE for x in counts.ends)
     diagonal = [(k, k) for k in range(n)]
     of_twists = [(k, c // 2) for k in range(first, second) for c in counts.twists[WIDE * (k - first) :][:WIDE]]
-    return *diagonal, *dict.fromkeys(of_twists)
+    of_contacts = [(c, k) for k, c in of_twists] if both else []
+    return *diagonal, *dict.fromkeys(of_twists), *dict.fromkeys(of_contacts)
 
 
-def _tiles_of(at: At, filled: Filled) -> Array:
+def _tiles_of(at: At, filled: Filled, both: bool) -> Array:
     """Return the tiles of P' (places, WIDE, WIDE, lanes)."""
-    counts, a = filled.counts, filled.counts.ends[0]
+    counts, a, twists = filled.counts, filled.counts.ends[0], at.cones.counts.twists  # without padding
     columns = [in_tiles(filled.vector(x).reshape(-1, x.shape[-1])) for x in at.slopes()]
     eye = jnp.eye(WIDE, dtype=at.f.dtype)[..., None]
+    of_contacts = np.arange(WIDE) // 3
+
+    def owners(i: int, c: int) -> np.ndarray:
+        """Return the place of each twist's contact in tile c, or -1, for tile i of twists."""
+        of = twists[WIDE * i - a :][:WIDE]
+        return np.array([k % 2 if k // 2 == c else -1 for k in of] + [-1] * (WIDE - len(of)))
 
     def tile(i: int, c: int) -> Array:
-        if WIDE * c >= a:  # only the diagonal
+        if i == c and WIDE * c >= a:  # only the diagonal
             return columns[3][i][:, None] * eye
-        if i == c:
-            owner = np.arange(WIDE) // 3
+        if WIDE * c >= a:
+            mine, whole = of_contacts[:, None] == owners(c, i), columns[3][i][:, None]
         else:
-            of = counts.twists[WIDE * i - a :][:WIDE]
-            owner = np.array([k % 2 if k // 2 == c else -1 for k in of])
-        mine = owner[:, None] == np.arange(WIDE)[None] // 3
-        whole = jnp.stack([columns[k % 3][i] for k in range(WIDE)], 1)
+            owner = of_contacts if i == c else owners(i, c)
+            mine = owner[:, None] == of_contacts
+            whole = jnp.stack([columns[k % 3][i] for k in range(WIDE)], 1)
         return whole * jnp.asarray(mine, whole.dtype)[..., None]
 
-    return jnp.stack([tile(i, c) for i, c in _places(counts)])
+    return jnp.stack([tile(i, c) for i, c in _places(counts, both)])
 
 
 def _through(turned: bool, P: Array, w: Array, rows: tuple[Array, ...]) -> Array:
@@ -135,10 +142,10 @@ def _turned(turned: bool, A: Array) -> Array:
 
 
 @tables
-def _slope(counts: Counts, across: bool) -> Table:
+def _slope(counts: Counts, both: bool, across: bool) -> Table:
     n, rows = counts.rows // WIDE, []
     at = lambda i, j: Ref("A", square.place(n, j, i) if across else square.place(n, i, j))  # noqa: E731
-    for p, (i, c) in enumerate(_places(counts)):
+    for p, (i, c) in enumerate(_places(counts, both)):
         rows.append(Row(Step(_rest, (across, i == c)), (Ref("P", p),), at(i, c)))
         for j in range(n):
             own = tuple(Ref("G", (WIDE * c + k) * WIDE * n + WIDE * j, WIDE) for k in range(WIDE))
