@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import contact_scenes
 import equinox as eqx
 import hard_problems
 import jax
@@ -289,6 +290,31 @@ def test_impulses_tell_of_light_links_beside_a_heavy_block(dtype, heavy, small):
         found = jd.impulse(model, jd.State(q, rest), p, solver=getattr(jd.solvers, name)())
         right = bool(np.abs(np.asarray(found.velocity, float) - wanted).max() < 1e-3 * np.abs(wanted).max())
         assert right == (found.result == jd.Result.successful) == (name != "LCABA"), name
+
+
+@pytest.mark.parametrize("speed", [1.0, 1e-3, 1e-6])
+def test_impulses_with_contact_are_judged_at_any_speed(speed):
+    """A jump counts beside the velocities, however slow, and gravity has no part in it: a ring that is light beside its
+    arm is wrong in single precision, and three sweeps of a law leave the same share of every speed."""
+    spec, turned = jd.ModelSpec("ring and arm"), jd.Transform.from_rpy((0, 0.7, 0), (0, 0, 0))
+    hinges = (jd.joints.Revolute(axis=(x, 1, 0)) for x in (0, 1e-3))
+    light, heavy = jd.Inertia(1e-8, np.zeros(3), 1e-8 * np.eye(3)), jd.Inertia(3.0, [0.3, 0, 0.1], 0.1 * np.eye(3))
+    spec.add_body("ring", "world", next(hinges), inertia=light)
+    spec.add_body("arm", "ring", next(hinges), placement=turned, inertia=heavy)
+    model = hard_problems.cast(spec.add_shape("arm", jd.shapes.Sphere(0.1)).add_ground().build(), np.float32)
+    state = jd.State(np.array([0.3, -1.2], np.float32), np.zeros(2, np.float32))
+    kick = np.array([1e-11 * speed, 2e-5 * speed], np.float32)
+    for law in (None, jd.contact.Auto()):
+        assert jd.impulse(model, state, kick, contacts=law).result != jd.Result.successful
+
+    model, q = contact_scenes.quadruped()
+    model = hard_problems.cast(model, np.float32)
+    v = np.random.default_rng(2).normal(size=model.nv)
+    v[2] = -1.0  # down
+    q, v = q.astype(np.float32), (speed * v).astype(np.float32)
+    found = jd.impulse(model, jd.State(q, v), contacts=jd.contact.PGS(sweeps=3))
+    assert found.contacts.residual > 1e-2 * speed and found.result == jd.Result.contact_not_converged
+    assert jd.impulse(model, jd.State(q, v), contacts=jd.contact.Newton()).result == jd.Result.successful
 
 
 def test_impulses_tell_what_accelerations_tell():

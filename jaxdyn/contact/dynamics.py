@@ -22,7 +22,7 @@ from ..constrained.lcaba import LCABA, damped
 from ..constrained.linearised import Operands
 from ..constrained.multipliers import multipliers
 from ..constrained.proximal import At, Iteration
-from ..constrained.result import MEMBERS, ended
+from ..constrained.result import MEMBERS, ended, jumped
 from ..engine.core import Core, bind, joined, widen
 from ..model.checks import rows_of as rows_of_loops
 from ..systems.base import System
@@ -30,7 +30,7 @@ from ..systems.problem import Problem
 from .cones import Cones, calling, measures, natural, scales
 from .effect import diagonal, product
 from .immovable import borne, movable, parting, tolerated
-from .laws import Closing, Law
+from .laws import Closing, Impact, Law
 from .limbs import groups_of, rows_of
 from .linear import ContactSolve
 from .problem import Kept, begun, end_of, gaps, residuals, touching
@@ -189,7 +189,10 @@ class ContactStep(Core):
             return nu, jnp.zeros(f.shape[-1], jnp.int32)
         judge = None if first else _Held(problem, kept.weights, kept)
         found = Found(at.rates, nu, end.steps, None, None, at.bodies, at.lam[:first], judge)
-        code = ended(LCABA(), problem, start, found, v + dt * at.rates, inputs)
+        if isinstance(self.law, Impact):
+            code = jumped(LCABA(), problem, start, found, v)
+        else:
+            code = ended(LCABA(), problem, start, found, v + dt * at.rates, inputs)
         called = calling(step.cones, -end.r2[first:] - product(kept.G, f))
         off, w = left
         most = measures(step.cones, LAWFUL * called + self._noise(step, at.bodies, w, dt), w)
@@ -206,7 +209,7 @@ class ContactStep(Core):
         angular, linear = (jnp.abs(x) / dt + jnp.abs(y) for x, y in moves)
         rows = problem.rows.sizes().times((angular, linear))[first:]
         model, own = problem.motion.model, jnp.asarray(problem.plan.firsts[first + a :], int)
-        weight = jnp.abs(model.gravity).max(0)
+        weight = 0 if isinstance(self.law, Impact) else jnp.abs(model.gravity).max(0)  # gravity gives no impulse
         # linear motions and weights round rates of joints too: by as much as has the same energy
         fast = jnp.sqrt(model.bodies.mass[own] / w[a:]) * (linear[own].max(1) + weight)
         return ROUNDING * jnp.finfo(w.dtype).eps * joined([rows[:a] + weight, jnp.maximum(rows[a:], fast)])
