@@ -481,6 +481,13 @@ def test_pieces_make_exactly_the_steps_asked_for():
         assert steps.piece <= max(rollouts.PIECE, every)
 
 
+def run_script(script, folder, seconds):
+    """Run Python code in a process of its own, in a folder."""
+    env = os.environ | {"PYTHONPATH": str(ROOT)}
+    argv = [sys.executable, "-c", script]
+    return subprocess.run(argv, cwd=folder, env=env, capture_output=True, text=True, timeout=seconds)
+
+
 def test_an_end_from_outside_leaves_no_file(tmp_path):
     """SIGTERM in the middle of writing."""
     code = (
@@ -494,9 +501,7 @@ def test_an_end_from_outside_leaves_no_file(tmp_path):
         "cli._info = slow\n"
         "sys.exit(cli.main(['info', 'four_bar']))\n"
     )
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    argv = [sys.executable, "-c", code]
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=300)
+    done = run_script(code, tmp_path, 300)
     assert done.returncode == 143, done.stderr
     assert "terminated" in done.stderr and "Traceback" not in done.stderr
     assert not list(tmp_path.iterdir())
@@ -531,7 +536,7 @@ def test_an_end_from_outside_is_neither_lost_nor_waited_for(name, code, tmp_path
         "import gc, os, signal, sys, threading, time\n"
         "from jaxdyn.commands import cli\n"
         "def collected(phase, info):\n"
-        f"    if once: os.kill(os.getpid(), once.pop())\n"
+        "    if once: os.kill(os.getpid(), once.pop())\n"
         "    sum(range(10))\n"
         "def busy(args):\n"
         "    threading.Thread(target=lambda: (time.sleep(3), os._exit(7))).start()\n"
@@ -543,9 +548,7 @@ def test_an_end_from_outside_is_neither_lost_nor_waited_for(name, code, tmp_path
         "sys.argv = ['jaxdyn', 'info', 'four_bar']\n"
         "sys.exit(cli.main())\n"
     )
-    env = os.environ | {"PYTHONPATH": str(ROOT)}
-    argv = [sys.executable, "-c", script]
-    done = subprocess.run(argv, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=60)
+    done = run_script(script, tmp_path, 60)
     assert done.returncode == code, done.stderr
     assert re.fullmatch("jaxdyn info: (interrupted|terminated); no file was left half written.\n", done.stderr)
 

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..contact import ADMM, PGS, Auto, Newton, detect
-from ..contact.places import bearing, names_of
+from ..contact.places import names_of, owners
 from ..contact.solution import Contacts
 from ..model.joints import FreeKind
 from ..model.model import Model
@@ -65,7 +65,7 @@ def lifted(model: Model, q: Array) -> tuple[Array, float]:
     metres."""
     topology = model.topology
     shapes = model.collision.shapes
-    low = [WORLD in (shapes[i].body, shapes[j].body) for (i, j), count in bearing(model).items() for _ in range(count)]
+    low = [WORLD in (shapes[i].body, shapes[j].body) for i, j in owners(model)]
     deep = float(jnp.where(jnp.array(low), detect(model, q).gaps, 0).min()) if any(low) else 0.0
     roots = np.flatnonzero(np.equal(topology.parents, WORLD))
     bases = [int(b) for b in roots if isinstance(topology.kinds[b], FreeKind)]

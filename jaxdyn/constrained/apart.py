@@ -19,3 +19,13 @@ def apart(fn: Callable, static: tuple, *args, compiler: str):
     leaves, tree = jax.tree.flatten(args)
     outs = bind(Function(fn, static, tree, (None,) * len(leaves), compiler), *leaves)
     return jax.tree.unflatten(jax.tree.structure(jax.eval_shape(functools.partial(fn, *static), *args)), outs)
+
+
+def parted(factorises: bool, compiler: str) -> Callable:
+    """Return `apart` with this compiler if a solver `factorises` whole matrices; otherwise the same function without a
+    core of its own."""
+    return functools.partial(apart, compiler=compiler) if factorises else _inlined
+
+
+def _inlined(fn, static, *args):
+    return fn(*static, *args)

@@ -24,7 +24,7 @@ import jax.numpy as jnp
 from ..engine.core import Core, Function, Tangent, bind, widen
 from ..model.checks import rows_of
 from ..systems.problem import Problem, Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
-from .apart import apart
+from .apart import parted
 from .base import Found, Solver
 from .result import ended, left
 
@@ -186,17 +186,13 @@ def outputs(solver, model, constraints, q, v, tau, external, warm, used=None) ->
     given = q, v, tau, external
     if solver.recursive:
         model = with_gyrostats(model, constraints, external)
-    inside = functools.partial(apart, compiler=model.compiler) if solver.factorises else _inlined
+    inside = parted(solver.factorises, model.compiler)
     full = _full(q, jax.tree.leaves((model, constraints, given)))
     problem, start = inside(_begun, (), model, constraints, full, v, tau, external)
     guess = warm if constraints else None
     read = (True,) * 7 if used is None else used
     found = _found(solver, problem, start, guess, any(read[k] for k in (1, 4, 5)) or guess is not None)
     return inside(_ended, (solver, read), problem, start, found, given)
-
-
-def _inlined(fn, static, *args):
-    return fn(*static, *args)
 
 
 def _begun(model, constraints, q, v, tau, external):

@@ -13,7 +13,7 @@ from ..model.checks import rows_of
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..systems.problem import body_accelerations
-from .apart import apart
+from .apart import parted
 from .base import Solver
 from .implicit import SaddleSolve, saddle
 from .result import Result, jumped, result_of
@@ -40,10 +40,8 @@ class JumpSolve(SaddleSolve):
         problem, start, found = self.found(given, used is None or used[1])
         code = jnp.zeros_like(found.steps)
         if used is None or used[2]:
-            if self.solver.factorises:
-                code = apart(_judged, (self.solver,), problem, start, found, v, compiler=self.compiler)
-            else:
-                code = _judged(self.solver, problem, start, found, v)
+            inside = parted(self.solver.factorises, self.compiler)
+            code = inside(_judged, (self.solver,), problem, start, found, v)
         return [found.acceleration, found.multipliers, code, found.some]
 
     def transpose(self, args, undefined, cotangents, used):

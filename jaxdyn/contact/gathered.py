@@ -31,7 +31,7 @@ from ..tree.topology import WORLD
 from .effect import diagonal
 from .gathering import SIX, Gathering, coupling, gathering, placed, pushes, rates
 from .limbs import Group
-from .places import bearing
+from .places import owners
 from .slots import AtSlots, Twist
 
 #: the rounding of entries of G, over that of their terms
@@ -121,9 +121,8 @@ def _surface(slots: AtSlots, k: int) -> Iterator[tuple[Array, Array]]:
 
 def _planes(model: Model, group: Group) -> set[tuple[int, int] | None]:
     """Return the planes of the world that a group's shapes touch, each with its place in the pair; None for others."""
-    shapes, found = model.collision.shapes, set()
-    owners = [pair for pair, count in bearing(model).items() for _ in range(count)]
-    for pair in {owners[k] for k in group.places}:
+    shapes, pairs, found = model.collision.shapes, owners(model), set()
+    for pair in {pairs[k] for k in group.places}:
         own = [(k, side) for side, k in enumerate(pair) if shapes[k].kind == "plane" and shapes[k].body == WORLD]
         found.add(own[0] if own else None)
     return found

@@ -63,10 +63,15 @@ def bearing(model: Model) -> dict[tuple[int, int], int]:
     return {pair: count for pair, count in counts.items() if count}
 
 
+def owners(model: Model) -> list[tuple[int, int]]:
+    """Return the two shapes of every place, by number."""
+    return [pair for pair, count in bearing(model).items() for _ in range(count)]
+
+
 def names_of(model: Model) -> tuple[tuple[str, str], ...]:
     """Return the names of the two shapes of every place."""
     names = model.collision.names
-    return tuple((names[i], names[j]) for (i, j), count in bearing(model).items() for _ in range(count))
+    return tuple((names[i], names[j]) for i, j in owners(model))
 
 
 def twists(model: Model, shapes: tuple[int, int]) -> bool:
