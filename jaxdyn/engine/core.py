@@ -209,14 +209,21 @@ class Tangent(_Derivative):
     def selective(self):
         return self.core.selective
 
+    def shapes(self, used, avals):
+        # reverse derivatives bind a tangent, whose trace nobody reads, and transpose it. Whole numbers have no tangent
+        found = self.core.shapes(None, avals[: len(self.active)])
+        return tuple((shape, dtype if jnp.issubdtype(dtype, jnp.inexact) else jnp.float32) for shape, dtype in found)
+
     def run(self, args, used):
         # a tangent may have more lanes than its primal
         lanes = max(x.shape[-1] for x in args)
         tangents = tuple(widen(t, lanes) for t in args[self.given :])
         if self.core.implicit:
-            return self.linear(args, used)(*tangents)
-        out = jax.jvp(self.primal(args, used), self.at(args, lanes), tangents)[1]
-        return [jnp.zeros(t.shape, jnp.float32) if t.dtype == jax.dtypes.float0 else t for t in out]
+            out = self.linear(args, used)(*tangents)
+        else:
+            out = jax.jvp(self.primal(args, used), self.at(args, lanes), tangents)[1]
+        shapes = self.shapes(used, tuple(Aval(x.shape[:-1], x.dtype) for x in args))
+        return [t if t.dtype == dtype else jnp.zeros(t.shape, dtype) for t, (_, dtype) in zip(out, shapes, strict=True)]
 
     def transpose(self, args, undefined, cotangents, used):
         n = self.given
@@ -243,6 +250,9 @@ class Pullback(_Derivative):
     @property
     def known(self):
         return self.core.known + (None,) * (self.core.implicit + sum(self.seen))
+
+    def shapes(self, used, avals):
+        return tuple(avals[k] for k in self.place())
 
     def lean(self, args, used):
         return super().lean(args, self.seen)
