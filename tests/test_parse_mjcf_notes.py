@@ -59,10 +59,21 @@ def test_what_is_not_modelled_is_told(case):
 
 
 @pytest.mark.parametrize(
-    "joint", ['<joint name="fly" type="free" armature=".2"/>', '<joint name="fly" type="free" stiffness="3"/>']
+    "attribute, words",
+    [
+        ("armature", "armature of free joints, which acts along the body's axes"),
+        ("frictionloss", "friction of free joints, which acts along the body's axes"),
+        ("stiffness", "springs on free joints, which are not modelled"),
+    ],
 )
-def test_armature_and_springs_of_free_joints_are_told(joint):
-    """MuJoCo's armature is along the world's axes, and its spring pulls."""
-    what = "armature of free joints" if "armature" in joint else "springs on free joints, which are not modelled"
-    with pytest.warns(jd.ModelWarning, match=f"{what}.*'fly'"):
-        load(filled().replace("<freejoint/>", joint))
+def test_what_differs_on_free_joints_is_told(attribute, words):
+    """MuJoCo's armature and friction are along the world's axes, and its spring pulls."""
+    with pytest.warns(jd.ModelWarning, match=f"{words}.*'fly'"):
+        load(filled().replace("<freejoint/>", f'<joint name="fly" type="free" {attribute}="3"/>'))
+
+
+def test_friction_that_a_flag_disables_differs_in_nothing():
+    text = filled(option='<option><flag frictionloss="disable"/></option>')
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        load(text.replace("<freejoint/>", '<joint type="free" frictionloss="3"/>'))

@@ -144,11 +144,15 @@ def note_forces(notes: Notes, document: Document, m: Any, tree: Tree) -> None:
         if acts:
             told = f"{tree.name('TENDON', t)!r} ({', '.join(dict.fromkeys(acts))})"
             notes.add(root, "tendons whose forces are not modelled: {}.", told)
+    straight = {"armature": m.dof_armature}
+    if not is_off(m, "FRICTIONLOSS", "CONSTRAINT"):
+        straight["friction"] = m.dof_frictionloss
     for j in np.flatnonzero(m.jnt_type == FREE):
-        if m.dof_armature[m.jnt_dofadr[j] : m.jnt_dofadr[j] + 3].any():
-            # MuJoCo's a dv/dt is of the velocity in the world's axes; here v is in the body's, which turn
-            text = "armature of free joints, which acts along the body's axes here and along the world's there: {}."
-            notes.add(root, text, repr(tree.joint_names[j]))
+        for what, values in straight.items():
+            if values[m.jnt_dofadr[j] : m.jnt_dofadr[j] + 3].any():
+                # MuJoCo's linear velocity is in the world's axes; here it is in the body's, which turn
+                text = "of free joints, which acts along the body's axes here and along the world's there: {}."
+                notes.add(root, f"{what} {text}", repr(tree.joint_names[j]))
     for j in range(m.njnt):
         if m.jnt_limited[j] and m.jnt_margin[j] and not is_off(m, "LIMIT", "CONSTRAINT"):
             notes.add(root, "margins of joint limits, which are not kept: {}.", repr(tree.joint_names[j]))
