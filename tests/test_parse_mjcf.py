@@ -282,6 +282,18 @@ def test_what_is_wrong_is_named(case):
         quiet(f"<mujoco><worldbody>{inner}</worldbody></mujoco>")
 
 
+def test_names_in_another_encoding_than_mujocos(tmp_path):
+    """MuJoCo ignores the encoding that a file declares."""
+    text = '<?xml version="1.0" encoding="{}"?><mujoco><worldbody><body name="Fuß"><joint/><geom size=".1"/></body>'
+    file = tmp_path / "robot.xml"
+    for encoding in ("UTF-8", "ISO-8859-1"):
+        file.write_text(text.format(encoding) + "</worldbody></mujoco>", encoding=encoding)
+        if encoding == "UTF-8":
+            assert load(file).body_names == ("Fuß",)
+    with pytest.raises(ValueError, match="`load`: robot.xml.*UTF-8, which its names are not"):
+        load(file)
+
+
 def test_without_mujoco_the_extra_is_named(monkeypatch):
     def no_mujoco(name, *args, real=builtins.__import__, **kwargs):
         if name == "mujoco":

@@ -43,6 +43,10 @@ def load(
     """
     with Notes() as notes:
         m, lost = compiled(document, notes)
+        try:
+            m.names.decode()
+        except UnicodeDecodeError:
+            fail(document.root, "MuJoCo reads it as UTF-8, which its names are not; save it in this encoding.")
         gravity = np.zeros(3) if is_off(m, "GRAVITY") else np.array(m.opt.gravity)
         called = name or document.root.get("model") or document.origin.removesuffix(".xml")
         spec = located(document.root, ModelSpec, called, gravity)
