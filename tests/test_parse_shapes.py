@@ -221,6 +221,19 @@ MJCF = """<mujoco><compiler angle="radian"/><asset><mesh name="m" vertex="0 0 0 
 </body></body></body></worldbody></mujoco>"""
 
 
+@pytest.mark.parametrize("kind", ["URDF", "MJCF"])
+def test_a_shape_keeps_its_name_before_one_that_has_none(kind):
+    """The name of a body, which a shape without a name gets, may be that of a later shape."""
+    if kind == "URDF":
+        ball = '<sphere radius="0.1"/>'
+        text = robot(shape(ball), shape(ball, "b"))
+    else:
+        pytest.importorskip("mujoco")
+        text = '<mujoco><worldbody><body name="b"><joint/><geom size=".1"/><geom name="b" size=".2"/></body>'
+        text += "</worldbody></mujoco>"
+    assert quiet_load(text).collision.names == ("b_1", "b")
+
+
 def mujoco_poses(m, q):
     """The poses of MuJoCo's geoms in the world."""
     mujoco = pytest.importorskip("mujoco")

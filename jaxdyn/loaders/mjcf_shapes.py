@@ -33,12 +33,11 @@ def add_shapes(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: 
         notes.add(root, "contact parameters for all contacts, which a <flag> enables, are not kept: {}.", "override")
     if is_off(m, "FILTERPARENT"):
         notes.add(root, "a <flag> that lets neighbours collide, which they do not: {}.", "filterparent")
-    shapes = Shapes(spec, notes, document, wanted)
     paired = {int(g) for ends in (m.pair_geom1, m.pair_geom2) for g in ends}
+    colliding = [g for g in range(m.ngeom) if m.geom_contype[g] or m.geom_conaffinity[g] or g in paired]
+    shapes = Shapes(spec, notes, document, wanted, (m.geom(g).name for g in colliding))
     names: dict[int, str] = {}
-    for g in range(m.ngeom):
-        if not (m.geom_contype[g] or m.geom_conaffinity[g] or g in paired):
-            continue
+    for g in colliding:
         body = int(m.geom_bodyid[g])
         place = tree.offsets[body] @ Pose(from_quaternion(m.geom_quat[g]), np.array(m.geom_pos[g]))
         name = shapes.add(

@@ -102,7 +102,7 @@ class Shapes:
         name = (name or "").strip()
         if name and self._names[name] > 1 or name in self.spec.shapes:
             name = f"{body}_{name}"
-        return self.spec.free_name(name or body)
+        return self.spec.free_name(name) if name else self.spec.free_name(body, self._names)
 
     def mesh(self, name: str, scale: np.ndarray) -> Mesh:
         """Return the hull of a mesh file, in metres. Raise `ValueError` if the file is missing or cannot be read."""

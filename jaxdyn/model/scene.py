@@ -1,7 +1,7 @@
 """`SceneSpec`: the part of a `ModelSpec` that collects shapes and says which of them collide."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -142,10 +142,11 @@ class SceneSpec:
             raise ValueError(f"{call}: the name {c.name!r} is already taken by a shape.")
         return c.name or self.free_name(c.body)
 
-    def free_name(self, wanted: str) -> str:
-        """Return a name that no shape has: this one, with a number appended if it is taken."""
+    def free_name(self, wanted: str, others: Container[str] = ()) -> str:
+        """Return a name that neither a shape nor one of the `others` has: this one, with a number appended if it is
+        taken."""
         name, k = wanted, 1
-        while name in self.shapes or name in self.left_out:
+        while name in self.shapes or name in self.left_out or name in others:
             name, k = f"{wanted}_{k}", k + 1
         return name
 
