@@ -25,7 +25,7 @@ from .model.model import Model
 from .model.state import State
 from .spatial.instances import check_instance, counted, described
 from .spatial.numbers import ArrayLike
-from .spatial.rotation import quaternion_conjugate, rotate
+from .spatial.rotation import quaternion_conjugate, quaternion_normalize, rotate
 from .tree.topology import unknown
 
 #: of joints: free, ball, slide, hinge
@@ -198,7 +198,8 @@ def mujoco_velocity_order(model: Model, mj_model: Any) -> np.ndarray:
 
 
 def from_mujoco(model: Model, mj_model: Any, qpos: ArrayLike, qvel: ArrayLike | None = None) -> State:
-    """Return jaxdyn's state for MuJoCo's (or MJX's) qpos and qvel (None: zero).
+    """Return jaxdyn's state for MuJoCo's (or MJX's) qpos and qvel (None: zero). Quaternions, which may have any length
+    there, have unit length here.
 
     Raises `ValueError` for wrong shapes, and for joints that the other model does not have or that have other
     coordinates there, `TypeError` for other types.
@@ -266,9 +267,16 @@ def _from_world(model: Model, spans: Sequence[Span], q: Array, v: Array) -> Stat
     qs, vs = [q[:0]], [v[:0]]  # for a model without joints
     for span, (_, kind, _, at) in zip(spans, _joints(model), strict=True):
         x, u = q[span.q : span.q + span.nq], v[span.v : span.v + at.stop - at.start]
+        if kind in TURNING:
+            x = jnp.concatenate([x[:-4], _unit(x[-4:])])
         qs.append(x)
         vs.append(_linear(kind, u, lambda l, x=x: rotate(quaternion_conjugate(x[3:]), l)))
     return _own(model, jnp.concatenate(qs), jnp.concatenate(vs))
+
+
+def _unit(a: Array) -> Array:
+    """Return a quaternion scaled to unit length. As in MuJoCo, one of length zero is no rotation."""
+    return quaternion_normalize(jnp.where(a.any(), a, jnp.eye(4, dtype=a.dtype)[0]))
 
 
 def _to_world(model: Model, spans: Sequence[Span], nq: int, nv: int, state: State) -> tuple[Array, Array]:

@@ -180,6 +180,24 @@ def test_mujoco_and_back():
     np.testing.assert_allclose(qvel[3:], state.v[3:], atol=1e-15)
 
 
+@pytest.mark.parametrize("length", [0, 0.5, 2])
+def test_mujocos_quaternions_may_have_any_length(length):
+    model, other = quiet(XML), mujoco.MjModel.from_xml_string(XML)
+    data, turns = mujoco.MjData(other), np.array([0.5, -0.5, 0.1, 0.7])
+    turns *= length / np.linalg.norm(turns)
+    data.qpos[:] = [1, 2, 3, *turns, 0.1, 0.2, *turns]
+    data.qvel[:] = np.arange(other.nv)
+    mujoco.mj_forward(other, data)
+    state = interop.from_mujoco(model, other, data.qpos, data.qvel)
+    poses = jd.forward_kinematics(model, state.q)
+    at = [model.body_names.index(n) for n in ("base", "a", "c")]
+    np.testing.assert_allclose(poses.rotation[np.array(at)], data.xmat[1:].reshape(-1, 3, 3), atol=1e-14)
+    unit = data.qpos.copy()
+    mujoco.mj_normalizeQuat(other, unit)
+    np.testing.assert_allclose(interop.to_mujoco(model, other, state)[0], unit, atol=1e-14)
+    np.testing.assert_allclose(interop.to_mujoco(model, other, state)[1], data.qvel, atol=1e-14)
+
+
 def test_mujoco_models_of_the_same_urdf():
     text = arm(n=3)
     model, other = load(text), mujoco.MjModel.from_xml_string(text)
