@@ -223,6 +223,13 @@ def test_unnamed_bodies_and_joints():
     assert model.nv == 3 and len({*model.joint_names, *model.body_names}) == 6
 
 
+def test_chains_whose_names_would_be_the_same():
+    text = """<mujoco><worldbody>
+      <body name="arm"><joint name="upper_x"/><joint axis="0 1 0"/><geom size=".1"/></body>
+      <body name="arm_upper"><joint name="x"/><joint axis="0 1 0"/><geom size=".1"/></body></worldbody></mujoco>"""
+    assert load(text).body_names == ("arm_upper_x", "arm", "arm_upper_x_", "arm_upper")
+
+
 MESHES = """<mujoco><asset><mesh name="shape" file="gone.stl"/><texture name="t" type="2d" file="gone.png"/>
 <material name="m" texture="t"/></asset><worldbody><body name="a"><joint name="j"/>{}
 <geom type="mesh" mesh="shape" material="m"/></body>

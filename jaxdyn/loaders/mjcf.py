@@ -182,7 +182,7 @@ def _add(
         elif m.jnt_type[j] == SLIDE:
             place = place @ Pose(np.eye(3), -reference * axis)
         mass = own.seen_from(Pose(np.eye(3), -anchor)) if last else Mass()
-        called = name if last else tree.link_of(body, j)
+        called = name if last else tree.new_link(body, j)
         joint = _joint(m, tree, j, notes, root)
         hang(spec, notes, root, root, called, holder, joint, place, mass)
         pose, holder = Pose(), called

@@ -50,7 +50,7 @@ class Tree:
     effort: np.ndarray
     #: indices of joints by name
     index: dict[str, int]
-    #: names of bodies in the file and of those that were named here
+    #: names of bodies in the file and of those that are named here
     taken: set[str]
 
     @staticmethod
@@ -127,11 +127,12 @@ class Tree:
         first = int(self.m.body_jntadr[body])
         return list(range(first, first + int(self.m.body_jntnum[body])))
 
-    def link_of(self, body: int, joint: int) -> str:
-        """Return the name of the massless body that follows a joint in a chain."""
+    def new_link(self, body: int, joint: int) -> str:
+        """Return the name of the massless body that follows a joint in a chain, which is taken from then on."""
         name = f"{self.bodies[body]}_{self.joint_names[joint]}"
         while name in self.taken:
             name += "_"
+        self.taken.add(name)
         return name
 
     def site(self, k: int) -> Pose:
