@@ -43,6 +43,7 @@ from ..model.state import State
 from ..spatial.instances import described
 from ..spatial.numbers import ArrayLike, check, finite, floats, not_negative, positive
 from ..systems.problem import body_accelerations, residual
+from ..systems.weights import mobility
 from ..tree.complement import complement
 from .admm import ADMM
 from .checks import check_law
@@ -53,8 +54,8 @@ from .problem import Step, begun
 from .slope import At, Slope
 from .solution import Contacts, contacts_of
 
-#: ε over the mean of the diagonal of G, in single and double precision: selects the least of equally good forces. The
-#: search for them begins with a large ε, which changes by a factor
+#: ε over the mean of the diagonal of G, or its usual size, in single and double precision: selects the least of equally
+#: good forces. The search for them begins with a large ε, which changes by a factor
 SMALL, LARGE, FACTOR = {4: 1e-4, 8: 1e-8}, 1e-2, 1e-2
 #: m/s; slower contacts rest, in single and double precision
 RESTING = {4: 1e-4, 8: 1e-6}
@@ -165,7 +166,8 @@ def explained(law: Law, free: tuple[int, ...], model, constraints, q, v, a, exte
     needed = -r1 - (J[first:] * modes.known[:, None]).sum(0)
     at = jnp.asarray(free, int)
     A = jnp.concatenate([J[:first], modes.columns(J[first:])])[:, at]
-    x, left = _least(modes, first, A, widen(mass_matrix_at(problem.motion), lanes)[at][:, at], needed[at])
+    M = widen(mass_matrix_at(problem.motion), lanes)[at][:, at]
+    x, left = _least(modes, first, A, M, needed[at], mobility(problem))
     nu, f = x[:first], modes.forces(x[first:])
     y = joined([nu, f])
     rest = -r1 - (J * y[:, None]).sum(0)
@@ -175,8 +177,11 @@ def explained(law: Law, free: tuple[int, ...], model, constraints, q, v, a, exte
     return driven * rest, nu, f, widen(gaps, lanes), dt * left, (1 - driven) * rest, which
 
 
-def _least(modes: _Modes, first: int, A: Array, M: Array, b: Array) -> tuple[Array, Array]:
-    """Return the least x of multipliers and contacts, and the residual of the law."""
+def _least(modes: _Modes, first: int, A: Array, M: Array, b: Array, usual: Array) -> tuple[Array, Array]:
+    """Return the least x of multipliers and contacts, and the residual of the law.
+
+    Where all rows of A are zero, such as those of a loop in the air whose joints all have actuators, their rounding
+    counts for little beside the `usual` size of G."""
     counts = modes.cones.counts
     _, twisted = counts.ends
     m = len(A)
@@ -187,8 +192,8 @@ def _least(modes: _Modes, first: int, A: Array, M: Array, b: Array) -> tuple[Arr
     limited = Limited(beside(jnp.inf, joints.bound), beside(-NEVER, joints.low), beside(NEVER, joints.high))
     cones = Convex(every, modes.cones.friction, modes.cones.radius, limited, pinned=modes.pinned)
     G, g = _reduced(A[order], M, b)
-    mean = sum(G[k, k] for k in range(m)) / m + jnp.finfo(A.dtype).tiny ** 0.5
-    x, left = _solved(cones, G, g, mean)
+    mean = sum(G[k, k] for k in range(m)) / m
+    x, left = _solved(cones, G, g, jnp.where(mean > usual, mean, usual))
     back = np.argsort(order)
     return x[back], left
 
@@ -205,7 +210,7 @@ def _reduced(A: Array, M: Array, b: Array) -> tuple[Array, Array]:
 
 def _solved(cones: Convex, G: Array, g: Array, mean: Array) -> tuple[Array, Array]:
     """Return the least admissible x with the least x·(G x / 2 + g), and what is left of its equations, with their
-    derivatives. `mean` is the mean of the diagonal of G.
+    derivatives. `mean` is the mean of the diagonal of G, or its usual size.
 
     A small number on the diagonal of G selects one of many solutions. It is reached from larger ones, for which the
     search is short; the last steps remove its effect."""

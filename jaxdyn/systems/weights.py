@@ -41,6 +41,11 @@ def _mean_mass(problem: Problem) -> Array:
     return jnp.maximum(problem.model.bodies.mass.mean(0), 1e-3)
 
 
+def mobility(problem: Problem) -> Array:
+    """Return the size (lanes,) that entries of J M⁻¹ Jᵀ have where rows move bodies: 1 over the mean mass."""
+    return 1 / _mean_mass(problem)
+
+
 def redundant(problem: Problem) -> Array:
     """Return the eigenvalue of J M⁻¹ Jᵀ (lanes,) up to which it counts as zero: 1e-9 (single precision: 1e-7) over the
     mean mass. Rows that are redundant where loops are closed have one of 1e-12 where the loops are open by a
