@@ -10,7 +10,7 @@ import pytest
 from compiled import close
 
 import jaxdyn as jd
-from jaxdyn.extend import Column, Joint, Kind, axis_rotation
+from jaxdyn.extend import Column, Joint, JointParameters, Kind, axis_rotation
 
 
 class GearedKind(Kind):
@@ -142,3 +142,38 @@ def test_directions_of_a_planar_joint(axis, first, second):
     spec = jd.ModelSpec("plate").add_body("plate", "world", jd.joints.Planar(axis=axis), inertia=ball)
     found = jd.frame_pose(spec.build(), [2.0, 3.0, 0.5], "plate").translation
     np.testing.assert_allclose(found, 2 * np.array(first) + 3 * np.array(second), atol=1e-6)
+
+
+class BackwardsKind(type(jd.joints.Helical.kind)):
+    """A screw that turns the other way: what its base class has for small motions does not hold."""
+
+    def pose(self, par, q):
+        return axis_rotation(par.axis, -q[0]), -par.axis * (par.pitch * q[0])
+
+
+KINDS = [j.kind for j in vars(jd.joints).values() if isinstance(j, type) and issubclass(j, Joint) and j.kind.nv]
+
+
+@jax.numpy_rank_promotion("allow")
+@pytest.mark.parametrize("kind", [*KINDS, GearedKind(), BackwardsKind()], ids=str)
+def test_small_changes_of_poses_keep_their_digits(kind):
+    """In both precisions `change` is the difference of two poses, to the last digit of that difference."""
+    rng = np.random.default_rng(4)
+    unit = lambda n: (lambda x: x / np.linalg.norm(x))(rng.normal(size=(n, 1)))  # noqa: E731
+    own = {"leads": rng.normal(size=(3, 1))}
+    given = JointParameters(unit(3), unit(3), rng.normal(size=1), own), np.eye(3)[..., None], rng.normal(size=(3, 1))
+    q = unit(kind.nq) if kind.quaternion else rng.normal(size=(kind.nq, 1))
+    q = np.concatenate([10 * unit(3), unit(4)]) if kind.nq == 7 else q
+
+    def both(dv, dtype=jnp.float64):
+        par, at, dv = jax.tree.map(lambda x: jnp.asarray(x, dtype), (given, q, dv))
+        prepared = kind.prepare(*par)
+        start, end = kind.place(prepared, at), kind.place(prepared, kind.integrate(at, dv))
+        return kind.change(prepared, at, dv), tuple(y - x for x, y in zip(start, end, strict=True))
+
+    far = rng.normal(size=(kind.nv, 1))
+    for found, wanted in zip(*both(far), strict=True):
+        close(jnp.broadcast_to(found, wanted.shape), wanted, 1e-13, 10.0)
+    if kind in KINDS:
+        for single, double in zip(both(1e-6 * far, jnp.float32)[0], both(1e-6 * far)[0], strict=True):
+            close(single, double, 1e-5, 1e-6)

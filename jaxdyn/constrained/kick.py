@@ -63,7 +63,7 @@ class Kick(NamedTuple):
         """Return the residual of the equations as generalised forces, opposing forces of the bodies, and openings in
         units of acceleration; `lam` None is zero."""
         motion, rows, dt = self.problem.motion, self.problem.rows, self.dt
-        ahead = displacements(motion, _moved(motion, dt * (self.v + dt * a)))
+        ahead = displacements(motion, dt * (self.v + dt * a))
         inertial = chord_forces(motion, ahead, self.before)
         force = tuple(x + y / dt**2 for x, y in zip(self.force, inertial, strict=True))
         tau = self.tau + passive(self.model, motion.q, self.v + dt * a) - self.model.joints.armature * a
@@ -126,7 +126,7 @@ def begun(projected, model, constraints, q, v, tau, external, dt) -> Kick:
             rows=eqx.tree_at(lambda r: r.gamma, rows, rows.gamma + rows.times(motion.acceleration))
         )
     force = body_forces(motion, None, None, motion.gravity, external)
-    return Kick(sprung, problem, v, dt, projected, tau, force, displacements(motion, _moved(motion, -dt * v)))
+    return Kick(sprung, problem, v, dt, projected, tau, force, displacements(motion, -dt * v))
 
 
 def residuals(projected, model, constraints, q, v, tau, external, dt, a, lam):

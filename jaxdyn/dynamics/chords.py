@@ -13,6 +13,9 @@ built from them is symplectic and conserves momentum.
 | E, r | ``pose``, ``ahead`` | pose in the parent at q₀ and at q₁ |
 | D, δ | ``moved`` | T₀⁻¹ T₁ − 1: E₀ᵀ (D_p E₁ + E₁ − E₀) and E₀ᵀ (D_p r₁ + δ_p + r₁ − r₀) |
 | Σ | | second moment Σ m y yᵀ about the body's origin |
+
+Joints compute E₁ − E₀ and r₁ − r₀ from their motion: the rounding of a difference of poses, divided by dt², would be
+larger than the forces.
 """
 
 from typing import Any, NamedTuple
@@ -25,7 +28,7 @@ from ..engine.sweeps import swept
 from ..kinematics.forward import Kinematics, prepared_of
 from ..spatial.small import cross, mm, mtm, mtv, mv
 from ..spatial.symmetric import diagonal, mm_symmetric, trace
-from ..tree.sweep import down, each, of_parent, q_of
+from ..tree.sweep import down, each, of_parent, q_of, v_of
 from ..tree.topology import Topology
 
 
@@ -42,11 +45,12 @@ class Displaced(NamedTuple):
         return at._replace(q=q, pose=self.pose, world=self.world, velocity=None, acceleration=None)
 
 
-def _displace(kind, prepared, q, pose, world, above):
-    """Return D and δ, and poses in parent and world; `above` are D and δ of the parent, None for the world."""
+def _displace(kind, prepared, q, dv, pose, world, above):
+    """Return D and δ, and poses in parent and world, after a motion `dv` of the joint from q₀, which is `q`; `above`
+    are D and δ of the parent, None for the world."""
     (E0, r0), (R0, p0) = pose, world
-    E1, r1 = kind.place(prepared, q)
-    turned, shifted = E1 - E0, r1 - r0
+    turned, shifted = kind.change(prepared, q, dv)
+    E1, r1 = E0 + turned, r0 + shifted
     if above is not None:
         D, delta = above
         turned, shifted = turned + mm(D, E1), shifted + delta + mv(D, r1)
@@ -69,6 +73,7 @@ def _displacements(topology: Topology) -> Table:
         reads = (
             Ref(prepared_of(topology, b), b),
             q_of(topology, b),
+            v_of(topology, b, "dv"),
             Ref("pose", b),
             Ref("world", b),
             of_parent("moved", p),
@@ -85,9 +90,9 @@ def _forces(topology: Topology) -> Table:
     return Table(each(topology, row), {"force": topology.nb})
 
 
-def displacements(at: Kinematics, q) -> Displaced:
-    """Return the displacements from the poses of `at` to those at q (nq, lanes)."""
-    given = at.prepared | {"q": q, "pose": at.pose, "world": at.world}
+def displacements(at: Kinematics, dv) -> Displaced:
+    """Return the displacements from the poses of `at`, at q₀, to those at q₀ ⊕ dv, with dv (nv, lanes)."""
+    given = at.prepared | {"q": at.q, "dv": dv, "pose": at.pose, "world": at.world}
     found = swept(_displacements(at.model.topology), given)
     return Displaced(found["moved"], found["ahead"], found["there"])
 

@@ -20,9 +20,10 @@ from ..spatial.rotation import (
     quaternion_normalize,
     rotate,
     sinc_half,
+    turn_from_quaternion,
 )
 from ..spatial.small import cross, eye, mm, mtv, mv, skew
-from .kind import Column, Kind, axis_rotation
+from .kind import Column, Kind, axis_change, axis_rotation
 
 
 class FreeKind(Kind):
@@ -40,10 +41,18 @@ class FreeKind(Kind):
     def columns(self, par, q):
         return [Column(None, k) for k in range(3)] + [Column(k, None) for k in range(3)]
 
+    def change(self, prepared, q, dv):
+        _, R0, _ = prepared
+        turn = mm(matrix_from_quaternion(q[3:]), turn_from_quaternion(quaternion_exp(dv[3:])))
+        return mm(R0, turn), mv(R0, rotate(q[3:], self._move(dv)))
+
     def integrate(self, q, dv):
+        move = rotate(q[3:], self._move(dv))
+        return jnp.concatenate([q[:3] + move, quaternion_multiply(q[3:], quaternion_exp(dv[3:]))])
+
+    def _move(self, dv):
         # exponential of SE(3): the body's twist held constant in its own axes
         w, l = dv[3:], dv[:3]
-        step = quaternion_exp(w)
         angle2 = (w * w).sum(0)
         small = angle2 < 1e-4
         a2 = jnp.where(small, 1.0, angle2)
@@ -51,8 +60,7 @@ class FreeKind(Kind):
         half = sinc_half(angle2)[0]
         b = 2 * half * half  # (1 - cos a) / a², which would cancel digits
         c = jnp.where(small, 1 / 6 - angle2 / 120 + angle2**2 / 5040, (a - jnp.sin(a)) / (a2 * a))
-        move = l + b * cross(w, l) + c * cross(w, cross(w, l))
-        return jnp.concatenate([q[:3] + rotate(q[3:], move), quaternion_multiply(q[3:], step)])
+        return l + b * cross(w, l) + c * cross(w, cross(w, l))
 
     def difference(self, q0, q1):
         inverse = quaternion_conjugate(q0[3:])
@@ -82,6 +90,11 @@ class RevoluteKind(Kind):
         base, sine, cosine, p0 = prepared
         return base + jnp.sin(q[0]) * sine - jnp.cos(q[0]) * cosine, p0
 
+    def change(self, prepared, q, dv):
+        _, sine, cosine, p0 = prepared
+        chord, middle = 2 * jnp.sin(dv[0] / 2), q[0] + dv[0] / 2
+        return chord * (jnp.cos(middle) * sine + jnp.sin(middle) * cosine), jnp.zeros_like(p0)
+
     def pose(self, par, q):
         return axis_rotation(par.axis, q[0]), None
 
@@ -98,6 +111,10 @@ class PrismaticKind(Kind):
     def place(self, prepared, q):
         R0, p0, along = prepared
         return R0, p0 + along * q[0]
+
+    def change(self, prepared, q, dv):
+        R0, _, along = prepared
+        return jnp.zeros_like(R0), along * dv[0]
 
     def pose(self, par, q):
         return eye(par.axis), par.axis * q[0]
@@ -121,6 +138,11 @@ class SphericalKind(Kind):
     def columns(self, par, q):
         return [Column(k, None) for k in range(3)]
 
+    def change(self, prepared, q, dv):
+        _, R0, p0 = prepared
+        turn = mm(matrix_from_quaternion(q), turn_from_quaternion(quaternion_exp(dv)))
+        return mm(R0, turn), jnp.zeros_like(p0)
+
     def integrate(self, q, dv):
         return quaternion_multiply(q, quaternion_exp(dv))
 
@@ -133,6 +155,10 @@ class TranslationKind(Kind):
 
     def pose(self, par, q):
         return eye(par.axis), q
+
+    def change(self, prepared, q, dv):
+        _, R0, _ = prepared
+        return jnp.zeros_like(R0), mv(R0, dv)
 
     def columns(self, par, q):
         return [Column(None, k) for k in range(3)]
@@ -159,6 +185,11 @@ class PlanarKind(Kind):
         e1, e2 = plane_axes(par.axis)
         return axis_rotation(par.axis, q[2]), e1 * q[0] + e2 * q[1]
 
+    def change(self, prepared, q, dv):
+        par, R0, _ = prepared
+        e1, e2 = plane_axes(par.axis)
+        return mm(R0, axis_change(par.axis, q[2], dv[2])), mv(R0, e1 * dv[0] + e2 * dv[1])
+
     def columns(self, par, q):
         r = axis_rotation(par.axis, q[2])
         e1, e2 = plane_axes(par.axis)
@@ -179,6 +210,12 @@ class UniversalKind(Kind):
     def pose(self, par, q):
         return mm(axis_rotation(par.axis, q[0]), axis_rotation(par.axis2, q[1])), None
 
+    def change(self, prepared, q, dv):
+        par, R0, p0 = prepared
+        first = mm(axis_change(par.axis, q[0], dv[0]), axis_rotation(par.axis2, q[1] + dv[1]))
+        second = mm(axis_rotation(par.axis, q[0]), axis_change(par.axis2, q[1], dv[1]))
+        return mm(R0, first + second), jnp.zeros_like(p0)
+
     def columns(self, par, q):
         return [Column(mtv(axis_rotation(par.axis2, q[1]), par.axis), None), Column(par.axis2, None)]
 
@@ -195,6 +232,10 @@ class CylindricalKind(Kind):
     def pose(self, par, q):
         return axis_rotation(par.axis, q[1]), par.axis * q[0]
 
+    def change(self, prepared, q, dv):
+        par, R0, _ = prepared
+        return mm(R0, axis_change(par.axis, q[1], dv[1])), mv(R0, par.axis * dv[0])
+
     def columns(self, par, q):
         return [Column(None, par.axis), Column(par.axis, None)]
 
@@ -206,6 +247,10 @@ class HelicalKind(Kind):
 
     def pose(self, par, q):
         return axis_rotation(par.axis, q[0]), par.axis * (par.pitch * q[0])
+
+    def change(self, prepared, q, dv):
+        par, R0, _ = prepared
+        return mm(R0, axis_change(par.axis, q[0], dv[0])), mv(R0, par.axis * (par.pitch * dv[0]))
 
     def columns(self, par, q):
         return [Column(par.axis, par.axis * par.pitch)]

@@ -9,6 +9,7 @@ one *lane* per element: a vector is (3, lanes), q is (nq, lanes):
 | ``columns(par, q)`` | the motion subspace, one `Column` per velocity, in the moved frame |
 | ``prepare(par, R0, p0)`` | the constant parts of the body's pose in its parent; R0, p0 are the placement |
 | ``place(prepared, q)`` | the body's pose in its parent |
+| ``change(prepared, q, dv)`` | the change of that pose, rotation and translation, by the motion dv |
 | ``bias(par, q, v)`` | time derivative of the subspace times v, (angular, linear); None when the subspace is constant |
 | ``integrate(q, dv)``, ``difference(q0, q1)`` | exponential and logarithm on the joint's manifold |
 
@@ -41,6 +42,14 @@ class JointParameters(NamedTuple):
     own: dict[str, Array]
 
 
+def axis_change(axis, angle, turn):
+    """Return the change of `axis_rotation` by a further `turn`, to the last digit of a small one."""
+    k = skew(axis)
+    kk = outer(axis, axis) - eye(axis)
+    chord, middle = 2 * jnp.sin(turn / 2), angle + turn / 2
+    return chord * (jnp.cos(middle) * k + jnp.sin(middle) * kk)
+
+
 def axis_rotation(axis, angle):
     """Return the rotation matrix about a unit axis (Rodrigues). For a constant axis, K and K² have a single lane."""
     k = skew(axis)
@@ -57,6 +66,11 @@ class Kind:
     units: ClassVar[str] = ""
     #: the coordinates that are a unit quaternion (w, x, y, z), if there are such
     quaternion: ClassVar[slice | None] = None
+
+    def __init_subclass__(cls):
+        moved = {"pose", "prepare", "place", "integrate"} & set(vars(cls))
+        if moved and "change" not in vars(cls):  # that of the base class is for other poses
+            cls.change = Kind.change  # type: ignore[method-assign]
 
     # kinds are equal by value: options that change the code path are attributes, which are set before any use
     def __eq__(self, other):
@@ -87,6 +101,11 @@ class Kind:
         par, R0, p0 = prepared
         E, p = self.pose(par, q)
         return mm(R0, E), (p0 if p is None else p0 + mv(R0, p))
+
+    def change(self, prepared, q, dv):
+        # joints override this, since a difference of poses has the rounding of poses, however small it is
+        (E0, p0), (E1, p1) = self.place(prepared, q), self.place(prepared, self.integrate(q, dv))
+        return E1 - E0, p1 - p0
 
     def bias(self, par, q, v):
         return None

@@ -5,7 +5,7 @@ Values and derivatives are finite wherever the mathematics is smooth, for instan
 
 import jax.numpy as jnp
 
-from .small import cross, dot
+from .small import cross, dot, mm, skew
 
 
 def quaternion_multiply(a, b):
@@ -35,6 +35,12 @@ def matrix_from_quaternion(a):
             jnp.stack([2 * (x * z - w * y), 2 * (y * z + w * x), 1 - 2 * (x * x + y * y)]),
         ]
     )
+
+
+def turn_from_quaternion(a):
+    """Return the rotation matrix of a unit quaternion minus the identity, to the last digit of a small rotation."""
+    k = skew(a[1:])
+    return 2 * (a[0] * k + mm(k, k))
 
 
 def quaternion_from_matrix(r):
