@@ -14,10 +14,13 @@ from .iteration import Stop, largest_of, tolerance
 from .kick import begun, end_of, linear_of, matrix_of
 from .kick import residuals as residuals_of
 from .kick_solve import KickSolve, kick_corrected, system_of
-from .linearised import Operands
+from .linearised import LEFT, Operands
 from .multipliers import multipliers as multipliers_of
-from .result import ended
+from .result import GOOD, ended
 from .stepping import StepCore, Stepped, stepped
+
+#: corrections end where what is left is estimated to be small enough; this many times as much counts as accurate
+ALLOWED = 10
 
 
 @dataclasses.dataclass(frozen=True)
@@ -46,7 +49,10 @@ class LeapCore(StepCore):
                 lam, _ = multipliers_of(self.solver.for_multipliers(step.problem, system), start, a, bodies, stop)
             if reads[4]:
                 judged = found._replace(multipliers=lam, bodies=bodies)
-                code = ended(self.solver, step.problem, start, judged, w, (q, v, tau, external))
+                # corrections end at a change that is small beside the velocity, not beside the acceleration
+                size = q.dtype.itemsize
+                floor = jnp.maximum(1, ALLOWED * LEFT[size] / GOOD[size] * largest_of(v) / dt)
+                code = ended(self.solver, step.problem, start, judged, w, (q, v, tau, external), floor)
         return [a, lam, end, w, code, found.multipliers]
 
     def tangents(self, primals, tangents, outs, used):

@@ -101,10 +101,12 @@ CONFLICT = 1e-3
 OPEN = 100
 
 
-def ended(solver: Solver, problem: Problem, start: Start, found: Found, v: Array, inputs) -> Array:
+def ended(
+    solver: Solver, problem: Problem, start: Start, found: Found, v: Array, inputs, floor: Array | float = 1.0
+) -> Array:
     """Return the `Result` of every lane at velocities `v`, as an index into `MEMBERS`; `inputs` are arrays that must be
-    finite."""
-    code = _accurate(problem, start, found, solver.soft, 1.0)
+    finite. Accelerations below `floor` count as that."""
+    code = _accurate(problem, start, found, solver.soft, floor)
     return _checked(solver, problem, code, v, inputs, (found.acceleration, balance_of(found)))
 
 
