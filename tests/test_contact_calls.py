@@ -141,6 +141,24 @@ def test_the_result_tells_of_states_that_are_not_finite():
     assert (found.result == jd.Result.non_unit_quaternion).all()
 
 
+@pytest.mark.parametrize("name", ["friction", "torsion", "restitution", "stiffness", "damping"])
+def test_the_result_tells_of_surfaces_that_are_not_numbers(name):
+    """Only within a program, where nobody sees them before: comparisons would take them for zero."""
+    model, q = scenes.balls(1)
+    state, path = jd.State(q, jnp.zeros(model.nv).at[2].set(-1.0)), f"collision.{name}"
+
+    @jax.jit
+    @jax.vmap
+    def ended(more):
+        changed = model.replace({path: getattr(model.collision, name) + more})
+        rest = jnp.zeros((1, model.nv))
+        traj = jd.simulate(changed, state, rest, DT, contacts=PGS())
+        return (traj.result == jd.Result.not_finite)[0], jd.impulse(changed, state, contacts=PGS()).result
+
+    steps, jumps = ended(jnp.array([0.0, jnp.nan]))
+    assert list(steps) == list(jumps == jd.Result.not_finite) == [False, True]
+
+
 def test_the_result_tells_of_a_law_that_is_not_solved():
     """One sweep is not enough for a tower; for a ball it is."""
     few, many = (motion(scenes.stack(3), steps=5, law=PGS(sweeps=n)) for n in (1, 2000))

@@ -105,6 +105,14 @@ class _Passes(Iteration):
         return super().change(at, r2, refined)
 
 
+def _unknown(model) -> Array:
+    """Return whether a property of a shape's surface is not a number (1 or lanes,): comparisons would count it as zero.
+    Infinite ones have a meaning."""
+    of = model.collision
+    properties = jax.tree.leaves((of.friction, of.torsion, of.restitution, of.stiffness, of.damping))
+    return sum((jnp.isnan(x).sum(0) for x in properties), jnp.zeros(1, int)) > 0
+
+
 @dataclasses.dataclass(frozen=True)
 class ContactStep(Core):
     """The core (a function on lanes-last arrays with its own derivatives) of one step with contact.
@@ -199,7 +207,8 @@ class ContactStep(Core):
         if step.cones.counts.contacts:
             most = most + tolerated(step, moves, self.law.recovery, dt)
         lost = (code == 0) & ~(off <= most).all(0)
-        return nu, jnp.where(lost, MEMBERS.index("contact_not_converged"), code).astype(jnp.int32)
+        code = jnp.where(lost, MEMBERS.index("contact_not_converged"), code)
+        return nu, jnp.where(_unknown(step.problem.model), MEMBERS.index("not_finite"), code).astype(jnp.int32)
 
     def _noise(self, step, bodies, w, dt):
         """Return the rounding of contact rows (m, lanes), as accelerations, where the bodies have the given ones:
