@@ -23,7 +23,7 @@ from ..spatial.rotation import (
     turn_from_quaternion,
 )
 from ..spatial.small import cross, eye, mm, mtv, mv, skew
-from .kind import Column, Kind, axis_change, axis_rotation
+from .kind import Column, Kind, axis_change, axis_rotation, wave_change
 
 
 class FreeKind(Kind):
@@ -92,8 +92,7 @@ class RevoluteKind(Kind):
 
     def change(self, prepared, q, dv):
         _, sine, cosine, p0 = prepared
-        chord, middle = 2 * jnp.sin(dv[0] / 2), q[0] + dv[0] / 2
-        return chord * (jnp.cos(middle) * sine + jnp.sin(middle) * cosine), jnp.zeros_like(p0)
+        return wave_change(sine, cosine, q[0], dv[0]), jnp.zeros_like(p0)
 
     def pose(self, par, q):
         return axis_rotation(par.axis, q[0]), None

@@ -44,10 +44,13 @@ class JointParameters(NamedTuple):
 
 def axis_change(axis, angle, turn):
     """Return the change of `axis_rotation` by a further `turn`, to the last digit of a small one."""
-    k = skew(axis)
-    kk = outer(axis, axis) - eye(axis)
+    return wave_change(skew(axis), outer(axis, axis) - eye(axis), angle, turn)
+
+
+def wave_change(sine, cosine, angle, turn):
+    """Return the change of sin(x) `sine` − cos(x) `cosine` at x = `angle` by a further `turn`, likewise."""
     chord, middle = 2 * jnp.sin(turn / 2), angle + turn / 2
-    return chord * (jnp.cos(middle) * k + jnp.sin(middle) * kk)
+    return chord * (jnp.cos(middle) * sine + jnp.sin(middle) * cosine)
 
 
 def axis_rotation(axis, angle):
