@@ -219,11 +219,10 @@ def natural(cones: Cones, w: Array, f: Array, s: Array, k: Array | None = None) 
     return f - cones.project(f - w * s, w, k)
 
 
-def scales(counts: Counts, G: Array | Unformed, apart: bool = False) -> Array:
-    """Return the weights (m, lanes) of the natural map: for every row 1 over its diagonal entry of G, but for the rows
-    of a contact 3 over their trace or, if `apart`, for its tangents 2 over their trace."""
+def scales(counts: Counts, own: Array, apart: bool = False) -> Array:
+    """Return the weights (m, lanes) of the natural map: for every row 1 over its `own` entry of the diagonal of G, but
+    for the rows of a contact 3 over their trace or, if `apart`, for its tangents 2 over their trace."""
     a = 3 * counts.contacts
-    own = diagonal(G)
     first = 1 if apart else 0
     mean = summed(own[k:a:3] for k in range(first, 3)) / (3 - first) if a else own[:0]
     of_contacts = jnp.repeat(mean, 3, axis=0)
@@ -235,7 +234,7 @@ def scales(counts: Counts, G: Array | Unformed, apart: bool = False) -> Array:
 def left_over(cones: Cones, G: Array | Unformed, g: Array, f: Array) -> Array:
     """Return how far f is from the law (lanes,): the largest entry of the natural map, as an acceleration, relative to
     the `measures` of its row."""
-    w = scales(cones.counts, G)
+    w = scales(cones.counts, diagonal(G))
     left = jnp.abs(natural(cones, w, f, product(G, f) + g) / w)
     return (left / jnp.maximum(measures(cones, calling(cones, g), w), jnp.finfo(g.dtype).tiny)).max(0)
 

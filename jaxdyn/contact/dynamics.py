@@ -1,9 +1,5 @@
 """One step with contact, and its implicit derivatives.
 
-One pass solves the law on top of the factor. If loops are penalties, there are several passes: each solves the law
-again for the whole forces f, from the residual of the passes before, so that contact becomes exact together with the
-loops.
-
 Derivatives are those of the equations of `jaxdyn.contact.problem.residuals`. The derivative of the natural map covers
 all states of a contact (breaking, sticking, sliding) in one rule.
 """
@@ -17,92 +13,26 @@ from jaxtyping import Array
 
 from ..constrained.base import Found
 from ..constrained.implicit import tangent_of
-from ..constrained.iteration import Stop, loop, tolerance
+from ..constrained.iteration import Stop, tolerance
 from ..constrained.lcaba import LCABA, damped
 from ..constrained.linearised import Operands
 from ..constrained.multipliers import multipliers
-from ..constrained.proximal import At, Iteration
 from ..constrained.result import MEMBERS, ended, jumped
 from ..engine.core import Core, bind, joined, widen
 from ..model.checks import rows_of as rows_of_loops
-from ..systems.base import System
-from ..systems.problem import Problem
-from .cones import Cones, calling, measures, natural, scales
-from .effect import diagonal, product
-from .immovable import borne, movable, parting, tolerated
+from .cones import calling, measures, natural, scales
+from .immovable import tolerated
 from .laws import Closing, Impact, Law
 from .limbs import groups_of, rows_of
 from .linear import ContactSolve
-from .problem import Kept, begun, end_of, gaps, residuals, touching
+from .passes import Solved, solved
+from .problem import Step, begun, end_of, gaps, residuals
 from .warm_start import forces_at
 
-#: number of passes if loops are penalties, in single and double precision: eliminated loops are exact after one
-PASSES = {4: 3, 8: 6}
 #: the largest residual of a law that counts as converged, relative to the measures of rows (see `cones.measures`)
 LAWFUL = 1e-3
 #: the rounding of rows, over that of bodies' velocities and accelerations
 ROUNDING = 4
-
-
-class _Lawful(System):
-    """The factor with a law on top, at contact forces `f`. The law starts from the `guess`, or from f if it is None.
-    `moves` (contacts, lanes) says which contacts can move along their normals."""
-
-    problem: Problem
-    weights: Array
-    kept: Kept
-    law: Law
-    cones: Cones
-    moves: Array
-    f: Array
-    guess: Array | None
-
-    def solve(self, tau, force, r2):
-        G = self.kept.G
-
-        def top(b):
-            guess = self.f if self.guess is None else self.guess
-            g = parting(self.cones.counts, -b - product(G, self.f), self.moves)
-            change = borne(self.cones.counts, self.forces(g, guess), self.moves) - self.f
-            return change, change
-
-        return self.kept.corrected(tau, force, r2, top)
-
-    def forces(self, g: Array, guess: Array) -> Array:
-        """Return the forces of the law (m, lanes), which is solved only where forces must act."""
-        lanes = max(g.shape[-1], *(x.shape[-1] for x in jax.tree.leaves(self.cones)))
-
-        def solved(carried):
-            left, _ = carried
-            f = self.law.solve(self.kept.G, g, self.cones, guess)
-            return jnp.zeros_like(left), jnp.where(left, f, 0)
-
-        start = jnp.broadcast_to(self.cones.bear(g), lanes), jnp.zeros((len(g), lanes), g.dtype)
-        return jax.lax.while_loop(lambda carried: carried[0].any(), solved, start)[1]
-
-
-class _Held(System):
-    """The factor with constant contact forces."""
-
-    problem: Problem
-    weights: Array
-    kept: Kept
-
-    judges: ClassVar[bool] = True
-
-    def solve(self, tau, force, r2):
-        m, lanes = len(diagonal(self.kept.G)), tau.shape[-1]
-        none = jnp.zeros((m, lanes), tau.dtype)
-        x, moved, *_ = self.kept.corrected(tau, force, none, lambda b: (none, none))
-        return x, moved, None, None
-
-
-class _Passes(Iteration):
-    """The passes of one step; each updates the contact forces of its system."""
-
-    def change(self, at: At, r2, refined: bool = True):
-        self.system = dataclasses.replace(self.system, f=at.lam[len(self.system.weights) :])
-        return super().change(at, r2, refined)
 
 
 def _unknown(model) -> Array:
@@ -145,26 +75,20 @@ class ContactStep(Core):
         # a correction keeps the slots of the step, to which its forces belong
         which = warm.which if isinstance(self.law, Closing) else None
         step = begun(self.law, model, constraints, q, v, tau, external, dt, which, recursive=True)
-        kept, first, counts = touching(step, self.law), step.first, step.cones.counts
+        first, counts = step.first, step.cones.counts
         warm = None if warm is None else forces_at(groups_of(model, self.law), first, warm, step.slots.which)
-        stop = Stop(0.0, PASSES[q.dtype.itemsize] if kept.penalised else 1, plain=True)
-        none = jnp.zeros((counts.rows, 1), q.dtype)
-        guess = None if kept.penalised else none if warm is None else warm[first:]
-        moves = movable(step, kept)
-        system = _Lawful(step.problem, kept.weights, kept, self.law, step.cones, moves, none, guess)
-        compliance = joined([jnp.zeros((first, 1), q.dtype), step.compliance])
-        passes = _Passes(system, step.start, warm if kept.penalised else None, stop, compliance)
-        end = loop(lambda s: s.active, passes.step, passes.begun(), stop)
-        at = passes.finished(end)
-        a, nu, f = at.rates, at.lam[:first], at.lam[first:]
-        some, reads = nu, (True,) * 11 if used is None else used
-        w, s = scales(counts, kept.G), -end.r2[first:]
+        reads = (True,) * 11 if used is None else used
+        found = solved(step, self.law, warm, reads[3] or reads[5] or reads[6])
+        a, nu, f = found.at.rates, found.at.lam[:first], found.at.lam[first:]
+        some = nu
+        own, moves, _ = found.ridden
+        w, s = scales(counts, own), -found.left[first:]
         off = jnp.abs(natural(step.cones, w, f, s) / w)
         code = jnp.zeros(lanes, jnp.int32)
         if reads[5] or reads[1] and first:
-            nu, code = self._told(step, kept, end, at, moves, (off, w), reads, (q, v, tau, external, dt))
+            nu, code = self._told(step, found, (off, w), reads, (q, v, tau, external, dt))
         if self.law.smoothing:  # for derivatives only: with these weights single rows are exactly on the central path
-            w = scales(counts, kept.G, apart=True)
+            w = scales(counts, own, apart=True)
         if counts.contacts:  # without a weight, forces of contacts that cannot move stay zero in derivatives
             w = w.at[: 3 * counts.contacts : 3].multiply(moves.astype(w.dtype))
         return [
@@ -180,10 +104,9 @@ class ContactStep(Core):
             step.slots.which,
         ]
 
-    def _told(self, step, kept, end, at, moves, left, reads, inputs):
-        """Return the minimum-norm ν, and the result code; `moves` says which contacts can move, `left` are what is left
-        of the law and the weights."""
-        first, (_, v, *_, dt) = step.first, inputs
+    def _told(self, step: Step, found: Solved, left, reads, inputs):
+        """Return the minimum-norm ν, and the result code; `left` are what is left of the law and the weights."""
+        first, at, (_, v, *_, dt) = step.first, found.at, inputs
         nu, f = at.lam[:first], at.lam[first:]
         problem = step.loops()
         rows = step.problem.rows
@@ -195,17 +118,17 @@ class ContactStep(Core):
             nu, _ = multipliers(damped(problem), start, at.rates, at.bodies, stop)
         if not reads[5]:
             return nu, jnp.zeros(f.shape[-1], jnp.int32)
-        judge = None if first else _Held(problem, kept.weights, kept)
-        found = Found(at.rates, nu, end.steps, None, None, at.bodies, at.lam[:first], judge)
+        judge = None if first else dataclasses.replace(found.held, problem=problem)
+        motion = Found(at.rates, nu, found.steps, None, None, at.bodies, at.lam[:first], judge)
         if isinstance(self.law, Impact):
-            code = jumped(LCABA(), problem, start, found, v)
+            code = jumped(LCABA(), problem, start, motion, v)
         else:
-            code = ended(LCABA(), problem, start, found, v + dt * at.rates, inputs)
-        called = calling(step.cones, -end.r2[first:] - product(kept.G, f))
+            code = ended(LCABA(), problem, start, motion, v + dt * at.rates, inputs)
+        called = calling(step.cones, -found.left[first:] - found.ridden.effect)
         off, w = left
         most = measures(step.cones, LAWFUL * called + self._noise(step, at.bodies, w, dt), w)
         if step.cones.counts.contacts:
-            most = most + tolerated(step, moves, self.law.recovery, dt)
+            most = most + tolerated(step, found.ridden.moves, self.law.recovery, dt)
         lost = (code == 0) & ~(off <= most).all(0)
         code = jnp.where(lost, MEMBERS.index("contact_not_converged"), code)
         return nu, jnp.where(_unknown(step.problem.model), MEMBERS.index("not_finite"), code).astype(jnp.int32)

@@ -40,11 +40,12 @@ from .slots import Slots, slots_at
 
 class Step(NamedTuple):
     """The equations of a step: the problem, with the rows of the first `held` constraints followed by contact rows; the
-    start of solvers, with right sides a* − γ of the former and −c of the latter; `cones` and `compliance` R of the law;
-    and the slots."""
+    start of solvers, with right sides a* − γ of the former and −c of the latter; the `right` sides that are left of
+    contact rows at the start; `cones` and `compliance` R of the law; and the slots."""
 
     problem: Problem
     start: Start
+    right: Array
     held: int
     cones: Cones
     compliance: Array
@@ -102,10 +103,10 @@ def begun(
     parts = parts_of(model.topology, problem.plan, first)
     cones = Cones(counts, slots.surface.friction, radius, limited(law, joints, position, dt), parts)
     if strikes:
-        start = Start(tau, joined([-rates[:first], -c]), None, None)
+        start, right = Start(tau, joined([-rates[:first], -c]), None, None), -c
     else:
-        start = _started(problem, tau, external, dt, v, first, c)
-    return Step(problem, start, held, cones, compliance, slots)
+        start, right = _started(problem, tau, external, dt, v, first, c)
+    return Step(problem, start, right, held, cones, compliance, slots)
 
 
 def _corrected(problem: Problem, v, f, dt, held: int, counts: Counts, slots: Slots, joints: Held) -> Step:
@@ -116,17 +117,19 @@ def _corrected(problem: Problem, v, f, dt, held: int, counts: Counts, slots: Slo
     cones = dataclasses.replace(cones, parts=parts_of(problem.model.topology, problem.plan, first))
     force = problem.rows.forces(joined([jnp.zeros((first, 1), f.dtype), had]), still(problem, had))
     start = Start(jnp.zeros_like(v), joined([-open_by[:first] / (dt * dt), -c]), None, force)
-    return Step(problem, start, held, cones, jnp.zeros_like(c), slots)
+    return Step(problem, start, -c, held, cones, jnp.zeros_like(c), slots)
 
 
-def _started(problem: Problem, tau, external, dt, v, first: int, c: Array) -> Start:
-    """Return the start of a step, with −c as right sides of contact."""
+def _started(problem: Problem, tau, external, dt, v, first: int, c: Array) -> tuple[Start, Array]:
+    """Return the start of a step, with −c as right sides of contact, and what is left of these at the start."""
     motion, start = problem.motion, start_of(problem, tau, external)
-    # contact rows keep the J of the step's start, so that s = (J v⁺ − goal) / dt: bias accelerations do not count
-    turning = body_rates(motion, apparent(motion.model.topology, v))
-    gained = problem.rows.times(tuple(x - y for x, y in zip(start.acceleration, turning, strict=True)))
+    # contact rows keep the J of the step's start, so that s = (J v⁺ − goal) / dt: bias accelerations do not count, but
+    # for those of the coordinates
+    turning = problem.rows.times(body_rates(motion, apparent(motion.model.topology, v)))[first:]
+    right = -turning - c
+    gained = problem.rows.times(start.acceleration)[first:]
     late = reflected(motion, dt * motion.model.joints.stiffness, v)
-    return start._replace(tau=start.tau - late, rows=joined([start.rows[:first], gained[first:] - c]))
+    return start._replace(tau=start.tau - late, rows=joined([start.rows[:first], gained + right])), right
 
 
 class Kept(NamedTuple):
@@ -161,29 +164,56 @@ class Kept(NamedTuple):
         return x, moved, joined([held, z]), image
 
 
-def touching(step: Step, law: Law) -> Kept:
+class Eliminated(NamedTuple):
+    """The factor of the robot with its loops. If its tables say that rows ride `later`, contact rows have not ridden
+    yet. **Fields** are as in `Kept`; `compliance` is R; `apart`: G is not formed."""
+
+    problem: Problem
+    weights: Array
+    factor: Factor
+    own: Gathered
+    compliance: Array
+    held: int
+    apart: bool
+    penalised: bool
+
+    def kept(self) -> Kept:
+        """Return the factor in which contact rows are kept; its G is a matrix unless it is `apart`."""
+        factor, weights, plan = self.factor.ridden(), self.weights, self.own.problem.plan
+        first, cells, blocks = len(weights), factor.parts["L"], factor.tables.blocks
+        padded = jnp.concatenate([cells, jnp.zeros((1, cells.shape[-1]), cells.dtype)])
+        taken = lambda places: jnp.take(padded, places, axis=0, mode="clip")  # noqa: E731
+        parts = {name: x for name, x in factor.parts.items() if name in SWEPT}
+        factor, R = Factor(factor.tables, factor.joints, parts), self.compliance
+        if self.apart:
+            diagonal = taken(plan.diagonal(blocks, len(cells))[first:])
+            G = Unformed(self.problem, weights, factor, R, diagonal + R, self.held, self.penalised)
+            rounding = jnp.zeros_like(diagonal)
+        else:
+            L = taken(plan.placed(blocks, len(cells))[first:, first:])
+            G, rounding = self.own.matrix(L, frozenset(blocks)), self.own.rounding(L)
+            G = widen(G, max(G.shape[-1], R.shape[-1])) + jnp.eye(len(R), dtype=G.dtype)[..., None] * R
+        return Kept(self.problem, weights, factor, self.own, G, rounding, self.penalised)
+
+
+def eliminated(step: Step, law: Law) -> Eliminated:
     """Return the factor of a step; its G is a matrix unless the law works without one."""
     problem, held, first = step.problem, step.held, step.first
-    R, apart = step.compliance, law.without_matrix(problem.plan.rows - first)
+    apart = law.without_matrix(problem.plan.rows - first)
     own = gathered(problem, held, apart)
     weights, riding = automatic_weights(step.loops()), own.problem
-    plan, every = riding.plan, joined([weights, jnp.ones((riding.plan.rows - first, 1), problem.q.dtype)])
+    every = joined([weights, jnp.ones((riding.plan.rows - first, 1), problem.q.dtype)])
     penalised = held > 0 and problem.model.topology.singular
-    factor = (_penalised if penalised else factor_of)(riding, held, every, apart=apart)
-    cells, blocks = factor.parts["L"], factor.tables.blocks
-    padded = jnp.concatenate([cells, jnp.zeros((1, cells.shape[-1]), cells.dtype)])
-    taken = lambda places: jnp.take(padded, places, axis=0, mode="clip")  # noqa: E731
-    parts = {name: x for name, x in factor.parts.items() if name in SWEPT}
-    factor = Factor(factor.tables, factor.joints, parts)
-    if apart:
-        diagonal = taken(plan.diagonal(blocks, len(cells))[first:])
-        G = Unformed(problem, weights, factor, R, diagonal + R, held, penalised)
-        rounding = jnp.zeros_like(diagonal)
+    if penalised:
+        factor = _penalised(riding, held, every, apart)
     else:
-        L = taken(plan.placed(blocks, len(cells))[first:, first:])
-        G, rounding = own.matrix(L, frozenset(blocks)), own.rounding(L)
-        G = widen(G, max(G.shape[-1], R.shape[-1])) + jnp.eye(len(R), dtype=G.dtype)[..., None] * R
-    return Kept(problem, weights, factor, own, G, rounding, penalised)
+        factor = factor_of(riding, held, every, apart=apart, later=True)
+    return Eliminated(problem, weights, factor, own, step.compliance, held, apart, penalised)
+
+
+def touching(step: Step, law: Law) -> Kept:
+    """Return the factor of a step in which contact rows are kept."""
+    return eliminated(step, law).kept()
 
 
 def _penalised(problem: Problem, held: int, weights: Array, apart: bool):

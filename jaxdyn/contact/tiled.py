@@ -22,7 +22,7 @@ from ..engine.sweeps import swept
 from ..tree import tiles
 from ..tree.tiles import WIDE, lower, place
 from .cones import Cones, Convex, Counts, Limited, calling, measures, natural, scales
-from .effect import Unformed
+from .effect import Unformed, diagonal
 
 
 class Filled(NamedTuple):
@@ -149,7 +149,7 @@ class Free(Scaled):
 def free(G: Unformed, g: Array, cones: Cones) -> Free:
     """Return the problem of an operator G, g (m, lanes) and the cones of f."""
     lanes = max(g.shape[-1], G.diagonal.shape[-1])
-    d = widen(jnp.sqrt(scales(cones.counts, G)), lanes)
+    d = widen(jnp.sqrt(scales(cones.counts, G.diagonal)), lanes)
     h, filled = widen(g, lanes) * d, Filled(cones.counts, tuple(range(len(g))))
     scaled = _scaled(cones, filled, d)
     return Free(h, d, scaled, _over(scaled, h, d), G)
@@ -158,7 +158,7 @@ def free(G: Unformed, g: Array, cones: Cones) -> Free:
 def tiled(G: Array, g: Array, cones: Cones) -> Tiled:
     """Return the problem of a matrix G (m, m, lanes), g (m, lanes) and the cones of f."""
     filled = Filled.of(cones.counts)
-    d = filled.vector(jnp.sqrt(scales(cones.counts, G)), 1.0)
+    d = filled.vector(jnp.sqrt(scales(cones.counts, diagonal(G))), 1.0)
     H = swept(_scaling(len(d)), {"G": filled_cells(filled, G), "d": d})["H"]
     d = flat(d)
     h, scaled = flat(filled.vector(g)) * d, _scaled(cones, filled, d)

@@ -58,15 +58,16 @@ def independent(weights: Array) -> Array:
     return weights * (1 - share) / share
 
 
-def factor_of(problem: Problem, held: int, weights: Array, open_base: bool = False, apart: bool = False) -> Factor:
+def factor_of(
+    problem: Problem, held: int, weights: Array, open_base: bool = False, apart: bool = False, later: bool = False
+) -> Factor:
     """Return the factor of a robot on which the first `held` constraints hold, and in which the rows of the others are
     kept. Redundant rows that hold are left out, as in `refined.py`. `weights` are the μ of all rows (m, lanes). If
-    `apart`, keep only each constraint's own block of L."""
+    `apart`, keep only each constraint's own block of L. If `later`, rows do not ride yet where that is possible."""
     order = _order(problem.model.topology, problem.plan, held, open_base)
     rides = frozenset(range(len(problem.plan)))
-    factor = body_factor(
-        problem, order, independent(weights), rides, panels.if_independent, penalised=(), apart=apart
-    ).factor
+    rule, weights = panels.if_independent, independent(weights)
+    factor = body_factor(problem, order, weights, rides, rule, penalised=(), apart=apart, later=later).factor
     assert isinstance(factor, Factor)
     return factor
 

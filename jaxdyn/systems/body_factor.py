@@ -69,17 +69,18 @@ def body_factor(
     rule: Callable = panels.damped,
     penalised: tuple[int, ...] | None = None,
     apart: bool = False,
+    later: bool = False,
 ) -> BodyFactor:
     """Factorise [M Jᵀ; J −1/μ] in the given order. `rule` (`panels.py`) gives 1 / D of riding rows from 1/μ, or, if it
     is `panels.hard`, from the rounding error of a row that moves nothing (`vanishing`). `penalised` are the constraints
     that enter as penalties: by default those that do not ride. If `apart`, L does not couple the kept rows of different
-    constraints."""
+    constraints. If `later`, rows that are kept do not ride yet where that is possible, see `Factor.ridden`."""
     model, rows, motion = problem.model, problem.rows, problem.motion
     plan = problem.plan
     if penalised is None:
         penalised = tuple(c for c in range(len(plan)) if c not in riding)
     armature = model.joints.armature + _stiffened(plan, penalised, weights, model.topology.nv)
-    tables = elimination_of(model.topology, plan, order, tying(plan, penalised), rule, apart)
+    tables = elimination_of(model.topology, plan, order, tying(plan, penalised), rule, apart, later)
     compliance = None
     if riding:
         compliance = vanishing(problem) if rule is panels.hard else 1 / weights

@@ -33,7 +33,9 @@ class _Field:
 
 class Cells:
     """The cells of an elimination (`elimination.py` explains the blocks). `apart` are the constraints that have no
-    blocks L with each other."""
+    blocks L with each other; if `later`, rows ride in tables of their own."""
+
+    later: bool
 
     def __init__(self, topology: Topology, plan: Plan):
         self.topology = topology

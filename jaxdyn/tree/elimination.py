@@ -49,38 +49,60 @@ class Elimination(Cells):
     """Tables for the elimination of a tree in an order: of the factor, and of both sweeps of a solve.
 
     `penalised` are the constraints that tie bodies by penalties; `rule` (`panels.py`) gives 1 / D of riding rows. If
-    `apart`, constraints whose rows are kept have no blocks L with each other, only their own.
+    `apart`, constraints whose rows are kept have no blocks L with each other, only their own. If `later`, and no
+    multipliers are eliminated, rows ride after all bodies are eliminated, in tables of their own: `along`, and
+    `pushed` and `pulled` of a solve.
     """
 
     def __init__(
-        self, topology: Topology, plan: Plan, order: Order, penalised: tuple[int, ...], rule: Callable, apart: bool
+        self,
+        topology: Topology,
+        plan: Plan,
+        order: Order,
+        penalised: tuple[int, ...],
+        rule: Callable,
+        apart: bool,
+        later: bool,
     ):
         super().__init__(topology, plan)
         plan, self.rule = self.plan, rule
         gone = {c for x in order if isinstance(x, Multipliers) for c in x.riders}
         self.riding = {c for x in order if isinstance(x, Joint) for c in x.riders}
         self.apart = {c for c in self.riding - gone if c >= 0} if apart else set()
+        #: whether rows ride in tables of their own
+        self.later = later and bool(self.riding) and not penalised
+        self.later &= all(isinstance(x, Joint) and x.drives is None for x in order)
         self.parties = {x: parties.parties_of(self, x) for x in order}
         when = {x.body: k for k, x in enumerate(order) if isinstance(x, Joint)}
         #: True if some rows ride that are never eliminated, or if some bodies are never eliminated
         self.keeps = bool(self.riding - gone) or len(when) < topology.nb
         rows = [self.penalty(c, sorted(plan.bodies(c), key=when.__getitem__)) for c in penalised]
+        along = [] if self.later else rows
         for x in order:
             if not self.turns_with_joint(x):
                 rows.append(self.of(x, self.joint, self.driven, self.multipliers))
-                rows += map(self.wrote, self.party(parties.along, x))
+                along += map(self.wrote, self.party(parties.along, x))
         sizes = {name: c.size for name, c in self.cells.items()}
-        self.factor = Table(rows, sizes | {"H": topology.nb, "U": topology.nv, "whole": plan.whole})
-        ups = []
+        own = {name: n for name, n in sizes.items() if not (self.later and name in ("K", "L", "R"))}
+        self.factor = Table(rows, own | {"H": topology.nb, "U": topology.nv, "whole": plan.whole})
+        ups: list[Row] = []
+        pushed = [] if self.later else ups
         for x in order:
-            ups += [self.of(x, self.push, self.push_driven, self.forwards), *self.party(parties.pushed, x)]
-        sizes = {"u": topology.nv, "force": topology.nb, "b": plan.whole, "w": sizes["Linv"]}
-        self.up = Table(ups, sizes | ({"tau": topology.nv} if topology.geared else {}))  # what rotors add
-        downs = []
+            ups.append(self.of(x, self.push, self.push_driven, self.forwards))
+            pushed += self.party(parties.pushed, x)
+        solved = {"u": topology.nv, "force": topology.nb, "b": plan.whole, "w": sizes["Linv"]}
+        self.up = Table(ups, solved | ({"tau": topology.nv} if topology.geared else {}))  # what rotors add
+        downs: list[Row] = []
+        pulled = [] if self.later else downs
         for x in reversed(order):
-            downs += [*self.party(parties.pulled, x), self.of(x, self.pull, self.pull_driven, self.backwards)]
-        sizes = {"x": topology.nv, "a": topology.nb, "nu": plan.whole}
-        self.down = Table(downs, sizes | ({"load": topology.nv} if any(self.parties.values()) else {}))
+            pulled += self.party(parties.pulled, x)
+            downs.append(self.of(x, self.pull, self.pull_driven, self.backwards))
+        load = {"load": topology.nv} if any(self.parties.values()) else {}
+        self.down = Table(downs, {"x": topology.nv, "a": topology.nb, "nu": plan.whole} | ({} if self.later else load))
+        if self.later:
+            carried = {name: sizes[name] for name in ("K", "L", "R")} | {"whole": plan.whole}
+            self.along, self.pushed = Table(along, carried), Table(pushed, {"b": plan.whole})
+            self.pulled = Table(pulled, load)
 
     def turns_with_joint(self, x) -> bool:
         """Return whether `x` is a rotor that is eliminated with the joint of another body."""
@@ -315,6 +337,7 @@ def elimination_of(
     penalised: tuple[int, ...],
     rule: Callable = panels.damped,
     apart: bool = False,
+    later: bool = False,
 ) -> Elimination:
     """Return the tables of an elimination; equal ones are one object."""
-    return Elimination(topology, plan, order, penalised, rule, apart)
+    return Elimination(topology, plan, order, penalised, rule, apart, later)

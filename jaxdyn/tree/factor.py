@@ -17,7 +17,8 @@ SWEPT = ("U", "V", "R", "Linv", "below", "taken")
 class Factor(eqx.Module):
     """The factor of a tree's inertia, with or without ties between its bodies and rows that ride.
 
-    **Fields:** `tables`; `joints`, the fields joint, q and pose; `parts`, the fields of the factor."""
+    **Fields:** `tables`; `joints`, the fields joint, q and pose; `parts`, the fields of the factor. If rows ride later
+    (see `Elimination`), it has to be `ridden` before they have right sides or multipliers."""
 
     tables: Elimination = eqx.field(static=True)
     joints: dict[str, Any]
@@ -42,17 +43,40 @@ class Factor(eqx.Module):
             b = joined([b, *(tau[jnp.asarray(c)] for c in topology.columns if c)])
         if topology.clusters:
             tau = jnp.zeros((topology.nv, tau.shape[-1]), tau.dtype).at[jnp.asarray(topology.independent)].set(tau)
-        return swept(self.tables.up, given | {"tau": tau, "force": force} | ({} if b is None else {"b": b}))
+        right = {} if b is None else {"b": b}
+        found = swept(self.tables.up, given | {"tau": tau, "force": force} | ({} if self.tables.later else right))
+        return found | self.pushed(found["u"], b) if self.tables.later and b is not None else found
+
+    def ridden(self) -> "Factor":
+        """Return the factor after the rows have ridden, if they ride later."""
+        if not self.tables.later:
+            return self
+        found = swept(self.tables.along, self.joints | self.parts)
+        return Factor(self.tables, self.joints, self.parts | {name: x for name, x in found.items() if name != "whole"})
+
+    def pushed(self, u: Array, b: Array) -> dict[str, Any]:
+        """Return the residual ``"b"`` of rows that ride later, see `up`, from u of the joints."""
+        return swept(self.tables.pushed, self.parts | {"u": u, "b": b})
+
+    def pulled(self, nu: Array) -> dict[str, Any]:
+        """Return what the multipliers `nu` of kept rows give to the way down: themselves, or the forces ``"load"`` on
+        the joints (nv, lanes) of rows that ride later."""
+        plan = self.tables.plan
+        if self.tables.later:
+            return swept(self.tables.pulled, {"R": self.parts["R"], "nu": nu})
+        if plan.whole > plan.rows:
+            nu = jnp.concatenate([nu, jnp.zeros((plan.whole - plan.rows, nu.shape[-1]), nu.dtype)])
+        return {"nu": nu}
 
     def down(self, up: dict[str, Any], nu: Array | None = None) -> tuple[Array, Any, Array | None]:
         """Return what `solve` returns, by the way down from u and w, with multipliers `nu` of kept rows."""
         topology, plan = self.tables.topology, self.tables.plan
-        if nu is not None and plan.whole > plan.rows:
-            nu = jnp.concatenate([nu, jnp.zeros((plan.whole - plan.rows, nu.shape[-1]), nu.dtype)])
-        given = self.joints | self.parts | up | ({} if nu is None else {"nu": nu})
+        given = self.joints | self.parts | up | ({} if nu is None else self.pulled(nu))
+        if self.tables.later:
+            given.setdefault("load", jnp.zeros((topology.nv, 1), up["u"].dtype))
         found = swept(self.tables.down, given)
         if not topology.clusters:
-            return found["x"], found["a"], found.get("nu")
+            return found["x"], found["a"], found.get("nu", nu)
         if plan.whole == plan.rows:
             return found["x"][jnp.asarray(topology.independent)], found["a"], found.get("nu")
         nu = found["nu"]
@@ -90,6 +114,8 @@ def factorise(
         given["K"] = tuple(jnp.concatenate([x, jnp.zeros((more, *x.shape[1:]), x.dtype)]) if more else x for x in K)
         given |= {} if weights is None else {"weight": weights, "own": K}
         given |= {} if compliance is None else {"compliance": compliance}
+    own = given.pop("K") if tables.later else None
     found = swept(tables.factor, given)
     kept = *SWEPT, *(("L", "K", "H") if tables.keeps else ())
-    return Factor(tables, joints, {name: found[name] for name in kept if name in found})
+    parts = {name: found[name] for name in kept if name in found}
+    return Factor(tables, joints, parts if own is None else parts | {"K": own})

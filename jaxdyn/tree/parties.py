@@ -66,7 +66,7 @@ def parties_of(e: Cells, x: Joint | Multipliers) -> list[Party]:
         return []
     counts, nv = e.counts(x.riders), e.topology.kinds[x.body].nv
     parties = cut(counts)
-    if len(parties) < 2:
+    if len(parties) < (1 if e.later else 2):
         return []
     start = e.cells["R"](x.body, nv * sum(counts)).start
     found = []
