@@ -169,7 +169,7 @@ class _Later:
         up = kept_of(bare.up(self.wide(tau), force))
 
         def made(s: _Round) -> _Round:
-            s = jax.lax.cond(s.asked.any(), lambda: self.ridden(s, up["u"], right), lambda: s)
+            s = jax.lax.cond(s.asked.any(), lambda: self.ridden(s, up, right), lambda: s)
             x, bodies, _ = bare.down(up | s.load)
             known = s.known | s.asked
             calls = lambda: ~known & self.step.cones.bear(rows.times(bodies) - right)  # noqa: E731
@@ -201,13 +201,11 @@ class _Later:
         asked = jnp.broadcast_to(asked, lanes)
         return _Round(asked, jnp.zeros_like(asked), none, {"load": x}, ridden, x, (still, still))
 
-    def ridden(self, s: _Round, u: Array, right: Array) -> _Round:
+    def ridden(self, s: _Round, up, right: Array) -> _Round:
         """Return the state after the rows have ridden, with the forces of the asked lanes."""
-        kept = self.factor.kept()
-        none = jnp.zeros((kept.own.problem.plan.rows, 1), right.dtype)
-        b = right + kept.own.rates(kept.factor.pushed(u, none)["b"])
+        kept, b = self.factor.joined(up)
         moves = movable(self.step, kept)
-        f = forces(self.law, kept.G, self.step.cones, -b, self.guess, moves)
+        f = forces(self.law, kept.G, self.step.cones, -(right + b), self.guess, moves)
         f = jnp.where(s.asked, f, s.f)
         s = s._replace(f=f, load=self.wide(kept.factor.pulled(-kept.own.pushes(f))))
         if not self.reads:

@@ -177,9 +177,15 @@ class Eliminated(NamedTuple):
     apart: bool
     penalised: bool
 
+    def joined(self, up) -> tuple[Kept, Array]:
+        """Return the factor in which contact rows are kept, which ride later than a way `up`, and b − J a of these
+        rows (m, lanes) for right sides b of zero when no forces act along them."""
+        factor, b = self.factor.joined(up)
+        return self._replace(factor=factor).kept(), self.own.rates(b)
+
     def kept(self) -> Kept:
         """Return the factor in which contact rows are kept; its G is a matrix unless it is `apart`."""
-        factor, weights, plan = self.factor.ridden(), self.weights, self.own.problem.plan
+        factor, weights, plan = self.factor, self.weights, self.own.problem.plan
         first, cells, blocks = len(weights), factor.parts["L"], factor.tables.blocks
         padded = jnp.concatenate([cells, jnp.zeros((1, cells.shape[-1]), cells.dtype)])
         taken = lambda places: jnp.take(padded, places, axis=0, mode="clip")  # noqa: E731
@@ -213,7 +219,8 @@ def eliminated(step: Step, law: Law) -> Eliminated:
 
 def touching(step: Step, law: Law) -> Kept:
     """Return the factor of a step in which contact rows are kept."""
-    return eliminated(step, law).kept()
+    found = eliminated(step, law)
+    return found._replace(factor=found.factor.ridden()).kept()
 
 
 def _penalised(problem: Problem, held: int, weights: Array, apart: bool):

@@ -51,7 +51,7 @@ class Elimination(Cells):
     `penalised` are the constraints that tie bodies by penalties; `rule` (`panels.py`) gives 1 / D of riding rows. If
     `apart`, constraints whose rows are kept have no blocks L with each other, only their own. If `later`, and no
     multipliers are eliminated, rows ride after all bodies are eliminated, in tables of their own: `along`, and
-    `pushed` and `pulled` of a solve.
+    `pushed` and `pulled` of a solve; `joining` is `along` and `pushed` in one.
     """
 
     def __init__(
@@ -103,6 +103,8 @@ class Elimination(Cells):
             carried = {name: sizes[name] for name in ("K", "L", "R")} | {"whole": plan.whole}
             self.along, self.pushed = Table(along, carried), Table(pushed, {"b": plan.whole})
             self.pulled = Table(pulled, load)
+            joining = [row for x in order for row in parties.along(self, x, self.parties[x], solving=True)]
+            self.joining = Table(joining, carried | {"b": plan.whole})
 
     def turns_with_joint(self, x) -> bool:
         """Return whether `x` is a rotor that is eliminated with the joint of another body."""

@@ -45,18 +45,26 @@ class Factor(eqx.Module):
             tau = jnp.zeros((topology.nv, tau.shape[-1]), tau.dtype).at[jnp.asarray(topology.independent)].set(tau)
         right = {} if b is None else {"b": b}
         found = swept(self.tables.up, given | {"tau": tau, "force": force} | ({} if self.tables.later else right))
-        return found | self.pushed(found["u"], b) if self.tables.later and b is not None else found
+        if self.tables.later and b is not None:
+            found |= swept(self.tables.pushed, self.parts | {"u": found["u"], "b": b})
+        return found
 
     def ridden(self) -> "Factor":
         """Return the factor after the rows have ridden, if they ride later."""
         if not self.tables.later:
             return self
         found = swept(self.tables.along, self.joints | self.parts)
-        return Factor(self.tables, self.joints, self.parts | {name: x for name, x in found.items() if name != "whole"})
+        return self._with(found)
 
-    def pushed(self, u: Array, b: Array) -> dict[str, Any]:
-        """Return the residual ``"b"`` of rows that ride later, see `up`, from u of the joints."""
-        return swept(self.tables.pushed, self.parts | {"u": u, "b": b})
+    def joined(self, up: dict[str, Any]) -> tuple["Factor", Array]:
+        """Return the factor after the rows have ridden, which ride later than a way `up`, and what ``"b"`` of that
+        would have been for right sides of zero."""
+        found = swept(self.tables.joining, self.joints | self.parts | {"u": up["u"]})
+        return self._with(found), found["b"]
+
+    def _with(self, found: dict[str, Any]) -> "Factor":
+        parts = self.parts | {name: found[name] for name in ("R", "L", "K") if name in found}
+        return Factor(self.tables, self.joints, parts)
 
     def pulled(self, nu: Array) -> dict[str, Any]:
         """Return what the multipliers `nu` of kept rows give to the way down: themselves, or the forces ``"load"`` on

@@ -95,19 +95,22 @@ def between(e: Cells, some: Sequence[Part], others: Sequence[Part]) -> dict[tupl
     return found
 
 
-def along(e: Cells, x: Joint, parties: Sequence[Party]) -> Iterator[Row]:
-    """Yield the rows of the factor that take parties along from a body to its parent."""
+def along(e: Cells, x: Joint, parties: Sequence[Party], solving: bool = False) -> Iterator[Row]:
+    """Yield the rows of the factor that take parties along from a body to its parent. If `solving`, they also do what
+    those of `pushed` do."""
     b, near = x.body, x.neighbours
     U, V = v_of(e.topology, b, "U"), e.cells["V"](b, e.topology.kinds[b].nv * len(near))
     for party in parties:
         parts, within = party.parts, between(e, party.parts, party.parts)
-        reads = *place_of(e.topology, b), U, V, tuple(part.of(e.K(part.constraint, b)) for part in parts)
+        K, u = tuple(part.of(e.K(part.constraint, b)) for part in parts), v_of(e.topology, b, "u") if solving else None
+        reads = *place_of(e.topology, b), U, V, K, u
         writes = (
             party.R,
             () if x.root else tuple(part.of(e.K(part.constraint, x.parent)) for part in parts),
             tuple(part.of(e.K(part.constraint, j)) for part in parts for j in near),
             tuple(rows for rows, _ in within.values()),
             tuple(part.of(e.plan.row("whole", part.constraint)) for part in parts),
+            tuple(part.of(e.plan.row("b", part.constraint)) for part in parts) if solving else (),
         )
         yield Row(Step(riding.along, (e.topology.kinds[b], len(near), x.root, tuple(within))), reads, writes)
     for some, others in itertools.combinations(parties, 2):

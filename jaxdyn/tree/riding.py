@@ -129,12 +129,12 @@ class Rates(_Factor):
         return u - summed((r * x).sum(0) for r, x in zip(self.at(c), self.nu, strict=True))
 
 
-def along(kind, n, root, coupled, par, q, pose, U, V, K):
+def along(kind, n, root, coupled, par, q, pose, U, V, K, u):
     """Take the rows `K` of a party along from an eliminated body with n neighbours. `coupled` are the pairs of its
-    parts that have a block in L.
+    parts that have a block in L. `u` are those of a solve that has begun; None before.
 
     Returns R for the solves; then the additions to K of the parent by part, to K of the neighbours by part, to L row by
-    row, by pair of parts, and to its diagonal by part.
+    row, by pair of parts, to its diagonal by part, and to the right sides by part.
     """
     rows = Riding(K, coupled)
     for c, s in enumerate(kind.columns(par, q)):
@@ -143,7 +143,8 @@ def along(kind, n, root, coupled, par, q, pose, U, V, K):
     parent = () if root else tuple(co.rows_to_parent(pose, k) for k in rows.K)
     blocks = zip(coupled, rows.coupling, strict=True)
     L = tuple(tuple(x.reshape(rows.counts[k], -1, x.shape[-1])) for (k, _), x in blocks)
-    return rows.factor, parent, rows.on_neighbours, L, rows.diagonal
+    taken = () if u is None else pushed(rows.counts, u, U, rows.factor)
+    return rows.factor, parent, rows.on_neighbours, L, rows.diagonal, taken
 
 
 def coupled(counts, others, pairs, both, R, S, U):
