@@ -78,7 +78,7 @@ class ContactStep(Core):
         first, counts = step.first, step.cones.counts
         warm = None if warm is None else forces_at(groups_of(model, self.law), first, warm, step.slots.which)
         reads = (True,) * 11 if used is None else used
-        found = solved(step, self.law, warm, reads[3] or reads[5] or reads[6])
+        found = solved(step, self.law, warm)
         a, nu, f = found.at.rates, found.at.lam[:first], found.at.lam[first:]
         some = nu
         own, moves, _ = found.ridden

@@ -4,9 +4,8 @@ One pass solves the law on top of the factor. If loops are penalties, there are 
 again for the whole forces f, from the residual of the passes before, so that contact becomes exact together with the
 loops.
 
-On trees, contact rows ride only where they are needed: first come the bodies alone, then, if some lane of a group may
-touch, the rows, G and the law, then the way down. Other lanes are asked whether the law holds for the motion without
-contact, and if it does not, the rows ride for them after all.
+On trees, contact rows ride only where they are needed: after the bodies, and if some lane of a group may touch. Lanes
+that are not expected to are asked whether the law holds for their motion without contact.
 """
 
 import dataclasses
@@ -20,7 +19,7 @@ from ..constrained.iteration import Stop, loop
 from ..constrained.proximal import At, Iteration
 from ..engine.core import joined, widen
 from ..systems.base import System
-from ..systems.problem import Problem, given_accelerations, left_over
+from ..systems.problem import Problem, given_accelerations, left_over, still
 from ..tree.factor import Factor, kept_of
 from .cones import Cones
 from .effect import Unformed, diagonal, product
@@ -55,13 +54,12 @@ class Solved(NamedTuple):
     held: System
 
 
-def solved(step: Step, law: Law, warm: Array | None, reads: bool) -> Solved:
-    """Return the solution of a step, starting from the forces `warm` (rows, lanes). Unless it `reads` more than
-    accelerations of joints and forces, the rest may be anything."""
+def solved(step: Step, law: Law, warm: Array | None) -> Solved:
+    """Return the solution of a step, starting from the forces `warm` (rows, lanes)."""
     factor, first = eliminated(step, law), step.first
     guess = jnp.zeros((step.cones.counts.rows, 1), step.problem.q.dtype) if warm is None else warm[first:]
     if factor.factor.tables.later:
-        return _Later(step, law, factor, guess).solved(reads)
+        return _Later(step, law, factor, guess).solved()
     kept, compliance = factor.kept(), joined([jnp.zeros((first, 1), guess.dtype), step.compliance])
     moves = movable(step, kept)
     system = _Lawful(
@@ -136,79 +134,63 @@ class _Passes(Iteration):
         return super().change(at, r2, refined)
 
 
-class _Round(NamedTuple):
-    """The state of a step whose rows ride later: lanes that need forces now (`asked`), and those that have been asked
-    (`known`); contact forces f, and their `load` on the joints; what the rows tell that have `ridden`; accelerations x
-    of joints, and those of `bodies`."""
-
-    asked: Array
-    known: Array
-    f: Array
-    load: dict
-    ridden: Ridden
-    x: Array
-    bodies: Any
-
-
 class _Later:
     """The step of a tree, whose rows ride where they are needed."""
 
     def __init__(self, step: Step, law: Law, factor: Eliminated, guess: Array):
         self.step, self.law, self.factor, self.guess = step, law, factor, guess
-        self.problem, self.start = step.problem, step.start
-        self.lanes = max(x.shape[-1] for x in jax.tree.leaves((self.problem.q, self.start, step.cones)))
+        self.lanes = max(x.shape[-1] for x in jax.tree.leaves((step.problem.q, step.start, step.cones)))
+
+    def solved(self) -> Solved:
+        step, bare = self.step, self.factor.factor
+        problem, rows = step.problem, step.problem.rows
+        given = given_accelerations(problem, step.start)
+        tau, force = left_over(problem, step.start, jnp.zeros_like(step.start.tau), given, None)
+        up = kept_of(bare.up(self.wide(tau), force))
+
+        def free():
+            x, bodies = self.moved(up)
+            return x, bodies, step.cones.bear(rows.times(bodies) - step.right)
+
+        alert = self.alert()
+        none = self.wide((jnp.zeros_like(tau), still(problem, tau)))
+        x, bodies, called = jax.lax.cond(alert.all(), lambda: (*none, jnp.zeros_like(alert)), free)
+        asked = alert | called
+        x, bodies, f, ridden = jax.lax.cond(
+            asked.any(), lambda: self.touching(asked, up), lambda: (x, bodies, *self.untouched())
+        )
+        left = step.right - rows.times(bodies) - step.compliance * f
+        at = At(x, jax.tree.map(jnp.add, given, bodies), f, jnp.ones(self.lanes, left.dtype))
+        held = _Held(problem, self.factor.weights, bare)
+        return Solved(at, left, jnp.ones(self.lanes, jnp.int32), ridden, held)
 
     def wide(self, tree):
         return jax.tree.map(lambda x: widen(x, self.lanes), tree)
 
-    def solved(self, reads: bool) -> Solved:
-        self.reads = reads
-        given = given_accelerations(self.problem, self.start)
-        tau, force = left_over(self.problem, self.start, jnp.zeros_like(self.start.tau), given, None)
-        right, bare, rows = self.step.right, self.factor.factor, self.problem.rows
-        up = kept_of(bare.up(self.wide(tau), force))
+    def alert(self) -> Array:
+        """Return which lanes may need forces (lanes,)."""
+        cones, s = self.step.cones, -self.step.right
+        found = cones.bear(s - ALERT) | cones.bear(s + ALERT)
+        # smoothed derivatives need G everywhere
+        return jnp.broadcast_to(jnp.ones_like(found) if self.law.smoothing else found, self.lanes)
 
-        def made(s: _Round) -> _Round:
-            s = jax.lax.cond(s.asked.any(), lambda: self.ridden(s, up, right), lambda: s)
-            x, bodies, _ = bare.down(up | s.load)
-            known = s.known | s.asked
-            calls = lambda: ~known & self.step.cones.bear(rows.times(bodies) - right)  # noqa: E731
-            asked = jax.lax.cond(known.all(), lambda: jnp.zeros_like(known), calls)
-            s = s._replace(asked=asked, known=known, x=x)
-            return s._replace(bodies=self.wide(bodies)) if reads else s
+    def moved(self, up) -> tuple[Array, Any]:
+        """Return the changes of the accelerations of joints, and of bodies."""
+        x, bodies, _ = self.factor.factor.down(up)
+        return self.wide((x, bodies))
 
-        begun = self.begun(right), jnp.ones(self.lanes, bool)
-        end, _ = jax.lax.while_loop(lambda s: s[1].any(), lambda s: (lambda t: (t, t.asked))(made(s[0])), begun)
-        left = right - rows.times(end.bodies) - self.step.compliance * end.f
-        bodies = jax.tree.map(jnp.add, given, end.bodies)
-        at = At(end.x, bodies, end.f, jnp.ones(self.lanes, left.dtype))
-        steps = jnp.ones(self.lanes, jnp.int32)
-        return Solved(at, left, steps, end.ridden, _Held(self.problem, self.factor.weights, bare))
-
-    def begun(self, right: Array) -> _Round:
-        """Return the state before anything is known but the residuals `right` of the rows where joints do not
-        accelerate."""
-        cones, counts, nv = self.step.cones, self.step.cones.counts, self.problem.model.nv
-        dtype, lanes = right.dtype, self.lanes
-        asked = cones.bear(-right - ALERT) | cones.bear(ALERT - right)
-        if self.law.smoothing:  # its derivatives need G everywhere
-            asked = jnp.ones_like(asked)
-        none = jnp.zeros((counts.rows, lanes), dtype)
-        one = jnp.ones_like(none)
-        ridden = Ridden(one, jnp.ones((counts.contacts, lanes), bool), none)
-        still = jnp.zeros((self.problem.model.nb, 3, lanes), dtype)
-        x = jnp.zeros((nv, lanes), dtype)
-        asked = jnp.broadcast_to(asked, lanes)
-        return _Round(asked, jnp.zeros_like(asked), none, {"load": x}, ridden, x, (still, still))
-
-    def ridden(self, s: _Round, up, right: Array) -> _Round:
-        """Return the state after the rows have ridden, with the forces of the asked lanes."""
+    def touching(self, asked: Array, up):
+        """Return these changes with contact in the lanes `asked`, its forces, and what is known of its rows."""
         kept, b = self.factor.joined(up)
-        moves = movable(self.step, kept)
-        f = forces(self.law, kept.G, self.step.cones, -(right + b), self.guess, moves)
-        f = jnp.where(s.asked, f, s.f)
-        s = s._replace(f=f, load=self.wide(kept.factor.pulled(-kept.own.pushes(f))))
-        if not self.reads:
-            return s
-        known = Ridden(diagonal(kept.G), moves, product(kept.G, f))
-        return s._replace(ridden=jax.tree.map(lambda new, old: jnp.where(s.asked, new, old), known, s.ridden))
+        cones, moves = self.step.cones, movable(self.step, kept)
+        f = forces(self.law, kept.G, cones, -self.step.right - b, self.guess, moves)
+        f = jnp.where(asked, f, 0)
+        ridden = Ridden(diagonal(kept.G), moves, product(kept.G, f))
+        ridden = jax.tree.map(lambda x, y: jnp.where(asked, x, y), ridden, self.untouched()[1])
+        return *self.moved(up | kept.factor.pulled(-kept.own.pushes(f))), f, ridden
+
+    def untouched(self) -> tuple[Array, Ridden]:
+        """Return forces of zero, and what to take the rows for that bear none."""
+        none = jnp.zeros((self.step.cones.counts.rows, self.lanes), self.step.right.dtype)
+        moves = jnp.ones((self.step.cones.counts.contacts, self.lanes), bool)
+        return none, Ridden(jnp.ones_like(none), moves, none)
