@@ -246,6 +246,7 @@ class _NoSlots:
     """The layout of a step, which has no slots because only its results leave it."""
 
     slot: dict = {}
+    left: dict = {}
 
 
 class _Step(Lanes):

@@ -62,7 +62,7 @@ class Driver:
         if isinstance(node, Piece | Calls | Moves):
             self.lines.append(f"call void {self.function(node, around)}({GIVEN})")
         elif isinstance(node, Choice):
-            for k, case in enumerate(node.cases):
+            for k, case in node.cases.items():
                 key = ("mask", node.branches.index, k)
                 self.lines += [f"br i1 {self.any(key)}, label %case{n}_{k}, label %past{n}_{k}", f"case{n}_{k}:"]
                 for inner in case:

@@ -28,7 +28,8 @@ class Layout:
     **Fields:** `nodes`, `Piece`s, `Calls`, `Moves`, `While`s and `Choice`s in order; `pieces`, all pieces; `runs`, all
     `Calls`; `moves`, all `Moves`; `slot`, offsets by key, in bytes for a single lane: a key is a value, ("carry", loop,
     place), ("mask", owner, branch), ("result", branches, place) or ("spread", value); `size`, the arena's bytes for a
-    single lane; `direct`, for results of calls that are outputs, the output that they are written to without a slot.
+    single lane; `direct`, for results of calls that are outputs, the output that they are written to without a slot;
+    `left`, for values of branches that are results, the key of the result, in whose slot they are computed.
     """
 
     def __init__(self, s: Schedule, longest: int):
@@ -39,6 +40,7 @@ class Layout:
         self._at = 0
         self._spans: list[tuple[int, int]] = []
         self.direct: dict[int, Store] = {}
+        self.left: dict[int, tuple] = {}
         statements, stores = self._without_stores(s.body[0])
         self.nodes = self._nodes([*([Spread(s.spread)] if s.spread else []), *statements]) + self._moves(stores)
         self.slot: dict = {}
@@ -93,7 +95,7 @@ class Layout:
             if run and isinstance(run[0], Call) != isinstance(st, Call):
                 flush()
             if isinstance(st, Loop):
-                straight, moves = self._parted("carry", st, st.initial, None)
+                straight, moves = self._parted("carry", st, st.initial, None, self.s.changing[st.index])
                 run.append(Begin(st, straight))
                 flush()
                 nodes += [*self._moves(moves), self._while(st)]
@@ -112,11 +114,11 @@ class Layout:
         flush()
         return nodes + self._moves(last[1])
 
-    def _parted(self, name: str, owner: Loop | Branches, values: list[int], mask: tuple | None):
-        """Return the places of a loop's or branches' values that straight code sets, and the others as `Moves` if they
-        are many. If a loop copies one of its values to another, the old one must be read before it is set, so straight
-        code does these first."""
-        places, own = self.s.changing[owner.index], set(owner.carries if isinstance(owner, Loop) else ())
+    def _parted(self, name: str, owner: Loop | Branches, values: list[int], mask: tuple | None, places: list[int]):
+        """Return those of these places of a loop's or branches' values that straight code sets, and the others as
+        `Moves` if they are many. If a loop copies one of its values to another, the old one must be read before it is
+        set, so straight code does these first."""
+        own = set(owner.carries if isinstance(owner, Loop) else ())
         straight = [k for k in places if values[k] in own]
         moved = [k for k in places if values[k] not in own]
         if len(moved) < MANY or not self.s.program.calls:
@@ -141,17 +143,34 @@ class Layout:
         first = self._at
         inner = self.s.body[loop.region]
         cut = next(k for k, st in enumerate(inner) if isinstance(st, Guard)) + 1
-        straight, moves = self._parted("carry", loop, loop.nexts, ("mask", loop.index, 0))
+        mask, places = ("mask", loop.index, 0), self.s.changing[loop.index]
+        straight, moves = self._parted("carry", loop, loop.nexts, mask, places)
         node = While(loop, self._nodes(inner[:cut]), self._nodes(inner[cut:], (Advance(loop, straight), moves)))
         self._spans.append((first, self._at - 1))
         return node
 
     def _choice(self, branches: Branches) -> Choice:
-        cases = []
-        for k, region in enumerate(branches.regions):
-            straight, moves = self._parted("result", branches, branches.outcomes[k], ("mask", branches.index, k))
-            cases.append(self._nodes(self.s.body[region], (Outcome(branches, k, straight), moves)))
+        index, count = branches.index, len(branches.regions)
+        made = [self._made(branches, k) for k in range(count)]
+        # the lanes of others are set afterwards, so the first branch needs no copies of what it computes
+        first = max(range(count), key=lambda k: len(made[k]))
+        self.left.update(made[first])
+        kept, cases = set(made[first].values()), {}
+        for k in sorted(range(count), key=lambda k: k != first):
+            places = [j for j in self.s.changing[index] if k != first or ("result", index, j) not in kept]
+            straight, moves = self._parted("result", branches, branches.outcomes[k], ("mask", index, k), places)
+            cases[k] = self._nodes(self.s.body[branches.regions[k]], (Outcome(branches, k, straight), moves))
         return Choice(branches, cases)
+
+    def _made(self, branches: Branches, k: int) -> dict[int, tuple]:
+        """Return the keys of results that a branch computes itself, by value."""
+        found: dict[int, tuple] = {}
+        own = {x for st in self.s.body[branches.regions[k]] for x in _results(st)}
+        for j in self.s.changing[branches.index]:
+            x = branches.outcomes[k][j]
+            if x in own:
+                found.setdefault(x, ("result", branches.index, j))
+        return found
 
     # slots
 
@@ -192,7 +211,7 @@ class Layout:
             return ("carry", s.a[v], s.b[v])
         if s.op[v] == Op.result and not self.detour(s.program.owners[s.a[v]]):
             return ("result", s.a[v], s.b[v])
-        return v
+        return self.left.get(v, v)
 
     def _place(self) -> None:
         s = self.s
@@ -209,7 +228,8 @@ class Layout:
             at = node.at
             for st in node.statements:
                 if isinstance(st, int):
-                    first[st] = at
+                    if st not in self.left:
+                        first[st] = at
                 elif isinstance(st, Branches):
                     first.update((st.results[k], at) for k in s.changing[st.index])
                 for key in self.reads(st):
@@ -240,25 +260,28 @@ class Layout:
                     key = self.key(x)
                 last[key] = self._until(first[key], at)
             for x in itertools.compress(call.results, s.masks[call.index]):
-                first[x] = at
+                if x not in self.left:
+                    first[x] = at
 
     def _assign(self, first: dict, last: dict) -> None:
         """Assign slots. Results of one call with equal live ranges are neighbours."""
+        s, types = self.s, self.s.program.type
         starts: dict[int, dict] = {}
         ends: dict[int, list] = {}
-        types = self.s.program.type
+        values = {key: x for x, key in self.left.items()}
         size_of = {key: _BYTES[types[key]] if isinstance(key, int) else self.bytes_of(key) for key in last}
         for key, end in last.items():
             if key in self.direct:
                 continue
-            called = isinstance(key, int) and self.s.op[key] == Op.call
+            x = values.get(key, key)
+            called = isinstance(x, int) and s.op[x] == Op.call
             groups = starts.setdefault(first[key], {})
-            groups.setdefault((end, called) if called else (end, key), []).append(key)
+            groups.setdefault((end, s.a[x]) if called else (end, "", key), []).append(key)
         space = Intervals()
         for at in range(self._at):
             for offset, size in ends.pop(at - 1, ()):
                 space.free(offset, size)
-            for (end, _), keys in starts.get(at, {}).items():
+            for (end, *_), keys in starts.get(at, {}).items():
                 keys.sort(key=size_of.__getitem__, reverse=True)
                 widest = size_of[keys[0]]
                 size = sum([size_of[key] for key in keys])
@@ -285,7 +308,7 @@ class Layout:
                 return node.at
             if isinstance(node, Calls):
                 return node.at + len(node.calls) - 1
-            inner = [*node.head, *node.body] if isinstance(node, While) else [n for c in node.cases for n in c]
+            inner = [*node.head, *node.body] if isinstance(node, While) else [n for c in node.cases.values() for n in c]
             return max(map(last, inner), default=-1)
 
         def find(nodes):
@@ -294,7 +317,7 @@ class Layout:
                     if node.at == at:
                         return last(next(x for x in nodes[k + 1 :] if not isinstance(x, Moves)))
                 elif not isinstance(node, Calls | Moves):
-                    for inner in [node.head, node.body] if isinstance(node, While) else node.cases:
+                    for inner in [node.head, node.body] if isinstance(node, While) else node.cases.values():
                         found = find(inner)
                         if found is not None:
                             return found
@@ -317,3 +340,8 @@ class Layout:
 
     def bytes_of(self, key) -> int:
         return _BYTES[self.type_of(key)]
+
+
+def _results(st) -> list[int]:
+    """Return the values that a statement computes itself."""
+    return [st] if isinstance(st, int) else list(st.results) if isinstance(st, Call) else []

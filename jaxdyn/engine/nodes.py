@@ -84,7 +84,7 @@ class While:
 
 @dataclasses.dataclass
 class Choice:
-    """The pieces of branches, one list for each branch."""
+    """The pieces of branches, one list for each branch, in the order in which they run."""
 
     branches: Branches
-    cases: list[list]
+    cases: dict[int, list]

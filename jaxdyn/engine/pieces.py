@@ -180,8 +180,9 @@ class Lanes(Code):
         for st in statements:
             if isinstance(st, int):
                 self.operation(st)
-                if st in self.layout.slot:
-                    self.keep(st, self.names[st])
+                key = self.layout.left.get(st, st)
+                if key in self.layout.slot:
+                    self.keep(key, self.names[st])
             elif isinstance(st, Store):
                 self.output(st)
             elif isinstance(st, Spread):
