@@ -78,13 +78,9 @@ def forces(law: Law, G: Array | Unformed, cones: Cones, g: Array, guess: Array, 
     says which contacts can move along their normals."""
     g = parting(cones.counts, g, moves)
     lanes = max(x.shape[-1] for x in jax.tree.leaves((g, cones)))
-
-    def acting(carried):
-        left, _ = carried
-        return jnp.zeros_like(left), jnp.where(left, law.solve(G, g, cones, guess), 0)
-
-    start = jnp.broadcast_to(cones.bear(g), lanes), jnp.zeros((len(g), lanes), g.dtype)
-    return borne(cones.counts, jax.lax.while_loop(lambda carried: carried[0].any(), acting, start)[1], moves)
+    acts, none = jnp.broadcast_to(cones.bear(g), lanes), jnp.zeros((len(g), lanes), g.dtype)
+    acting = lambda: jnp.where(acts, law.solve(G, g, cones, guess), 0)  # noqa: E731
+    return borne(cones.counts, jax.lax.cond(acts.any(), acting, lambda: none), moves)
 
 
 class _Lawful(System):
