@@ -8,6 +8,7 @@ its piece.
 """
 
 import itertools
+from typing import Any
 
 from .intervals import Intervals
 from .live import LEAVES, Schedule
@@ -273,7 +274,7 @@ class Layout:
         for key, end in last.items():
             if key in self.direct:
                 continue
-            x = values.get(key, key)
+            x: Any = values.get(key, key)
             called = isinstance(x, int) and s.op[x] == Op.call
             groups = starts.setdefault(first[key], {})
             groups.setdefault((end, s.a[x]) if called else (end, "", key), []).append(key)
