@@ -10,6 +10,8 @@ import operations
 import pytest
 
 import jaxdyn as jd
+from jaxdyn.contact import effect, problem
+from jaxdyn.engine.lanes import laned
 
 LAW = jd.contact.PGS()
 DT = 2e-3
@@ -82,7 +84,7 @@ def step(model, q, v, tau, law=LAW):
     return jd.step(model, jd.State(q, v), tau, DT, contacts=law).v
 
 
-def test_in_the_air_a_step_and_its_derivatives_are_free():
+def test_in_the_air_a_step_and_its_derivatives_are_those_without_contact():
     model, q, v, tau = quadruped(0.5)
     v = np.concatenate([v[:3], np.zeros(3), v[6:]])  # steps with contact integrate in other axes, as do the first three
     free = functools.partial(step, law=None)
@@ -110,3 +112,70 @@ def test_operations_in_the_air():
         return more - few
 
     assert count(LAW) <= 1.35 * count(None)
+
+
+@pytest.mark.parametrize("dt_alone", [True, False])
+@pytest.mark.parametrize("compiler", ["auto", "xla"])
+def test_a_batch_of_steps_of_different_lengths(compiler, dt_alone):
+    """Springs and dampers make joints stiff over dt, with which the number of lanes may begin."""
+    model, q, v, tau = quadruped(0.0)
+    model, lengths = model.with_compiler(compiler), np.array([1e-3, 2e-3, 3e-3])
+    f = lambda dt, x: jd.step(model, jd.State(q, x), tau, dt, contacts=LAW).v  # noqa: E731
+    if dt_alone:
+        found = jax.jit(jax.vmap(f, (0, None)))(lengths, v)
+    else:
+        found = jax.jit(jax.vmap(f))(lengths, np.tile(v, (3, 1)))
+    one = jax.jit(f)
+    np.testing.assert_allclose(found, np.stack([one(dt, v) for dt in lengths]), atol=1e-11)
+
+
+@pytest.mark.parametrize("force", [-4000.0, 0.0])
+def test_a_limit_that_is_hit_unexpectedly_holds(force):
+    spec = jd.ModelSpec("slide", gravity=(0, 0, 0))
+    slide = jd.joints.Prismatic(axis=(1, 0, 0), limits=(0.0, 1.0))
+    spec.add_body("slide", "world", slide, inertia=scenes.round_body(1.0, 0.1))
+    spec.add_shape("slide", jd.shapes.Sphere(0.1))
+    spec.add_shape("world", jd.shapes.Plane(), name="wall", placement=scenes.at(z=-9.0))
+    model = spec.build()
+    found = jd.step(model, jd.State(np.array([5e-3]), np.zeros(1)), np.array([force]), DT, contacts=LAW)
+    np.testing.assert_allclose(found.v, max(DT * force, -5e-3 / DT), atol=1e-12)
+
+
+def test_impacts():
+    """Balls near the ground bounce, the others do not."""
+    model, q, v, tau = scene()
+    model = model.replace({"collision.restitution": np.full_like(model.collision.restitution, 0.5)})
+    hit = lambda q, v: jd.impulse(model, jd.State(q, v), contacts=LAW).velocity  # noqa: E731
+    found = jax.jit(jax.vmap(hit))(q, v)[:, 2]
+    np.testing.assert_allclose(found, np.where(q[:, 2] - 0.1 < 1e-5, -0.5 * v[:, 2], v[:, 2]), atol=1e-12)
+
+
+class Apart(jd.contact.PGS):
+    """A law without a matrix."""
+
+    def without_matrix(self, rows):
+        return True
+
+
+@pytest.mark.parametrize("kind", [jd.contact.PGS, Apart])
+def test_rows_ride_later_as_they_ride_along(monkeypatch, kind):
+    """The same G and right sides: rows of several limbs, of boxes that touch each other, and of joints."""
+    (model, q), law, factor_of = scenes.booted(hands=True), kind(), problem.factor_of
+    tau = np.random.default_rng(0).normal(size=model.nv)
+
+    def made(later: bool, model, q, tau):
+        monkeypatch.setattr(problem, "factor_of", lambda *x, **k: factor_of(*x, **k | {"later": later}))
+        step = problem.begun(law, model, (), q, jnp.zeros_like(tau), tau, None, jnp.full(1, DT))
+        found, force = problem.eliminated(step, law), problem.still(step.problem, tau)
+        assert found.factor.tables.later is later
+        if later:
+            kept, b = found.ridden_after(found.factor.up(tau, force))
+        else:
+            none = jnp.zeros((found.own.problem.plan.rows, 1))
+            kept, b = found.kept(), found.own.rates(found.factor.up(tau, force, none)["b"])
+        f = jnp.asarray(np.random.default_rng(1).normal(size=b.shape))
+        return effect.diagonal(kept.G), effect.product(kept.G, f), b
+
+    one, other = (jax.jit(laned(made, later))(model, jnp.asarray(q), jnp.asarray(tau)) for later in (True, False))
+    for x, y in zip(one, other, strict=True):
+        np.testing.assert_allclose(x, y, atol=1e-12 * np.abs(y).max())

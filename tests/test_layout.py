@@ -1,12 +1,15 @@
 """Where values are stored: branches compute results in their places."""
 
+import functools
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from scalar_help import needs_kernels
-from test_called import TABLE, Choice, steps, values
+from test_called import TABLE, Choice, both, steps, values
 
-from jaxdyn.engine import kernels, nodes
+from jaxdyn.engine import cpu, kept, kernels, layout, nodes
 from jaxdyn.engine.lanes import laned
 from jaxdyn.engine.layout import Layout
 from jaxdyn.engine.order import schedule
@@ -44,7 +47,45 @@ def test_the_branch_that_computes_most_copies_no_results(mode):
     with steps(mode), kernels.watching() as seen:
         jax.jit(jax.vmap(laned(chosen, Choice()), (None, 0, 0))).lower(*values(9, np.float64))
     program = kernels.arranged(kernels.program_of(*seen[0]), mode, 2)
-    layout = Layout(schedule(program), 1000)
-    (choice,) = (node for node in layout.nodes if isinstance(node, nodes.Choice))
+    (choice,) = (node for node in Layout(schedule(program), 1000).nodes if isinstance(node, nodes.Choice))
     first, second = map(copies, choice.cases.values())
     assert first == 0 and second > 10
+
+
+def nested(share, choice, p, x, f):
+    """Branches in a loop and in each other. What they compute is read by a later sweep, and is more than one result."""
+
+    def deep(y):
+        first = swept(TABLE, {"p": p, "x": y, "f": f})["f"][1:]
+        second = swept(TABLE, {"p": p, "x": jnp.tanh(first), "f": f})["f"][1:]
+        return first, second, first, y
+
+    def between(y):
+        return jax.lax.cond((y[1, 0] > 0).all(), deep, shallow, y)
+
+    def shallow(y):
+        for _ in range(40):
+            y = y * share + f[1:]
+        return y, y, -y, y
+
+    def body(k, y):
+        parts = jax.lax.cond((y[0, 0] > 0.1 * k).all(), deep, between, y)
+        return jnp.tanh(sum(n * part for n, part in enumerate(parts, 1)))
+
+    return jax.lax.fori_loop(0, 4, body, x)
+
+
+@pytest.mark.parametrize(("many", "piece"), [(64, 1000), (1, 1000), (1, 5)])
+def test_branches_in_loops_and_in_branches(monkeypatch, many, piece):
+    fn = functools.partial(nested, 0.9 - 1e-3 * many - 1e-5 * piece)  # else code of another layout would be found
+    p, x, f = args = values(23, np.float64)
+    choice = Choice()
+    choice.compiler = "xla"
+    one = jax.jit(laned(fn, choice))
+    wanted = [one(p, *lane) for lane in zip(x, f, strict=True)]
+    kept.forget()
+    monkeypatch.setattr(layout, "MANY", many)
+    monkeypatch.setattr(cpu, "PIECE", piece)
+    for (found,) in both(fn, args, (None, 0, 0)):
+        np.testing.assert_allclose(found, wanted, rtol=1e-10, atol=1e-12)
+    kept.forget()

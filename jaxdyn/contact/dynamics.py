@@ -118,7 +118,7 @@ class ContactStep(Core):
             nu, _ = multipliers(damped(problem), start, at.rates, at.bodies, stop)
         if not reads[5]:
             return nu, jnp.zeros(f.shape[-1], jnp.int32)
-        judge = None if first else dataclasses.replace(found.held, problem=problem)
+        judge = None if first else dataclasses.replace(found.judge, problem=problem)
         motion = Found(at.rates, nu, found.steps, None, None, at.bodies, at.lam[:first], judge)
         if isinstance(self.law, Impact):
             code = jumped(LCABA(), problem, start, motion, v)

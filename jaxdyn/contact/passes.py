@@ -29,8 +29,8 @@ from .problem import Eliminated, Kept, Step, eliminated
 
 #: number of passes if loops are penalties, in single and double precision: eliminated loops are exact after one
 PASSES = {4: 3, 8: 6}
-#: m/s² or rad/s²: rows that the law would ask for forces after such a change of acceleration may touch. The value does
-#: not change results, only how often rows ride
+#: m/s² or rad/s² (m/s or rad/s in an impact): rows on which forces must act after such a change may touch. Only last
+#: bits, and how often rows ride, depend on it
 ALERT = 1e3
 
 
@@ -45,13 +45,13 @@ class Ridden(NamedTuple):
 
 class Solved(NamedTuple):
     """The solution of a step: the point `at`, what is `left` of its rows (r2), the number of `steps`, and what is known
-    from rows that have `ridden`. `held` is the factor with constant contact forces."""
+    from rows that have `ridden`. `judge` is the factor with constant contact forces."""
 
     at: At
     left: Array
     steps: Array
     ridden: Ridden
-    held: System
+    judge: System
 
 
 def solved(step: Step, law: Law, warm: Array | None) -> Solved:
@@ -62,9 +62,9 @@ def solved(step: Step, law: Law, warm: Array | None) -> Solved:
         return _Later(step, law, factor, guess).solved()
     kept, compliance = factor.kept(), joined([jnp.zeros((first, 1), guess.dtype), step.compliance])
     moves = movable(step, kept)
-    system = _Lawful(
-        step.problem, kept.weights, kept, law, step.cones, moves, guess * 0, None if kept.penalised else guess
-    )
+    none = jnp.zeros_like(guess)
+    given = step.problem, kept.weights, kept, law, step.cones, moves
+    system = _Lawful(*given, none, None if kept.penalised else guess)
     stop = Stop(0.0, PASSES[guess.dtype.itemsize] if kept.penalised else 1, plain=True)
     passes = _Passes(system, step.start, warm if kept.penalised else None, stop, compliance)
     end = loop(lambda s: s.active, passes.step, passes.begun(), stop)
@@ -116,9 +116,9 @@ class _Held(System):
     judges: ClassVar[bool] = True
 
     def solve(self, tau, force, r2):
-        none = jnp.zeros((self.factor.tables.plan.rows, tau.shape[-1]), tau.dtype)
-        up = self.factor.up(tau, force, None if self.factor.tables.later else none)
-        x, moved, _ = self.factor.down(kept_of(up), None if self.factor.tables.later else none)
+        tables = self.factor.tables
+        none = None if tables.later else jnp.zeros((tables.plan.rows, tau.shape[-1]), tau.dtype)
+        x, moved, _ = self.factor.down(kept_of(self.factor.up(tau, force, none)), none)
         return x, moved, None, None
 
 
@@ -157,8 +157,8 @@ class _Later:
         )
         left = step.right - rows.times(bodies) - step.compliance * f
         at = At(x, jax.tree.map(jnp.add, given, bodies), f, jnp.ones(self.lanes, left.dtype))
-        held = _Held(problem, self.factor.weights, bare)
-        return Solved(at, left, jnp.ones(self.lanes, jnp.int32), ridden, held)
+        judge = _Held(problem, self.factor.weights, bare)
+        return Solved(at, left, jnp.ones(self.lanes, jnp.int32), ridden, judge)
 
     def wide(self, tree):
         return jax.tree.map(lambda x: widen(x, self.lanes), tree)
@@ -167,7 +167,7 @@ class _Later:
         """Return which lanes may need forces (lanes,)."""
         cones, s = self.step.cones, -self.step.right
         found = cones.bear(s - ALERT) | cones.bear(s + ALERT)
-        # smoothed derivatives need G everywhere
+        # the weights of smoothed derivatives are those of G, also where nothing touches
         return jnp.broadcast_to(jnp.ones_like(found) if self.law.smoothing else found, self.lanes)
 
     def moved(self, up) -> tuple[Array, Any]:
@@ -177,7 +177,7 @@ class _Later:
 
     def touching(self, asked: Array, up):
         """Return these changes with contact in the lanes `asked`, its forces, and what is known of its rows."""
-        kept, b = self.factor.joined(up)
+        kept, b = self.factor.ridden_after(up)
         cones, moves = self.step.cones, movable(self.step, kept)
         f = forces(self.law, kept.G, cones, -self.step.right - b, self.guess, moves)
         f = jnp.where(asked, f, 0)
@@ -186,7 +186,8 @@ class _Later:
         return *self.moved(up | kept.factor.pulled(-kept.own.pushes(f))), f, ridden
 
     def untouched(self) -> tuple[Array, Ridden]:
-        """Return forces of zero, and what to take the rows for that bear none."""
+        """Return forces of zero, and placeholders for what is known of rows: where the law holds without forces,
+        neither the residual nor derivatives depend on them."""
         none = jnp.zeros((self.step.cones.counts.rows, self.lanes), self.step.right.dtype)
         moves = jnp.ones((self.step.cones.counts.contacts, self.lanes), bool)
         return none, Ridden(jnp.ones_like(none), moves, none)

@@ -1,7 +1,8 @@
 """The equations of one step with contact: M a − J_lᵀν − J_cᵀf = r1, J_l a = r2, and the law between f and
 s = J_c a + c + R f.
 
-One elimination carries the contact rows up the tree to the world (they *ride*) and keeps them there. Their coupling is
+One elimination carries the contact rows up the tree to the world (they *ride*) and keeps them there; on trees they ride
+after it, and only where they may be needed (`passes.py`). Their coupling is
 G = J_c M⁻¹ J_cᵀ, with the M of the robot with closed loops. The law is solved with it, and the downward sweep applies
 its forces. Arrays are lanes-last; a lane is one element of the batch.
 """
@@ -40,8 +41,9 @@ from .slots import Slots, slots_at
 
 class Step(NamedTuple):
     """The equations of a step: the problem, with the rows of the first `held` constraints followed by contact rows; the
-    start of solvers, with right sides a* − γ of the former and −c of the latter; the `right` sides that are left of
-    contact rows at the start; `cones` and `compliance` R of the law; and the slots."""
+    start of solvers, with right sides a* − γ of the former and −c of the latter; `right`, what contact rows ask of the
+    changes that the step makes to the accelerations of the start; `cones` and `compliance` R of the law; and the slots.
+    """
 
     problem: Problem
     start: Start
@@ -121,10 +123,10 @@ def _corrected(problem: Problem, v, f, dt, held: int, counts: Counts, slots: Slo
 
 
 def _started(problem: Problem, tau, external, dt, v, first: int, c: Array) -> tuple[Start, Array]:
-    """Return the start of a step, with −c as right sides of contact, and what is left of these at the start."""
+    """Return the start of a step, with −c as right sides of contact, and what these ask of changes (see `Step`)."""
     motion, start = problem.motion, start_of(problem, tau, external)
     # contact rows keep the J of the step's start, so that s = (J v⁺ − goal) / dt: bias accelerations do not count, but
-    # for those of the coordinates
+    # those that come of the coordinates alone do
     turning = problem.rows.times(body_rates(motion, apparent(motion.model.topology, v)))[first:]
     right = -turning - c
     gained = problem.rows.times(start.acceleration)[first:]
@@ -177,10 +179,10 @@ class Eliminated(NamedTuple):
     apart: bool
     penalised: bool
 
-    def joined(self, up) -> tuple[Kept, Array]:
-        """Return the factor in which contact rows are kept, which ride later than a way `up`, and b − J a of these
-        rows (m, lanes) for right sides b of zero when no forces act along them."""
-        factor, b = self.factor.joined(up)
+    def ridden_after(self, up) -> tuple[Kept, Array]:
+        """Return the factor in which contact rows are kept, if they ride after a way `up`, and b − J a of these rows
+        (m, lanes) for right sides b of zero when no forces act along them."""
+        factor, b = self.factor.ridden_after(up)
         return self._replace(factor=factor).kept(), self.own.rates(b)
 
     def kept(self) -> Kept:
@@ -203,7 +205,8 @@ class Eliminated(NamedTuple):
 
 
 def eliminated(step: Step, law: Law) -> Eliminated:
-    """Return the factor of a step; its G is a matrix unless the law works without one."""
+    """Return the factor of a step's robot, in which contact rows of trees have not ridden yet. G will be a matrix
+    unless the law works without one."""
     problem, held, first = step.problem, step.held, step.first
     apart = law.without_matrix(problem.plan.rows - first)
     own = gathered(problem, held, apart)

@@ -246,7 +246,7 @@ class _NoSlots:
     """The layout of a step, which has no slots because only its results leave it."""
 
     slot: dict = {}
-    left: dict = {}
+    home: dict = {}
 
 
 class _Step(Lanes):

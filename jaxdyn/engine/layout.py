@@ -30,7 +30,7 @@ class Layout:
     `Calls`; `moves`, all `Moves`; `slot`, offsets by key, in bytes for a single lane: a key is a value, ("carry", loop,
     place), ("mask", owner, branch), ("result", branches, place) or ("spread", value); `size`, the arena's bytes for a
     single lane; `direct`, for results of calls that are outputs, the output that they are written to without a slot;
-    `left`, for values of branches that are results, the key of the result, in whose slot they are computed.
+    `home`, for results of the first of some branches that it computes itself, the key in whose slot it does so.
     """
 
     def __init__(self, s: Schedule, longest: int):
@@ -41,7 +41,7 @@ class Layout:
         self._at = 0
         self._spans: list[tuple[int, int]] = []
         self.direct: dict[int, Store] = {}
-        self.left: dict[int, tuple] = {}
+        self.home: dict[int, tuple] = {}
         statements, stores = self._without_stores(s.body[0])
         self.nodes = self._nodes([*([Spread(s.spread)] if s.spread else []), *statements]) + self._moves(stores)
         self.slot: dict = {}
@@ -111,7 +111,8 @@ class Layout:
             return nodes
         if run and isinstance(run[0], Call):
             flush()
-        run.append(last[0])
+        if not isinstance(last[0], Outcome) or last[0].places:
+            run.append(last[0])
         flush()
         return nodes + self._moves(last[1])
 
@@ -152,18 +153,19 @@ class Layout:
 
     def _choice(self, branches: Branches) -> Choice:
         index, count = branches.index, len(branches.regions)
-        made = [self._made(branches, k) for k in range(count)]
-        # the lanes of others are set afterwards, so the first branch needs no copies of what it computes
-        first = max(range(count), key=lambda k: len(made[k]))
-        self.left.update(made[first])
-        kept, cases = set(made[first].values()), {}
+        own = [self._own_results(branches, k) for k in range(count)]
+        # the first branch stores its results unmasked, for all lanes; the others, which run later, replace them in
+        # their own lanes: so the one that computes most results runs first
+        first = max(range(count), key=lambda k: len(own[k]))
+        self.home.update(own[first])
+        kept, cases = set(own[first].values()), {}
         for k in sorted(range(count), key=lambda k: k != first):
             places = [j for j in self.s.changing[index] if k != first or ("result", index, j) not in kept]
             straight, moves = self._parted("result", branches, branches.outcomes[k], ("mask", index, k), places)
             cases[k] = self._nodes(self.s.body[branches.regions[k]], (Outcome(branches, k, straight), moves))
         return Choice(branches, cases)
 
-    def _made(self, branches: Branches, k: int) -> dict[int, tuple]:
+    def _own_results(self, branches: Branches, k: int) -> dict[int, tuple]:
         """Return the keys of results that a branch computes itself, by value."""
         found: dict[int, tuple] = {}
         own = {x for st in self.s.body[branches.regions[k]] for x in _results(st)}
@@ -212,7 +214,7 @@ class Layout:
             return ("carry", s.a[v], s.b[v])
         if s.op[v] == Op.result and not self.detour(s.program.owners[s.a[v]]):
             return ("result", s.a[v], s.b[v])
-        return self.left.get(v, v)
+        return self.home.get(v, v)
 
     def _place(self) -> None:
         s = self.s
@@ -221,7 +223,7 @@ class Layout:
         for node in sorted((*self.pieces, *self.runs, *self.moves), key=lambda node: node.at):
             if isinstance(node, Moves):
                 for key in self.keys(node.values):
-                    last[key] = self._until(first[key], node.at)
+                    self._extend(first, last, key, node.at)
                 continue
             if isinstance(node, Calls):
                 self._pass(node, first, last)
@@ -229,13 +231,13 @@ class Layout:
             at = node.at
             for st in node.statements:
                 if isinstance(st, int):
-                    if st not in self.left:
+                    if st not in self.home:
                         first[st] = at
                 elif isinstance(st, Branches):
                     first.update((st.results[k], at) for k in s.changing[st.index])
                 for key in self.reads(st):
                     if not (isinstance(key, int) and first.get(key) == at):
-                        last[key] = self._until(first[key], at)
+                        self._extend(first, last, key, at)
                 if isinstance(st, Spread):
                     first.update((("spread", x), at) for x in st.values)
                 if isinstance(st, Begin | Choose):
@@ -259,9 +261,9 @@ class Layout:
                     continue
                 else:
                     key = self.key(x)
-                last[key] = self._until(first[key], at)
+                self._extend(first, last, key, at)
             for x in itertools.compress(call.results, s.masks[call.index]):
-                if x not in self.left:
+                if x not in self.home:
                     first[x] = at
 
     def _assign(self, first: dict, last: dict) -> None:
@@ -269,12 +271,12 @@ class Layout:
         s, types = self.s, self.s.program.type
         starts: dict[int, dict] = {}
         ends: dict[int, list] = {}
-        values = {key: x for x, key in self.left.items()}
+        value_of: dict[Any, int] = {key: x for x, key in self.home.items()}
         size_of = {key: _BYTES[types[key]] if isinstance(key, int) else self.bytes_of(key) for key in last}
         for key, end in last.items():
             if key in self.direct:
                 continue
-            x: Any = values.get(key, key)
+            x = value_of.get(key, key)
             called = isinstance(x, int) and s.op[x] == Op.call
             groups = starts.setdefault(first[key], {})
             groups.setdefault((end, s.a[x]) if called else (end, "", key), []).append(key)
@@ -292,6 +294,10 @@ class Layout:
                     self.slot[key] = offset
                     offset += size_of[key]
         self.size = space.size
+
+    def _extend(self, first: dict, last: dict, key, at: int) -> None:
+        """Extend the live range of a value to a piece or call that reads it."""
+        last[key] = max(last.get(key, at), self._until(first[key], at))
 
     def _until(self, begin: int, use: int) -> int:
         """Return the last piece that needs a value. A loop that reads a value defined before it needs the value until

@@ -180,7 +180,7 @@ class Lanes(Code):
         for st in statements:
             if isinstance(st, int):
                 self.operation(st)
-                key = self.layout.left.get(st, st)
+                key = self.layout.home.get(st, st)
                 if key in self.layout.slot:
                     self.keep(key, self.names[st])
             elif isinstance(st, Store):

@@ -207,7 +207,7 @@ def from_parent(pose, motion):
 
 def stacked(parts):
     """Return tuples of arrays as one tuple with a new first axis, None if there are none."""
-    return tuple(jnp.stack(x) for x in zip(*parts, strict=True)) if parts else None
+    return tuple(jnp.stack(jnp.broadcast_arrays(*x)) for x in zip(*parts, strict=True)) if parts else None
 
 
 def apart(x, counts, start=0):

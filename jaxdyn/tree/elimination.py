@@ -37,6 +37,9 @@ from .plan import Plan
 from .sweep import of_parent, place_of, q_of, refs, v_of
 from .topology import Topology
 
+#: the fields that rows write while they ride
+CARRIED = "K", "L", "R"
+
 
 def _penalty(K, weights):
     """Return Σ_r w_r K_rᵀ K_r as inertias of the bodies, and as ties by pair of bodies."""
@@ -51,7 +54,7 @@ class Elimination(Cells):
     `penalised` are the constraints that tie bodies by penalties; `rule` (`panels.py`) gives 1 / D of riding rows. If
     `apart`, constraints whose rows are kept have no blocks L with each other, only their own. If `later`, and no
     multipliers are eliminated, rows ride after all bodies are eliminated, in tables of their own: `along`, and
-    `pushed` and `pulled` of a solve; `joining` is `along` and `pushed` in one.
+    `pushed` and `pulled` of a solve; `along_after` is `along` and `pushed` in one.
     """
 
     def __init__(
@@ -83,7 +86,7 @@ class Elimination(Cells):
                 rows.append(self.of(x, self.joint, self.driven, self.multipliers))
                 along += map(self.wrote, self.party(parties.along, x))
         sizes = {name: c.size for name, c in self.cells.items()}
-        own = {name: n for name, n in sizes.items() if not (self.later and name in ("K", "L", "R"))}
+        own = {name: n for name, n in sizes.items() if not (self.later and name in CARRIED)}
         self.factor = Table(rows, own | {"H": topology.nb, "U": topology.nv, "whole": plan.whole})
         ups: list[Row] = []
         pushed = [] if self.later else ups
@@ -100,11 +103,11 @@ class Elimination(Cells):
         load = {"load": topology.nv} if any(self.parties.values()) else {}
         self.down = Table(downs, {"x": topology.nv, "a": topology.nb, "nu": plan.whole} | ({} if self.later else load))
         if self.later:
-            carried = {name: sizes[name] for name in ("K", "L", "R")} | {"whole": plan.whole}
+            carried = {name: sizes[name] for name in CARRIED} | {"whole": plan.whole}
             self.along, self.pushed = Table(along, carried), Table(pushed, {"b": plan.whole})
             self.pulled = Table(pulled, load)
-            joining = [row for x in order for row in parties.along(self, x, self.parties[x], solving=True)]
-            self.joining = Table(joining, carried | {"b": plan.whole})
+            after = [row for x in order for row in parties.along(self, x, self.parties[x], solving=True)]
+            self.along_after = Table(after, carried | {"b": plan.whole})
 
     def turns_with_joint(self, x) -> bool:
         """Return whether `x` is a rotor that is eliminated with the joint of another body."""

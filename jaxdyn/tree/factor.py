@@ -8,7 +8,7 @@ from jaxtyping import Array
 
 from ..engine.core import joined
 from ..engine.sweeps import swept
-from .elimination import Elimination
+from .elimination import CARRIED, Elimination
 
 #: the parts that solves read; the others belong to kept rows
 SWEPT = ("U", "V", "R", "Linv", "below", "taken")
@@ -53,17 +53,16 @@ class Factor(eqx.Module):
         """Return the factor after the rows have ridden, if they ride later."""
         if not self.tables.later:
             return self
-        found = swept(self.tables.along, self.joints | self.parts)
-        return self._with(found)
+        return self._with(swept(self.tables.along, self.joints | self.parts))
 
-    def joined(self, up: dict[str, Any]) -> tuple["Factor", Array]:
-        """Return the factor after the rows have ridden, which ride later than a way `up`, and what ``"b"`` of that
+    def ridden_after(self, up: dict[str, Any]) -> tuple["Factor", Array]:
+        """Return the factor after the rows have ridden, if they do so after a way `up`, and what ``"b"`` of that way
         would have been for right sides of zero."""
-        found = swept(self.tables.joining, self.joints | self.parts | {"u": up["u"]})
+        found = swept(self.tables.along_after, self.joints | self.parts | {"u": up["u"]})
         return self._with(found), found["b"]
 
     def _with(self, found: dict[str, Any]) -> "Factor":
-        parts = self.parts | {name: found[name] for name in ("R", "L", "K") if name in found}
+        parts = self.parts | {name: found[name] for name in CARRIED if name in found}
         return Factor(self.tables, self.joints, parts)
 
     def pulled(self, nu: Array) -> dict[str, Any]:
