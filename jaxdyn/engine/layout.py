@@ -271,12 +271,12 @@ class Layout:
         s, types = self.s, self.s.program.type
         starts: dict[int, dict] = {}
         ends: dict[int, list] = {}
-        value_of: dict[Any, int] = {key: x for x, key in self.home.items()}
+        value_of = {key: x for x, key in self.home.items()}
         size_of = {key: _BYTES[types[key]] if isinstance(key, int) else self.bytes_of(key) for key in last}
         for key, end in last.items():
             if key in self.direct:
                 continue
-            x = value_of.get(key, key)
+            x: Any = value_of.get(key, key)
             called = isinstance(x, int) and s.op[x] == Op.call
             groups = starts.setdefault(first[key], {})
             groups.setdefault((end, s.a[x]) if called else (end, "", key), []).append(key)
