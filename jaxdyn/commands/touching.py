@@ -13,6 +13,7 @@ from ..contact.places import names_of, owners
 from ..contact.solution import Contacts
 from ..model.joints import FreeKind
 from ..model.model import Model
+from ..spatial.instances import counted
 from ..tree.topology import WORLD
 
 LAWS = {"auto": Auto, "newton": Newton, "admm": ADMM, "pgs": PGS}
@@ -88,7 +89,8 @@ def told(model: Model, force: np.ndarray, deepest: float, off: float, lost: int,
     most = sorted((x for x in loads.items() if x[1] > 0), key=lambda x: -x[1])[:4]
     carried = ", ".join(f"{name} {newton:.4g} N" for name, newton in most) or "nothing touched"
     least = f"shapes overlap by {-deepest:.2g} m at most" if deepest < 0 else f"the least gap is {deepest:.2g} m"
-    lines = [f"{len(pairs)} places where shapes may touch; mean normal forces: {carried}", *([least] if pairs else [])]
+    places = counted(len(pairs), "place")
+    lines = [f"{places} where shapes may touch; mean normal forces: {carried}", *([least] if pairs else [])]
     lines.append(f"the law of contact is met to {off:.2g} m/s, and missed in {lost} of {steps} steps")
     return lines
 
