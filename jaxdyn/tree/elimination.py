@@ -86,8 +86,7 @@ class Elimination(Cells):
                 rows.append(self.of(x, self.joint, self.driven, self.multipliers))
                 along += map(self.wrote, self.party(parties.along, x))
         sizes = {name: c.size for name, c in self.cells.items()}
-        own = {name: n for name, n in sizes.items() if not (self.later and name in CARRIED)}
-        self.factor = Table(rows, own | {"H": topology.nb, "U": topology.nv, "whole": plan.whole})
+        self.factor = Table(rows, sizes | {"H": topology.nb, "U": topology.nv, "whole": plan.whole})
         ups: list[Row] = []
         pushed = [] if self.later else ups
         for x in order:

@@ -102,8 +102,8 @@ def along(e: Cells, x: Joint, parties: Sequence[Party], solving: bool = False) -
     U, V = v_of(e.topology, b, "U"), e.cells["V"](b, e.topology.kinds[b].nv * len(near))
     for party in parties:
         parts, within = party.parts, between(e, party.parts, party.parts)
-        K, u = tuple(part.of(e.K(part.constraint, b)) for part in parts), v_of(e.topology, b, "u") if solving else None
-        reads = *place_of(e.topology, b), U, V, K, u
+        K = tuple(part.of(e.K(part.constraint, b)) for part in parts)
+        reads = *place_of(e.topology, b), U, V, K, v_of(e.topology, b, "u") if solving else None
         writes = (
             party.R,
             () if x.root else tuple(part.of(e.K(part.constraint, x.parent)) for part in parts),
