@@ -101,8 +101,7 @@ class Code:
         elif op in (Op.fma, Op.fms, Op.fnma):
             self.names[v] = self.fused(op, t, x, self.use(b), self.use(c))
         elif op == Op.select:
-            ty = self.type(t)
-            self.names[v] = self.line(f"select {self.type(0)} {x}, {ty} {self.use(b)}, {ty} {self.use(c)}")
+            self.names[v] = self.chosen(t, x, self.use(b), self.use(c))
         elif op in _ORDERED:
             self.names[v] = self.compare(op, s.program.type_of(a), x, self.use(b))
         elif op in _CALLS and t in (3, 4):
@@ -131,6 +130,11 @@ class Code:
         else:
             name = _INT.get(op) or _BITS.get(op) or ("lshr" if t in (5, 6) else "ashr")
             self.names[v] = self.line(f"{name} {self.type(t)} {x}, {self.use(b)}")
+
+    def chosen(self, t: int, mask: str, x: str, y: str) -> str:
+        """Return x where a mask is set, else y."""
+        ty = self.type(t)
+        return self.line(f"select {self.type(0)} {mask}, {ty} {x}, {ty} {y}")
 
     def fused(self, op: int, t: int, x: str, y: str, z: str) -> str:
         if op == Op.fnma:

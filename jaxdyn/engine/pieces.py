@@ -111,13 +111,23 @@ class Lanes(Code):
     def __init__(self, s: Schedule, layout: Layout, places: Places, declared: set[str]):
         super().__init__(s, places.lanes, declared)
         self.layout, self.places = layout, places
+        #: names of vectors that were read from memory
+        self.loaded: set[str] = set()
+
+    def chosen(self, t: int, mask: str, x: str, y: str) -> str:
+        # LLVM joins read, choice and write of one place to a masked store, which takes AMD's processors up to 12 cycles
+        if y in self.loaded:
+            y = self.line(f"freeze {self.type(t)} {y}")
+        return super().chosen(t, mask, x, y)
 
     def read(self, base: str, offset: int, t: int) -> str:
         where = self.at(base, offset)
         align = min(64, self.lanes * Type(t).bytes)
         if t == Type.bool_:
             return self.line(f"trunc {self.vector('i8')} {self._bytes(where, align)} to {self.type(0)}")
-        return self.line(f"load {self.type(t)}, ptr {where}, align {align}")
+        name = self.line(f"load {self.type(t)}, ptr {where}, align {align}")
+        self.loaded.add(name)
+        return name
 
     def _bytes(self, where: str, align: int) -> str:
         return self.line(f"load {self.vector('i8')}, ptr {where}, align {align}")
@@ -208,11 +218,9 @@ class Lanes(Code):
             self.operation(v)
         found = []
         for k, old in zip(places, usual, strict=True):
-            ty = self.type(s.program.type[branches.results[k]])
-            new = self.use(branches.outcomes[0][k])
-            found.append(
-                (branches.results[k], ty, old, self.line(f"select {self.type(0)} {mask}, {ty} {new}, {ty} {old}"))
-            )
+            t = s.program.type[branches.results[k]]
+            new = self.chosen(t, mask, self.use(branches.outcomes[0][k]), old)
+            found.append((branches.results[k], self.type(t), old, new))
         self.lines += [f"br label %past{n}", f"past{n}:"]
         self.names = before
         for v, ty, old, new in found:
@@ -267,7 +275,6 @@ class Lanes(Code):
     def _set(self, new, mask: str) -> None:
         made = []
         for key, name in new:
-            ty = self.type(self.layout.type_of(key))
-            made.append((key, self.line(f"select {self.type(0)} {mask}, {ty} {name}, {ty} {self.fetch(key)}")))
+            made.append((key, self.chosen(self.layout.type_of(key), mask, name, self.fetch(key))))
         for key, name in made:
             self.keep(key, name)
