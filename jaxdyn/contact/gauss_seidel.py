@@ -19,7 +19,7 @@ from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..tree.tiles import WIDE, beside, place, pulled_back
-from .cones import Counts, Limited, bounded, within
+from .cones import Counts, Limited, bounded
 from .tiled import Tiled
 
 #: fields with one cell for a tile of rows of joints
@@ -73,7 +73,8 @@ def without_joints(counts: Counts, H: Array, h: Array, x: Array) -> Array:
 
 def _inverted(H):
     """Return, for two contacts, the inverses of their own blocks of H (for sticking), and for each one over the normal
-    entry and one over the largest eigenvalue of the tangential block (for sliding)."""
+    entry, one over the largest eigenvalue of the tangential block, and the entries between normal and tangents over
+    that (for sliding)."""
     found = [_inverse(H[k : k + 3, k : k + 3]) for k in (0, 3)]
     return jnp.stack([x for x, _ in found]), jnp.stack([x for _, x in found])
 
@@ -95,28 +96,34 @@ def _inverse(own):
     inverse = jnp.stack([jnp.stack(row) for row in (first, [first[1], p, q], [first[2], q, r])])
     half = (own[1, 1] - own[2, 2]) / 2
     largest = (own[1, 1] + own[2, 2]) / 2 + jnp.sqrt(half * half + own[1, 2] * own[1, 2])
-    return inverse, jnp.stack([1 / (own[0, 0] + least), 1 / (largest + least)])
+    over = 1 / (largest + least)
+    return inverse, jnp.stack([1 / (own[0, 0] + least), over, own[0, 1] * over, own[0, 2] * over])
 
 
 def _pressed(s, H, x, mu, inverse, over):
     """Return the new forces of two contacts, solved one after the other with all other forces held."""
     one, two = slice(3), slice(3, 6)
-    answer = s[one] + (H[one] * x[None]).sum(1)
-    first = _answer(answer, H[one, one], x[one], mu[0], inverse[0], *over[0])
-    answer = s[two] + (H[two, two] * x[None, two]).sum(1)
-    for j in range(3):  # added last, because they were computed last
-        answer = answer + H[two, j] * first[j]
-    return jnp.concatenate([first, _answer(answer, H[two, two], x[two], mu[1], inverse[1], *over[1])])
+    normal, along, share = _answer(s[one] + (H[one] * x[None]).sum(1), x[one], mu[0], inverse[0], over[0])
+    # what was computed last is added last: the second contact waits for the first one's share, and that for a root
+    answer = s[two] + (H[two, two] * x[None, two]).sum(1) + H[two, 0] * normal
+    answer = answer + share * (H[two, 1] * along[0] + H[two, 2] * along[1])
+    first = [normal, *(share * along)]
+    normal, along, share = _answer(answer, x[two], mu[1], inverse[1], over[1])
+    return jnp.stack([*first, normal, *(share * along)])
 
 
-def _answer(s, own, f, mu, inverse, normal, tangential):
-    stick = f - (inverse * s[None]).sum(1)
+def _answer(s, f, mu, inverse, over):
+    """Return the normal force of a contact, and a vector and a number of which its tangential force is the product."""
+    stick = [f[k] - inverse[k, 0] * s[0] - inverse[k, 1] * s[1] - inverse[k, 2] * s[2] for k in range(3)]
     sticks = (stick[0] > 0) & (stick[1] * stick[1] + stick[2] * stick[2] <= (mu * stick[0]) ** 2)
-    pressed = jnp.maximum(f[0] - s[0] * normal, 0)
-    change = pressed - f[0]
-    z = jnp.stack([f[k] - (s[k] + own[0, k] * change) * tangential for k in (1, 2)])
-    slide = within(z[None], (mu * pressed)[None])[0]
-    return jnp.where(sticks, stick, jnp.stack([pressed, *slide]))
+    less = s[0] * over[0]
+    pressed = jnp.maximum(f[0] - less, 0)
+    lifted = jnp.where(less < f[0], less, f[0])
+    z = [f[k] - s[k] * over[1] + lifted * over[1 + k] for k in (1, 2)]
+    share = mu * pressed / jnp.sqrt(z[0] * z[0] + z[1] * z[1])
+    share = jnp.where(share < 1, share, 1)  # also where it is 0 / 0
+    along = jnp.stack([jnp.where(sticks, x, y) for x, y in zip(stick[1:], z, strict=True)])
+    return jnp.where(sticks, stick[0], pressed), along, jnp.where(sticks, 1, share)
 
 
 def _turned(places, s, H, x, radius, normals):
