@@ -26,6 +26,8 @@ from .tiled import Tiled
 JOINTS = "bound", "low", "high"
 #: share of the trace of a contact's own H added to its diagonal: bodies may be unable to move along a direction
 LEAST = {4: 1e-6, 8: 1e-12}
+FLAT = 0.1
+FAR = 10.0
 
 
 def prepared(problem: Tiled) -> dict[str, Array]:
@@ -103,27 +105,45 @@ def _inverse(own):
 def _pressed(s, H, x, mu, inverse, over):
     """Return the new forces of two contacts, solved one after the other with all other forces held."""
     one, two = slice(3), slice(3, 6)
-    normal, along, share = _answer(s[one] + (H[one] * x[None]).sum(1), x[one], mu[0], inverse[0], over[0])
+    along, share = _answer(s[one] + (H[one] * x[None]).sum(1), H[one, one], x[one], mu[0], inverse[0], over[0])
     # what was computed last is added last: the second contact waits for the first one's share, and that for a root
-    answer = s[two] + (H[two, two] * x[None, two]).sum(1) + H[two, 0] * normal
-    answer = answer + share * (H[two, 1] * along[0] + H[two, 2] * along[1])
-    first = [normal, *(share * along)]
-    normal, along, share = _answer(answer, x[two], mu[1], inverse[1], over[1])
-    return jnp.stack([*first, normal, *(share * along)])
+    answer = s[two] + (H[two, two] * x[None, two]).sum(1) + share * (H[two, one] * along[None]).sum(1)
+    first = share * along
+    along, share = _answer(answer, H[two, two], x[two], mu[1], inverse[1], over[1])
+    return jnp.concatenate([first, share * along])
 
 
-def _answer(s, f, mu, inverse, over):
-    """Return the normal force of a contact, and a vector and a number of which its tangential force is the product."""
+def _answer(s, own, f, mu, inverse, over):
+    """Return a vector and a number whose product is the new force of a contact."""
     stick = [f[k] - inverse[k, 0] * s[0] - inverse[k, 1] * s[1] - inverse[k, 2] * s[2] for k in range(3)]
     sticks = (stick[0] > 0) & (stick[1] * stick[1] + stick[2] * stick[2] <= (mu * stick[0]) ** 2)
     less = s[0] * over[0]
-    pressed = jnp.maximum(f[0] - less, 0)
-    lifted = jnp.where(less < f[0], less, f[0])
-    z = [f[k] - s[k] * over[1] + lifted * over[1 + k] for k in (1, 2)]
-    share = mu * pressed / jnp.sqrt(z[0] * z[0] + z[1] * z[1])
-    share = jnp.where(share < 1, share, 1)  # also where it is 0 / 0
-    along = jnp.stack([jnp.where(sticks, x, y) for x, y in zip(stick[1:], z, strict=True)])
-    return jnp.where(sticks, stick[0], pressed), along, jnp.where(sticks, 1, share)
+    pressed, lifted = jnp.maximum(f[0] - less, 0), jnp.where(less < f[0], less, f[0])
+    s_t = [s[k] - lifted * own[0, k] for k in (1, 2)]
+    inside = [f[k] - s_t[k - 1] * over[1] for k in (1, 2)]
+    slides = (inside[0] * inside[0] + inside[1] * inside[1] > (mu * pressed) ** 2) & ~sticks
+    step = _across(own, f, over[1])
+    z = [f[k] - s_t[k - 1] * step for k in (1, 2)]
+    length = jnp.sqrt(z[0] * z[0] + z[1] * z[1])
+    # the normal force f_n at which s_n = 0 while the friction is mu f_n z / length
+    turn = mu * (own[0, 1] * z[0] + own[0, 2] * z[1])
+    missing = (s[0] - own[0, 1] * f[1] - own[0, 2] * f[2]) * length + turn * f[0]
+    moved = own[0, 0] * length
+    steep = moved + turn
+    slide = jnp.maximum(f[0] - missing / jnp.where(steep > FLAT * moved, steep, FLAT * moved), 0)
+    free = [jnp.where(sticks, x, y) for x, y in zip(stick, (pressed, *inside), strict=True)]
+    ratio = mu / length
+    along = [jnp.where(slides, x, y) for x, y in zip((1, ratio * z[0], ratio * z[1]), free, strict=True)]
+    return jnp.stack(along), jnp.where(slides, slide, 1)
+
+
+def _across(own, f, over):
+    """Return one over the entry of H across the friction of a contact, `over` without friction. With this step the
+    direction in which it slides converges like with Newton's method."""
+    square = f[1] * f[1] + f[2] * f[2]
+    across = own[1, 1] * f[2] * f[2] - 2 * own[1, 2] * f[1] * f[2] + own[2, 2] * f[1] * f[1]
+    step = square / across
+    return jnp.where(square > 0, jnp.where(step < FAR * over, step, FAR * over), over)
 
 
 def _turned(places, s, H, x, radius, normals):

@@ -98,7 +98,7 @@ class Closing(Around):
 
 
 #: relative change of the forces in a sweep below which a lane is done, in single and double precision
-SETTLED = {4: 3e-7, 8: 1e-13}
+SETTLED = {4: 1e-6, 8: 1e-13}
 
 
 class PGS(Law):
