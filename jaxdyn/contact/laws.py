@@ -17,6 +17,7 @@ from ..spatial.options import check_number, check_positive_integer
 from .cones import Cones
 from .effect import Unformed
 from .gauss_seidel import prepared, sweep, twice
+from ..tree.tiles import WIDE
 from .tiled import Tiled, flat, in_tiles, tiled
 
 #: number of rows up to which G is formed: its code and its memory grow with their square
@@ -99,6 +100,8 @@ class Closing(Around):
 
 #: relative change of the forces in a sweep below which a lane is done, in single and double precision
 SETTLED = {4: 1e-6, 8: 1e-13}
+#: largest factor by which changes are taken to shrink from sweep to sweep
+SLOWEST = 0.95
 
 
 class PGS(Law):
@@ -126,12 +129,16 @@ class PGS(Law):
         lanes only. `given` is what was `prepared`."""
         counts, h = problem.counts, in_tiles(problem.h)
         lanes, settled = h.shape[-1], SETTLED[h.dtype.itemsize]
+        end = counts.ends[1] // WIDE or len(h)  # beside contacts, joints are swept half as often
 
-        # whether forces have settled takes a sixth of a sweep to see: every second sweep is enough
+        # whether forces have settled, and where they go, takes a part of a sweep to see: every second one is enough
         def more(carried):
             before, active, count = carried
             last, x = twice(counts, given, h, before)
-            moves = jnp.abs(x - last).max((0, 1)) > settled * jnp.abs(x).max((0, 1))
+            first, change = (last - before)[:end], x - last
+            moves = dot(change, change) > settled * settled * dot(x, x)
+            far = jnp.where(moves & (count + 2 < self.sweeps), ahead(first, change[:end]), 0)
+            x = jnp.concatenate([x[:end] + far * change[:end], x[end:]])
             return jnp.where(active, x, before), active & moves, count + 2
 
         go_on = lambda s: s[1].any() & (s[2] < self.sweeps)  # noqa: E731
@@ -139,3 +146,16 @@ class PGS(Law):
         if odd:
             x = jnp.where(active, sweep(counts, given, h, x), x)
         return flat(jax.lax.while_loop(go_on, more, (x, active, odd))[0])
+
+
+def ahead(first: Array, change: Array) -> Array:
+    """Return how many times the `change` of the latest sweep is still to come (lanes,), if all further changes shrink
+    like from the `first` to this one (Aitken)."""
+    own = dot(first, first)
+    shared = jnp.clip(dot(first, change), 0, SLOWEST * own)
+    return jnp.where(own > 0, shared / (own - shared), 0)
+
+
+def dot(x: Array, y: Array) -> Array:
+    """Return the scalar products (lanes,) of vectors in tiles (n, WIDE, lanes)."""
+    return (x * y).sum(0).sum(0)
