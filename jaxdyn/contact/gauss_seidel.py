@@ -10,6 +10,16 @@ often more, and converge faster, because contacts act on them more than they act
 | `pulled`, `pulled_back` | a tile of H, forces of its columns | its part of s = H x + h |
 | `pressed` | s, the tile's own H and forces, of two contacts | their new forces |
 | `turned`, `held` | the same of rows that resist twisting, and of joints | their new forces |
+
+A contact that sticks is solved exactly, by s = 0. One that slides with the friction μ f_n z / ‖z‖ has s_n = 0 where
+
+    z = f_t − s_t / a,    a = eᵀ H_tt e for the unit vector e across f_t,
+    f_n ← f_n − s_n / (H_nn + μ H_nt z / ‖z‖),    with s_n of the friction μ f_n z / ‖z‖.
+
+The first line is Newton's step of the direction: where s_t = −λ f_t, to turn f_t by an angle φ turns s_t across it by
+φ (a + λ) ‖f_t‖, and z is f_t turned by s_⊥ / ((a + λ) ‖f_t‖). The second one is Newton's step of the normal force. Its
+divisor is kept above a share of H_nn, `least`: a contact jams where it is not positive, and if two contacts slide
+against each other, sweeps whose normal forces overshoot may not converge.
 """
 
 import jax.numpy as jnp
@@ -26,7 +36,7 @@ from .tiled import Tiled
 JOINTS = "bound", "low", "high"
 #: share of the trace of a contact's own H added to its diagonal: bodies may be unable to move along a direction
 LEAST = {4: 1e-6, 8: 1e-12}
-FLAT = 0.1
+#: most 1 / a over the least one, see above
 FAR = 10.0
 
 
@@ -102,18 +112,18 @@ def _inverse(own):
     return inverse, jnp.stack([1 / (own[0, 0] + least), over, own[0, 1] * over, own[0, 2] * over])
 
 
-def _pressed(s, H, x, mu, inverse, over):
+def _pressed(s, H, x, mu, inverse, over, least):
     """Return the new forces of two contacts, solved one after the other with all other forces held."""
     one, two = slice(3), slice(3, 6)
-    along, share = _answer(s[one] + (H[one] * x[None]).sum(1), H[one, one], x[one], mu[0], inverse[0], over[0])
+    along, share = _answer(s[one] + (H[one] * x[None]).sum(1), H[one, one], x[one], mu[0], inverse[0], over[0], least)
     # what was computed last is added last: the second contact waits for the first one's share, and that for a root
     answer = s[two] + (H[two, two] * x[None, two]).sum(1) + share * (H[two, one] * along[None]).sum(1)
     first = share * along
-    along, share = _answer(answer, H[two, two], x[two], mu[1], inverse[1], over[1])
+    along, share = _answer(answer, H[two, two], x[two], mu[1], inverse[1], over[1], least)
     return jnp.concatenate([first, share * along])
 
 
-def _answer(s, own, f, mu, inverse, over):
+def _answer(s, own, f, mu, inverse, over, least):
     """Return a vector and a number whose product is the new force of a contact."""
     stick = [f[k] - inverse[k, 0] * s[0] - inverse[k, 1] * s[1] - inverse[k, 2] * s[2] for k in range(3)]
     sticks = (stick[0] > 0) & (stick[1] * stick[1] + stick[2] * stick[2] <= (mu * stick[0]) ** 2)
@@ -124,13 +134,12 @@ def _answer(s, own, f, mu, inverse, over):
     slides = (inside[0] * inside[0] + inside[1] * inside[1] > (mu * pressed) ** 2) & ~sticks
     step = _across(own, f, over[1])
     z = [f[k] - s_t[k - 1] * step for k in (1, 2)]
-    length = jnp.sqrt(z[0] * z[0] + z[1] * z[1])
-    # the normal force f_n at which s_n = 0 while the friction is mu f_n z / length
-    turn = mu * (own[0, 1] * z[0] + own[0, 2] * z[1])
-    missing = (s[0] - own[0, 1] * f[1] - own[0, 2] * f[2]) * length + turn * f[0]
-    moved = own[0, 0] * length
-    steep = moved + turn
-    slide = jnp.maximum(f[0] - missing / jnp.where(steep > FLAT * moved, steep, FLAT * moved), 0)
+    length = jnp.sqrt(z[0] * z[0] + z[1] * z[1] + jnp.finfo(s.dtype).tiny)  # z may be zero
+    # times length and over H_nn, so that one root and one division follow on z
+    turn = mu * over[0] * (own[0, 1] * z[0] + own[0, 2] * z[1])
+    missing = (s[0] - own[0, 1] * f[1] - own[0, 2] * f[2]) * over[0] * length + turn * f[0]
+    steep = length + turn
+    slide = jnp.maximum(f[0] - missing / jnp.where(steep > least * length, steep, least * length), 0)
     free = [jnp.where(sticks, x, y) for x, y in zip(stick, (pressed, *inside), strict=True)]
     ratio = mu / length
     along = [jnp.where(slides, x, y) for x, y in zip((1, ratio * z[0], ratio * z[1]), free, strict=True)]
@@ -193,6 +202,7 @@ def _sweep(counts: Counts, start: int, end: int) -> Table:
         own = Ref("s", k), Ref("H", place(k, k)), Ref("x", k)
         if k < first:
             step, more = Step(_pressed), tuple(Ref(name, k) for name in ("friction", "inverse", "over"))
+            more += (Ref("least", 0),)
         elif k < second:
             of = counts.twists[WIDE * (k - first) : WIDE * (k - first + 1)]
             step = Step(_turned, (tuple(3 * (c % 2) for c in of),))

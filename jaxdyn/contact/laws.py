@@ -100,16 +100,20 @@ class Closing(Around):
 
 #: relative change of the forces in a sweep below which a lane is done, in single and double precision
 SETTLED = {4: 1e-6, 8: 1e-13}
-#: largest factor by which changes are taken to shrink from sweep to sweep
-SLOWEST = 0.95
+#: number of first sweeps with small divisors of normal forces, and their least share of H_nn, see `gauss_seidel.py`
+BOLD, SHARE = 8, 0.3
+#: number of first sweeps after which forces go ahead; the largest factor by which changes are taken to shrink from
+#: sweep to sweep; the least squared cosine of the angle between changes that do
+AHEAD, SLOWEST, ALIKE = 40, 0.95, 0.9
 
 
 class PGS(Law):
     """Projected Gauss-Seidel: contact after contact, each with the others' forces held. It makes few sweeps, so that no
     element of the batch waits long for another.
 
-    A sticking contact is solved exactly; a sliding one updates its normal force first, and then makes one step of its
-    tangential forces.
+    A contact that sticks is solved exactly, one that slides by a step of its direction and one of its normal force,
+    nearly Newton's. After each of the first pairs of sweeps, contact forces go ahead along their latest change, as far
+    as is still to come if changes go on shrinking as they did (Aitken's extrapolation).
 
     **Arguments:** `sweeps`, the maximum number of sweeps over all contacts; they end early for elements of the batch
     whose forces have settled. Every second one also updates the rows of joints.
@@ -127,33 +131,37 @@ class PGS(Law):
     def swept(self, problem: Tiled, given: dict[str, Array], x: Array, active: Array | bool = True) -> Array:
         """Return the scaled forces x (rows, lanes) of a problem, starting from a guess x; they change in the `active`
         lanes only. `given` is what was `prepared`."""
-        counts, h = problem.counts, in_tiles(problem.h)
-        lanes, settled = h.shape[-1], SETTLED[h.dtype.itemsize]
+        counts, h, lanes = problem.counts, in_tiles(problem.h), problem.h.shape[-1]
         end = counts.ends[1] // WIDE or len(h)  # beside contacts, joints are swept half as often
+
+        def fields(count):
+            share = jnp.where(count < BOLD, SHARE, 1).astype(h.dtype)
+            return given | {"least": jnp.full((1, 1), share)}
 
         # whether forces have settled, and where they go, takes a part of a sweep to see: every second one is enough
         def more(carried):
             before, active, count = carried
-            last, x = twice(counts, given, h, before)
+            last, x = twice(counts, fields(count), h, before)
             first, change = (last - before)[:end], x - last
-            moves = dot(change, change) > settled * settled * dot(x, x)
-            far = jnp.where(moves & (count + 2 < self.sweeps), ahead(first, change[:end]), 0)
-            x = jnp.concatenate([x[:end] + far * change[:end], x[end:]])
+            moves = dot(change, change) > SETTLED[h.dtype.itemsize] ** 2 * dot(x, x)
+            goes = moves & (count + 2 < min(self.sweeps, AHEAD))
+            x = x.at[:end].add(jnp.where(goes, ahead(first, change[:end]), 0)[None, None] * change[:end])
             return jnp.where(active, x, before), active & moves, count + 2
 
         go_on = lambda s: s[1].any() & (s[2] < self.sweeps)  # noqa: E731
         x, odd, active = jnp.broadcast_to(in_tiles(x), h.shape), self.sweeps % 2, jnp.broadcast_to(active, lanes)
         if odd:
-            x = jnp.where(active, sweep(counts, given, h, x), x)
+            x = jnp.where(active, sweep(counts, fields(0), h, x), x)
         return flat(jax.lax.while_loop(go_on, more, (x, active, odd))[0])
 
 
 def ahead(first: Array, change: Array) -> Array:
-    """Return how many times the `change` of the latest sweep is still to come (lanes,), if all further changes shrink
-    like from the `first` to this one (Aitken)."""
-    own = dot(first, first)
-    shared = jnp.clip(dot(first, change), 0, SLOWEST * own)
-    return jnp.where(own > 0, shared / (own - shared), 0)
+    """Return how many times the `change` of the latest sweep is still to come (lanes,), if further changes shrink like
+    from the `first` to this one; zero if they are not alike."""
+    own, both = dot(first, first), dot(first, change)
+    shared = jnp.clip(both, 0, SLOWEST * own)
+    alike = both * both > ALIKE * own * dot(change, change)
+    return jnp.where(alike, shared / (own - shared), 0)
 
 
 def dot(x: Array, y: Array) -> Array:
