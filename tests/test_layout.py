@@ -1,6 +1,7 @@
 """Where values are stored: branches compute results in their places."""
 
 import functools
+import platform
 
 import jax
 import jax.numpy as jnp
@@ -9,7 +10,7 @@ import pytest
 from scalar_help import needs_kernels
 from test_called import TABLE, Choice, both, steps, values
 
-from jaxdyn.engine import cpu, kept, kernels, layout, nodes
+from jaxdyn.engine import cpu, kept, kernels, layout, native, nodes
 from jaxdyn.engine.lanes import laned
 from jaxdyn.engine.layout import Layout
 from jaxdyn.engine.order import schedule
@@ -50,6 +51,21 @@ def test_the_branch_that_computes_most_copies_no_results(mode):
     (choice,) = (node for node in Layout(schedule(program), 1000).nodes if isinstance(node, nodes.Choice))
     first, second = map(copies, choice.cases.values())
     assert first == 0 and second > 10
+
+
+@pytest.mark.parametrize("mode", ["straight", "called"])
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="it is about these processors' instructions")
+def test_lanes_outside_of_a_branch_keep_values_without_masked_stores(mode):
+    """These take AMD's processors twelve cycles each."""
+    with steps(mode), kernels.watching() as seen:
+        jax.jit(jax.vmap(laned(chosen, Choice()), (None, 0, 0))).lower(*values(9, np.float32))
+    program = kernels.arranged(kernels.program_of(*seen[0]), mode, 2)
+    host, code = native.machine(native.llvm().get_process_triple(), "x86-64-v3", ""), ""
+    for text in cpu.modules(schedule(program), 32):
+        module = native.llvm().parse_assembly(text, native.llvm().create_context())
+        module.triple = host.triple
+        code += host.emit_assembly(module)
+    assert "vblendvps" in code and "vmaskmov" not in code
 
 
 def nested(share, choice, p, x, f):

@@ -14,10 +14,10 @@ from jaxtyping import Array
 
 from ..spatial.instances import check_flag
 from ..spatial.options import check_number, check_positive_integer
+from ..tree.tiles import WIDE
 from .cones import Cones
 from .effect import Unformed
 from .gauss_seidel import prepared, sweep, twice
-from ..tree.tiles import WIDE
 from .tiled import Tiled, flat, in_tiles, tiled
 
 #: number of rows up to which G is formed: its code and its memory grow with their square
@@ -145,7 +145,8 @@ class PGS(Law):
             first, change = (last - before)[:end], x - last
             moves = dot(change, change) > SETTLED[h.dtype.itemsize] ** 2 * dot(x, x)
             goes = moves & (count + 2 < min(self.sweeps, AHEAD))
-            x = x.at[:end].add(jnp.where(goes, ahead(first, change[:end]), 0)[None, None] * change[:end])
+            far = jnp.where(goes, ahead(first, change[:end]), 0)[None, None]
+            x = jnp.concatenate([(1 + far) * x[:end] - far * last[:end], x[end:]])
             return jnp.where(active, x, before), active & moves, count + 2
 
         go_on = lambda s: s[1].any() & (s[2] < self.sweeps)  # noqa: E731
