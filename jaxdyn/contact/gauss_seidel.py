@@ -85,8 +85,7 @@ def without_joints(counts: Counts, H: Array, h: Array, x: Array) -> Array:
 
 def _inverted(H):
     """Return, for two contacts, the inverses of their own blocks of H (for sticking), and for each one over the normal
-    entry, one over the largest eigenvalue of the tangential block, and the entries between normal and tangents over
-    that (for sliding)."""
+    entry and one over the largest eigenvalue of the tangential block (for sliding)."""
     found = [_inverse(H[k : k + 3, k : k + 3]) for k in (0, 3)]
     return jnp.stack([x for x, _ in found]), jnp.stack([x for _, x in found])
 
@@ -108,8 +107,7 @@ def _inverse(own):
     inverse = jnp.stack([jnp.stack(row) for row in (first, [first[1], p, q], [first[2], q, r])])
     half = (own[1, 1] - own[2, 2]) / 2
     largest = (own[1, 1] + own[2, 2]) / 2 + jnp.sqrt(half * half + own[1, 2] * own[1, 2])
-    over = 1 / (largest + least)
-    return inverse, jnp.stack([1 / (own[0, 0] + least), over, own[0, 1] * over, own[0, 2] * over])
+    return inverse, jnp.stack([1 / (own[0, 0] + least), 1 / (largest + least)])
 
 
 def _pressed(s, H, x, mu, inverse, over, least):
