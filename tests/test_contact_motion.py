@@ -232,3 +232,53 @@ def test_limits_of_ball_joints_hold_far_from_neutral(turn):
     assert 0.299 < np.abs(turned).max() < 0.3 + 1e-5  # of second order in the time step
     energy = np.square(made.v).sum(1)
     assert energy[-1] < 0.9 * energy[0] and np.diff(energy).max() < 1e-9 * energy[0]
+
+
+def braked(lower: float):
+    """A box on the ground with an arm, whose first joint has a brake at zero, and limits from `lower` on."""
+    spec = jd.ModelSpec("braked")
+    spec.add_body("trunk", "world", jd.joints.Free(), inertia=jd.Inertia.box(4.0, (0.4, 0.2, 0.1)))
+    spec.add_shape("trunk", jd.shapes.Box((0.4, 0.2, 0.1)), friction=0.6)
+    parent, place = "trunk", (0.1, 0.0, 0.05)
+    for name, limits, mass in (("arm", (lower, 1.0), 1.0), ("fore", (-1.0, 1.0), 0.5)):
+        joint = jd.joints.Revolute(axis=(0, 1, 0), name=name, limits=limits, friction=0.1)
+        inertia = jd.Inertia(mass, (0.1, 0, 0.2 * mass), 1e-2 * np.eye(3))
+        spec.add_body(name, parent, joint, placement=jd.Transform(np.eye(3), place), inertia=inertia)
+        parent, place = name, (0.0, 0.0, 0.3)
+    spec.add_constraint(jd.constraints.Lock("arm", position=[0.0]))
+    model = spec.add_ground(friction=0.6).build()
+    return model, model.neutral().at[2].set(0.05)
+
+
+@pytest.mark.parametrize("law", [jd.contact.Auto(), jd.contact.PGS(), jd.contact.ADMM(matrix_free=True)], ids=repr)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_a_joint_that_is_held_at_its_limit_moves_like_one_held_within(law, dtype):
+    """No force moves it, so its limit and its friction bear none."""
+    found, wanted = (motion(braked(lower), steps=200, dtype=dtype, law=law) for lower in (0.0, -1.0))
+    assert ended(found) == ended(wanted) and "successful" in ended(found)
+    assert dtype == "float32" and isinstance(law, jd.contact.ADMM) or ended(found) == {"successful"}
+    assert abs(wanted.v[:, -1]).max() > 1, "the other joint falls, and stops at its limit"
+    close = {"rtol": 0, "atol": 2e-4 if dtype == "float32" else 1e-9}
+    np.testing.assert_allclose(found.q, wanted.q, **close)
+    np.testing.assert_allclose(found.contacts.impulses, wanted.contacts.impulses, **close)
+    assert abs(found.q[:, 7]).max() < 1e-6
+
+
+def test_derivatives_of_a_robot_with_a_joint_held_at_its_limit():
+    slopes = []
+    for lower in (0.0, -1.0):
+        model, q = braked(lower)
+
+        def end(tau, model=model, q=q):
+            state = jd.State(q, jnp.zeros(model.nv))
+            return jd.simulate(model, state, jnp.tile(tau, (10, 1)), DT, contacts=jd.contact.Auto()).v[-1]
+
+        slopes.append(jax.jit(jax.jacrev(end))(jnp.zeros(model.nv).at[-1].set(0.3)))
+    np.testing.assert_allclose(*slopes, atol=1e-9)
+    assert np.abs(slopes[0][-1]).max() > 0.1
+
+
+def test_a_joint_held_beyond_its_limit_is_told():
+    model, q = braked(0.01)
+    found = motion((model, q), steps=5, dtype="float64", law=jd.contact.Auto())
+    assert ended(found) == {"contact_not_converged"} and abs(found.v).max() < 1

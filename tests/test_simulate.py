@@ -485,6 +485,46 @@ def test_rows_with_a_target_follow_it(gains):
     np.testing.assert_allclose(slope, angle / 3.0, rtol=1e-4)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_leapfrog_has_second_derivatives_at_rest(dtype):
+    """A closed loop without gravity and forces: openings are of rounding, and so is what rows may open by."""
+    model = jd.load("four_bar").replace({"gravity": np.zeros(3)})
+    q = jd.assemble(model, model.neutral())
+    along = jd.expand(jd.embed(model), jd.State(q, jnp.ones(1))).v
+    model, q, along = jax.tree.map(lambda x: jnp.asarray(x, dtype), (model, q, along))
+
+    def end(x):
+        state = jd.State(q, x[0] * along)
+        return jd.step(model, state, x[1:], 1e-2, integrator=jd.integrators.Leapfrog()).v @ jnp.arange(1, 4, dtype=dtype)
+
+    found = jax.jit(jax.hessian(end))(jnp.zeros(4, dtype))
+    if dtype == "float64":
+        each, end = 1e-3 * jnp.eye(4), jax.jit(end)
+        wanted = [[end(a + b) - end(a - b) - end(b - a) + end(-a - b) for a in each] for b in each]
+        np.testing.assert_allclose(found, np.array(wanted) / 4e-6, atol=1e-7)
+        assert np.abs(found[0, 1:]).min() > 1e-4
+    assert np.isfinite(found).all() and np.abs(found).max() > 1e-3
+
+
+@pytest.mark.parametrize("gains", [(0.0, 0.0), (0.0, 10.0)])
+def test_the_leapfrog_has_derivatives_by_gains_of_zero(gains):
+    model = jd.load("four_bar")
+    q = jd.assemble(model, model.neutral()) + jnp.array([0.0, 1e-6, 0.0])
+    path = "constraints.0.stabilization."
+
+    @jax.jit
+    def end(k):
+        held = model.replace({f"{path}stiffness": k, f"{path}damping": gains[1]})
+        state = jd.State(q, jnp.zeros(3))
+        return jd.step(held, state, jnp.zeros(3), 1e-2, integrator=jd.integrators.Leapfrog()).v[0]
+
+    slope = jax.jit(jax.grad(end))(gains[0])
+    if gains[1]:
+        np.testing.assert_allclose(slope, (end(1e-2) - end(0.0)) / 1e-2, rtol=1e-4)
+    else:  # the rate at which openings fade is a root, whose slope at zero is infinite
+        assert slope == 0
+
+
 def test_the_leapfrog_has_derivatives_at_rest():
     """Without gravity, a lock, and no force: nothing opens, and nothing moves."""
     spec = jd.ModelSpec("two", gravity=(0.0, 0.0, 0.0))

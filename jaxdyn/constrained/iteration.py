@@ -108,7 +108,7 @@ def beyond_rounding(along, residual, square, sizes):
     """Return whether the inner product `along` of a residual and an image of squared length `square` exceeds the
     rounding of the numbers, of `sizes`, whose differences are the image and the residual."""
     rounding = sizes[0] * jnp.sqrt(inner(residual, residual)) + sizes[1] * jnp.sqrt(square)
-    return along > 30 * jnp.finfo(along.dtype).eps * rounding
+    return along > jnp.finfo(along.dtype).eps * rounding
 
 
 def advance(at, direction, size):

@@ -42,6 +42,8 @@ from .iteration import largest_of
 
 #: 1/s², the default stiffness of `Baumgarte`: it weighs openings against accelerations
 STABILISATION = 6400.0
+#: openings up to as many roundings of a metre or radian count as closed
+CLOSED = 64
 
 
 class Kick(NamedTuple):
@@ -96,9 +98,10 @@ def _wishes(rows, motion, v, a, dt):
     here, k, d = rows.residual, rows.stiffness, rows.damping
     turned = dt * (largest_of(v) + dt * largest_of(a)) * largest_of(a) * jnp.sqrt(largest_of(rows.squares()))
     reach = dt * dt * (largest_of(rows.gamma) + turned)
-    least = jnp.finfo(here.dtype).tiny ** 0.5  # derivatives divide by its square
-    near = jnp.clip(2 - largest_of(here) / jnp.maximum(4 * reach, least), 0, 1)
-    fade = dt * jnp.where(d > 0, 2 * k / jnp.where(d > 0, d, 1), jnp.sqrt(k))
+    near = jnp.clip(2 - largest_of(here) / jnp.maximum(4 * reach, CLOSED * jnp.finfo(here.dtype).eps), 0, 1)
+    free = (d == 0) & (k > 0)  # the root of zero has no derivative
+    root = jnp.where(free, jnp.sqrt(jnp.where(free, k, 1)), 0)
+    fade = dt * jnp.where(d > 0, 2 * k / jnp.where(d > 0, d, 1), root)
     # J v is taken at q₀; before, the rows moved at that rate less dt γ / 2
     before = rows.times(motion.velocity) - dt * rows.gamma / 2
     after = (before * (1 - dt * d / 2) + dt * (rows.target - k * here)) / (1 + dt * d / 2)

@@ -57,11 +57,12 @@ class Limited(eqx.Module):
     high: Array
 
     def project(self, z: Array, w: Array | float = 1.0, k: Array | None = None) -> Array:
-        """Return the force f of rows at s with f − w s = z (joints, lanes), for a positive w; see `Cones.project`."""
-        rub = bounded(z, self.bound, k)
+        """Return the force f of rows at s with f − w s = z (joints, lanes), see `Cones.project`. Rows with w = 0 bear
+        none."""
+        rub = bounded(z, self.bound if isinstance(w, float) else jnp.where(w > 0, self.bound, 0), k)
         up, down = z + w * self.low, z + w * self.high
         if k is not None:
-            return rub + pushing(up - rub, k) - pushing(rub - down, k)
+            return jnp.where(w > 0, rub + pushing(up - rub, k) - pushing(rub - down, k), 0)
         least = jnp.where(up > rub, up, rub)  # with a derivative of 0 or 1 where both are equal
         return jnp.where(down < least, down, least)
 

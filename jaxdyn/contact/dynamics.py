@@ -21,7 +21,7 @@ from ..constrained.result import MEMBERS, ended, jumped
 from ..engine.core import Core, bind, joined, widen
 from ..model.checks import rows_of as rows_of_loops
 from .cones import calling, measures, natural, scales
-from .immovable import tolerated
+from .immovable import tolerated, weighed
 from .laws import Closing, Impact, Law
 from .limbs import groups_of, rows_of
 from .linear import ContactSolve
@@ -89,8 +89,7 @@ class ContactStep(Core):
             nu, code = self._told(step, found, (off, w), reads, (q, v, tau, external, dt))
         if self.law.smoothing:  # for derivatives only: with these weights single rows are exactly on the central path
             w = scales(counts, own, apart=True)
-        if counts.contacts:  # without a weight, forces of contacts that cannot move stay zero in derivatives
-            w = w.at[: 3 * counts.contacts : 3].multiply(moves.astype(w.dtype))
+        w = weighed(counts, w, moves)
         return [
             a,
             nu,
@@ -127,7 +126,7 @@ class ContactStep(Core):
         called = calling(step.cones, -found.left[first:] - found.ridden.effect)
         off, w = left
         most = measures(step.cones, LAWFUL * called + self._noise(step, at.bodies, w, dt), w)
-        if step.cones.counts.contacts:
+        if step.cones.counts.rows:
             most = most + tolerated(step, found.ridden.moves, self.law.recovery, dt)
         lost = (code == 0) & ~(off <= most).all(0)
         code = jnp.where(lost, MEMBERS.index("contact_not_converged"), code)

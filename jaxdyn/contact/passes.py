@@ -35,8 +35,8 @@ ALERT = 1e3
 
 
 class Ridden(NamedTuple):
-    """What is known where contact rows have ridden: the `diagonal` of G, which contacts `move` (contacts, lanes), and
-    the `effect` G f of the contact forces (m, lanes)."""
+    """What is known where contact rows have ridden: the `diagonal` of G, which contacts and joints `moves`
+    (contacts + joints, lanes), and the `effect` G f of the contact forces (m, lanes)."""
 
     diagonal: Array
     moves: Array
@@ -74,9 +74,9 @@ def solved(step: Step, law: Law, warm: Array | None) -> Solved:
 
 
 def forces(law: Law, G: Array | Unformed, cones: Cones, g: Array, guess: Array, moves: Array) -> Array:
-    """Return the forces of the law (m, lanes), which is solved only where forces must act. `moves` (contacts, lanes)
-    says which contacts can move along their normals."""
-    g = parting(cones.counts, g, moves)
+    """Return the forces of the law (m, lanes), which is solved only where forces must act. `moves`
+    (contacts + joints, lanes) says which contacts and joints can move."""
+    G, g, cones = parting(G, g, cones, moves)
     lanes = max(x.shape[-1] for x in jax.tree.leaves((g, cones)))
     acts, none = jnp.broadcast_to(cones.bear(g), lanes), jnp.zeros((len(g), lanes), g.dtype)
     acting = lambda: jnp.where(acts, law.solve(G, g, cones, guess), 0)  # noqa: E731
@@ -85,7 +85,7 @@ def forces(law: Law, G: Array | Unformed, cones: Cones, g: Array, guess: Array, 
 
 class _Lawful(System):
     """The factor with a law on top, at contact forces `f`. The law starts from the `guess`, or from f if it is None.
-    `moves` (contacts, lanes) says which contacts can move along their normals."""
+    `moves` (contacts + joints, lanes) says which contacts and joints can move."""
 
     problem: Problem
     weights: Array
@@ -189,5 +189,6 @@ class _Later:
         """Return forces of zero, and placeholders for what is known of rows: where the law holds without forces,
         neither the residual nor derivatives depend on them."""
         none = jnp.zeros((self.step.cones.counts.rows, self.lanes), self.step.right.dtype)
-        moves = jnp.ones((self.step.cones.counts.contacts, self.lanes), bool)
+        counts = self.step.cones.counts
+        moves = jnp.ones((counts.contacts + counts.joints, self.lanes), bool)
         return none, Ridden(jnp.ones_like(none), moves, none)
