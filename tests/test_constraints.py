@@ -2,6 +2,7 @@
 numbers worked out by hand, which freeze the conventions."""
 
 import dataclasses
+import re
 
 import compiled
 import equinox as eqx
@@ -191,3 +192,32 @@ def test_anchored_planes_keep_their_direction():
     level = jd.anchored(model, qs[0], jd.constraints.PointOnPlane("foot", stabilization=None))
     J = jd.constraint_jacobian(model, qs[0], (level,))
     close(J, jd.jacobian(model, qs[0], "foot", reference="world_aligned")[2:3], 1e-14)
+
+
+ARRAYS = {
+    "0.stabilization.stiffness": ((3,), r"has shape \(3,\), not \(\); map over"),
+    "0.target": ((3, 3), r"has shape \(3, 3\), not \(3,\); map over"),
+    "0.placement_a.translation": ((3, 3), r"has shape \(3, 3\), not \(3,\); map over"),
+    "0.placement_b.rotation": ((3, 3, 3), r"has shape \(3, 3, 3\), not \(3, 3\); map over"),
+    "1.coefficients": ((4, 2), r"has shape \(4, 2\), not \(2,\); map over"),
+    "1.offset": ((2,), r"has shape \(2,\), not \(\); map over"),
+    "2.length": ((1,), r"has shape \(1,\), not \(\); map over"),
+}
+
+
+@pytest.mark.parametrize("path", ARRAYS)
+def test_arrays_of_many_constraints_in_one_are_refused(path):
+    """A batch of robots without `vmap`: three gains for the three rows of one constraint would each act on one."""
+    shape, words = ARRAYS[path]
+    spec = jd.load_spec("four_bar")
+    spec.add_constraint(jd.constraints.Coupling(("crank", "rocker"), (1.0, -1.0)))
+    spec.add_constraint(jd.constraints.Distance("crank", "rocker", length=0.3))
+    one = spec.build()
+    many = one.replace({f"constraints.{path}": np.broadcast_to(one.at(f"constraints.{path}"), shape)})
+    where = re.escape(f"`model.constraints.{path}`")
+    with pytest.raises(ValueError, match=f"`constraint_residual`: {where} {words} models with `jax.vmap`"):
+        jd.constraint_residual(many, one.neutral())
+    k, rest = path.split(".", 1)
+    rows = many.constraints[int(k)]
+    with pytest.raises(ValueError, match=rf"`constraints\[0\].{re.escape(rest)}` {words} constraints with"):
+        jd.forward_dynamics(one, jd.State(one.neutral(), np.zeros(3)), np.zeros(3), constraints=(rows,))

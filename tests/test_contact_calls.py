@@ -190,3 +190,26 @@ def test_a_speculative_contact_does_not_act_at_a_distance():
         found = motion((model, high), np.array([0, 0, -speed, 0, 0, 0.0]), steps=1)
         assert bool(found.contacts.impulses[0, 0, 0] > 0) == touches
         assert (abs(float(found.q[1, 2] - q[2])) < 1e-15) == touches
+
+
+SCENE = """<mujoco><asset><mesh name="m" vertex="0 0 0 .3 0 0 0 .2 0 0 0 .4"/></asset><worldbody>
+<geom name="floor" type="plane" size="3 3 1"/>
+<body name="rock" pos="0 0 .5"><freejoint/><geom name="rock" type="mesh" mesh="m"/></body>{}</worldbody></mujoco>"""
+BALL = '<body name="ball" pos="1 0 .5"><freejoint/><geom name="ball" size=".1"/></body>'
+
+
+def test_meshes_that_were_not_read_are_told_where_others_collide():
+    """By default only a `ground` or self-collisions make `load` read meshes."""
+
+    def drop(model):
+        state = jd.State(model.neutral(), jnp.zeros(model.nv))
+        return jd.step(model, state, jnp.zeros(model.nv), 1e-3, contacts=jd.contact.PGS())
+
+    model = jd.load(SCENE.format(BALL))
+    with pytest.warns(jd.ModelWarning, match="""were not read, collide with nothing: 'rock'. Read .*collision="all"."""):
+        drop(model)
+    drop(jd.load(SCENE.format(BALL), collision="primitives"))
+    drop(model.with_pairs([("ball", "floor")]))
+    assert jd.load(SCENE.format(BALL), collision="all").collision.names == ("floor", "rock", "ball")
+    with pytest.raises(ValueError, match="""Its shape 'rock' is a mesh that was not read: .*collision="all"."""):
+        drop(jd.load(SCENE.format("")))

@@ -5,7 +5,7 @@ from typing import Any
 from ..constrained.auto import Auto
 from ..constrained.base import Solver
 from ..constrained.lcaba import LCABA
-from ..model.collision import warn_of_idle
+from ..model.collision import warn_of_idle, warn_of_unread
 from ..model.model import Model
 from ..spatial.instances import check_instance
 from .laws import FORMED, Law
@@ -26,6 +26,7 @@ def check_law(call: str, model: Model, law, formed: bool = False) -> None:
     """Raise unless `law` is a law of contact and the model has contact rows, but not too many if G must be `formed`."""
     check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
     warn_of_idle(f"`{call}`", model.collision.scene, model.collision.pairs, 5)
+    warn_of_unread(f"`{call}`", model.collision.scene, 5)
     rows = rows_of(model, law)
     if rows > FORMED and (formed or not law.without_matrix(rows)):
         law_name, slots = type(law).__name__, sum(group.slots for group in groups_of(model, law))
@@ -40,7 +41,11 @@ def check_law(call: str, model: Model, law, formed: bool = False) -> None:
             f"leave joints out: `jd.contact.{law_name}(limits=False, dry_friction=False)`."
         )
     if not rows:
+        unread = model.collision.scene.unread
+        advice = "Give it shapes: `jd.load(..., ground=True)`, or `ModelSpec.add_shape` and `add_ground`."
+        if unread:
+            advice = f'Its shape {unread[0]!r} is a mesh that was not read: `jd.load(..., collision="all")` reads it.'
         raise ValueError(
             f"`{call}`: `contacts` is given, but no shapes of {model.name!r} can collide, and no joint has limits or "
-            "dry friction. Give it shapes: `jd.load(..., ground=True)`, or `ModelSpec.add_shape` and `add_ground`."
+            f"dry friction. {advice}"
         )

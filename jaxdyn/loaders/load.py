@@ -91,9 +91,10 @@ def load_spec(
     if isinstance(ground, np.bool_):
         ground = bool(ground)
     grounded = ground is not False and ground is not None
-    if collision is None:
-        collision = "all" if grounded or self_collisions else "primitives"
-    spec = _spec(source, floating, name, collision)
+    default = "all" if grounded or self_collisions else "primitives"
+    spec = _spec(source, floating, name, collision or default)
+    if collision is not None:
+        spec.unread.clear()
     spec.self_collisions = bool(self_collisions)
     if grounded:
         _ground(spec, ground)

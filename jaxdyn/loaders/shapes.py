@@ -70,6 +70,7 @@ class Shapes:
         called = self._called(name, body)
         if mesh and self.wanted != "all":
             self.spec.left_out.append(called)
+            self.spec.unread.append(called)
             return None
         try:
             at, made, touch = pose(), shape(), surface()

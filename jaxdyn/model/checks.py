@@ -1,8 +1,10 @@
 """Checks of the arguments of public functions. They look at types, shapes and dtypes, before anything is traced."""
 
+import dataclasses
+import functools
 import weakref
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, get_args
 
 import equinox as eqx
 import jax
@@ -12,8 +14,9 @@ from jaxtyping import Array
 
 from ..spatial.instances import check_instance, described
 from ..spatial.numbers import floats, is_half
+from ..spatial.transform import Transform
 from .collision import PairValues
-from .constraints import Constraint
+from .constraints import Baumgarte, Constraint
 from .model import Model
 from .state import State
 
@@ -70,14 +73,52 @@ def _check_shapes(call: str, model: Model) -> None:
             *((f"collision.{what}", getattr(shapes, what), (ns,)) for what in PairValues._fields),
         ]
     for path, x, shape in known:
-        found = getattr(x, "shape", None)
-        if found == shape:
-            continue
-        if found is None:
-            raise TypeError(f"`{call}`: `model.{path}` is {described(x)}, not an array. Use `Model.replace`.")
-        batch = found[len(found) - len(shape) :] == shape
-        hint = "; map over models with `jax.vmap`" if batch else ". Use `Model.replace`"
-        raise ValueError(f"`{call}`: `model.{path}` has shape {found}, not {shape}{hint}.")
+        _check_shape(call, f"model.{path}", x, shape)
+    for k, c in enumerate(model.constraints):
+        _check_rows(call, f"model.constraints.{k}", c, model)
+
+
+def _check_shape(call: str, path: str, x: Any, shape: tuple[int | None, ...]) -> None:
+    """Raise an error unless x is an array of a shape, in which None stands for any size."""
+    found = getattr(x, "shape", None)
+    if found is None:
+        raise TypeError(f"`{call}`: `{path}` is {described(x)}, not an array. Use `Model.replace`.")
+    fits = lambda own: len(own) == len(shape) and all(n in (None, m) for n, m in zip(shape, own, strict=True))  # noqa: E731
+    if fits(found):
+        return
+    of = path.split(".")[0].split("[")[0]
+    of = {"model": "models"}.get(of, of)
+    hint = f"; map over {of} with `jax.vmap`" if fits(found[len(found) - len(shape) :]) else ". Use `Model.replace`"
+    told = str(tuple("any" if n is None else n for n in shape)).replace("'any'", "any")
+    raise ValueError(f"`{call}`: `{path}` has shape {found}, not {told}{hint}.")
+
+
+def _check_rows(call: str, path: str, constraint: Constraint, model: Model) -> None:
+    """Raise an error unless the arrays of a constraint have the shapes of a single one."""
+    sizes = {"rows": constraint.layout(model.topology).rows, "joints": len(getattr(constraint, "joints", ()))}
+    for own, kind in _arrays(type(constraint)):
+        x = getattr(constraint, own)
+        if x is not None:
+            _check_shape(call, f"{path}.{own}", x, tuple(int(n) if n.isdigit() else sizes.get(n) for n in kind))
+    for own, x in vars(constraint).items():
+        if isinstance(x, Transform):
+            _check_shape(call, f"{path}.{own}.rotation", x.rotation, (3, 3))
+            _check_shape(call, f"{path}.{own}.translation", x.translation, (3,))
+        if isinstance(x, Baumgarte):
+            _check_shape(call, f"{path}.{own}.stiffness", x.stiffness, ())
+            _check_shape(call, f"{path}.{own}.damping", x.damping, ())
+
+
+@functools.cache
+def _arrays(kind: type[Constraint]) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """Return the fields of a kind of constraints that are annotated as arrays, each with its sizes as text."""
+    found = []
+    for field in dataclasses.fields(kind):
+        for told in (field.type, *get_args(field.type)):
+            sizes = getattr(told, "dim_str", "...").split()
+            if all(n.isidentifier() or n.isdigit() for n in sizes):
+                found.append((field.name, tuple(sizes)))
+    return tuple(found)
 
 
 def _check_precision(call: str, model: Model) -> None:
@@ -143,6 +184,7 @@ def check_constraints(call: str, model: Model, constraints: Any, name: str = "co
             c.layout(model.topology)
         except ValueError as error:
             raise ValueError(f"`{call}`: constraint {c.name or k!r}: {error}") from None
+        _check_rows(call, f"{name}[{k}]", c, model)
     return tuple(constraints)
 
 

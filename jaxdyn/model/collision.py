@@ -43,7 +43,7 @@ class Scene:
     `pairs` are pairs of indices of shapes, in ascending order, but with a shape of the world last. `own` are the pairs
     with a friction coefficient of their own, `own_torsion` those with a torsion of their own. `off` counts the pairs
     within one tree that were dropped because self-collisions are off. `left_out` are the shapes of the file that were
-    not read. `twisting` are the shapes with torsional friction, `twisting_pairs` the places of such pairs in
+    not read, `unread` those among them that nobody asked to leave out. `twisting` are the shapes with torsional friction, `twisting_pairs` the places of such pairs in
     `own_torsion`, `untold` the shapes without a friction of their own, `limited` the bodies whose joints have limits,
     `rubbing` those whose joints have dry friction: see `acting.py`.
     """
@@ -59,6 +59,7 @@ class Scene:
     own_torsion: tuple[tuple[int, int], ...] = ()
     twisting_pairs: tuple[int, ...] = ()
     untold: tuple[int, ...] = ()
+    unread: tuple[str, ...] = ()
 
     def __getstate__(self):
         # the cached hash is left out: hashes of strings differ between processes
@@ -209,7 +210,7 @@ class Collision(eqx.Module):
             if (i, j) in found:
                 raise ValueError(f"{call}: the pair {pair[0]!r}, {pair[1]!r} is there twice.")
             found[i, j] = None
-        scene = dataclasses.replace(self.scene, pairs=tuple(found), off=0)
+        scene = dataclasses.replace(self.scene, pairs=tuple(found), off=0, unread=())
         warn_of_idle(call, scene, list(found), 5)
         return dataclasses.replace(self, scene=scene)
 
@@ -231,6 +232,19 @@ def warn_of_idle(call: str, scene: Scene, pairs: Iterable[tuple[int, int]], stac
     advice = "Use spheres, capsules or boxes, or leave these pairs out by `Model.with_pairs`."
     text = f"{call}: shapes whose kinds cannot collide pass through each other: {told}{more}. {advice}"
     warnings.warn(text, ModelWarning, stacklevel=stacklevel + 1)
+
+
+def warn_of_unread(call: str, scene: Scene, stacklevel: int) -> None:
+    """Warn if some shapes of a file collide and others were not read, unless the caller of `load` chose so."""
+    if scene.pairs and scene.unread:
+        told, more = ", ".join(map(repr, scene.unread[:MOST_TOLD])), len(scene.unread) - MOST_TOLD
+        told += f" and {more} more" if more > 0 else ""
+        advice = """Read them with `load(..., collision="all")`, or leave them out with `collision="primitives"`."""
+        warnings.warn(
+            f"{call}: shapes of meshes, which were not read, collide with nothing: {told}. {advice}",
+            ModelWarning,
+            stacklevel=stacklevel + 1,
+        )
 
 
 def _in_series(x: Array, y: Array) -> Array:

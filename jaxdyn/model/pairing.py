@@ -46,11 +46,12 @@ def collision_of(
     rules: Rules,
     constraints: Sequence[Constraint],
     left_out: Sequence[str],
+    unread: Sequence[str],
 ) -> Collision:
     """Return the shapes of a model, without arrays if there are none. `places` maps the names of bodies and frames to
     (moving body or world, rotation, translation)."""
     if not colliders:
-        return Collision(scene=Scene(left_out=tuple(left_out)))
+        return Collision(scene=Scene(left_out=tuple(left_out), unread=tuple(unread)))
     index = {"world": WORLD} | {name: k for k, name in enumerate(topology.body_names)}
     infos, placed, vertices, grids = [], [], [], []
     for c in colliders:
@@ -68,7 +69,8 @@ def collision_of(
     own = {pair: s.friction for pair, s in told.items() if s.friction is not None}
     own_torsion = {pair: s.torsion for pair, s in told.items() if s.torsion is not None}
     untold = tuple(k for k, c in enumerate(colliders) if c.friction is None)
-    scene = Scene(tuple(infos), pairs, tuple(own), off, tuple(left_out), own_torsion=tuple(own_torsion), untold=untold)
+    more = {"own_torsion": tuple(own_torsion), "untold": untold, "unread": tuple(unread)}
+    scene = Scene(tuple(infos), pairs, tuple(own), off, tuple(left_out), **more)
     warn_of_idle(call, scene, told, 4)
     torsions = {"collision.torsion": [c.torsion for c in colliders], "collision.pair_torsion": [*own_torsion.values()]}
     for path, values in torsions.items():

@@ -31,6 +31,8 @@ class SceneSpec:
         self.shapes: dict[str, Collider] = {}
         #: shapes of a file that were not read, by name
         self.left_out: list[str] = []
+        #: those of them that nobody asked to leave out
+        self.unread: list[str] = []
         #: True if bodies of one tree collide with each other
         self.self_collisions = False
         self._excluded: set[frozenset[str]] = set()
@@ -208,4 +210,4 @@ class SceneSpec:
             if len(hosts) == 1:
                 told = " and ".join(map(repr, sorted(names)))
                 raise ValueError(f"{call}: the shapes {told} of a pair do not move against each other.")
-        return collision_of(call, topology, rows, colliders, places, rules, constraints, self.left_out)
+        return collision_of(call, topology, rows, colliders, places, rules, constraints, self.left_out, self.unread)
