@@ -10,6 +10,9 @@ from jaxtyping import Array
 CONFLICTING = 1e-3
 #: convergence is slow if a step is longer than this share of the one before: plain steps shrink more without weak rows
 SLOW = 0.1
+#: rounding of residuals and images, in last digits of the numbers whose differences they are. With 30, what is left of
+#: rows that hardly move counts as rounding; with one, lanes chase rounding
+ROUNDING = 4.0
 #: steps that shrink less than this, without conjugate ones to help, move rows that are as good as redundant
 STUCK = 0.5
 
@@ -108,7 +111,7 @@ def beyond_rounding(along, residual, square, sizes):
     """Return whether the inner product `along` of a residual and an image of squared length `square` exceeds the
     rounding of the numbers, of `sizes`, whose differences are the image and the residual."""
     rounding = sizes[0] * jnp.sqrt(inner(residual, residual)) + sizes[1] * jnp.sqrt(square)
-    return along > jnp.finfo(along.dtype).eps * rounding
+    return along > ROUNDING * jnp.finfo(along.dtype).eps * rounding
 
 
 def advance(at, direction, size):
