@@ -206,7 +206,8 @@ def test_meshes_that_were_not_read_are_told_where_others_collide():
         return jd.step(model, state, jnp.zeros(model.nv), 1e-3, contacts=jd.contact.PGS())
 
     model = jd.load(SCENE.format(BALL))
-    with pytest.warns(jd.ModelWarning, match="""were not read, collide with nothing: 'rock'. Read .*collision="all"."""):
+    words = """were not read, collide with nothing: 'rock'. Read .*collision="all"."""
+    with pytest.warns(jd.ModelWarning, match=words):
         drop(model)
     drop(jd.load(SCENE.format(BALL), collision="primitives"))
     drop(model.with_pairs([("ball", "floor")]))

@@ -43,9 +43,9 @@ class Scene:
     `pairs` are pairs of indices of shapes, in ascending order, but with a shape of the world last. `own` are the pairs
     with a friction coefficient of their own, `own_torsion` those with a torsion of their own. `off` counts the pairs
     within one tree that were dropped because self-collisions are off. `left_out` are the shapes of the file that were
-    not read, `unread` those among them that nobody asked to leave out. `twisting` are the shapes with torsional friction, `twisting_pairs` the places of such pairs in
-    `own_torsion`, `untold` the shapes without a friction of their own, `limited` the bodies whose joints have limits,
-    `rubbing` those whose joints have dry friction: see `acting.py`.
+    not read, `unread` those of them that nobody asked to leave out. `twisting` are the shapes with torsional friction,
+    `twisting_pairs` the places of such pairs in `own_torsion`, `untold` the shapes without a friction of their own,
+    `limited` the bodies whose joints have limits, `rubbing` those whose joints have dry friction: see `acting.py`.
     """
 
     shapes: tuple[ShapeInfo, ...] = ()
