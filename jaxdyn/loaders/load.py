@@ -47,7 +47,8 @@ def load(
       with this coefficient of friction (default: 1).
     - `self_collisions`: True if bodies of one tree collide with each other.
     - `collision`: the shapes of the file to read: "all", "primitives" (those without mesh files), or "none". By default
-      "all" if there is a `ground` or `self_collisions`, else "primitives".
+      "all" if there is a `ground` or `self_collisions`, else "primitives", and calls with contact warn of meshes that
+      were not read.
 
     Links on fixed joints become frames of the same name. Loops, gears and mimic joints become the model's
     `constraints`, motors its `actuation`. For anything else in the file that would affect the motion, `load` raises an

@@ -109,7 +109,7 @@ def _check_rows(call: str, path: str, constraint: Constraint, model: Model) -> N
             _check_shape(call, f"{path}.{own}.damping", x.damping, ())
 
 
-@functools.cache
+@functools.lru_cache(maxsize=256)
 def _arrays(kind: type[Constraint]) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return the fields of a kind of constraints that are annotated as arrays, each with its sizes as text."""
     found = []
