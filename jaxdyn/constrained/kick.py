@@ -37,6 +37,7 @@ from ..dynamics.rnea import body_forces, joint_forces, passive
 from ..kinematics.forward import accelerations
 from ..kinematics.manifold import arrived, integrated
 from ..kinematics.rows import evaluate
+from ..model.constraints import decay
 from ..systems.problem import Problem, Start, problem_of
 from .iteration import largest_of
 
@@ -99,9 +100,7 @@ def _wishes(rows, motion, v, a, dt):
     turned = dt * (largest_of(v) + dt * largest_of(a)) * largest_of(a) * jnp.sqrt(largest_of(rows.squares()))
     reach = dt * dt * (largest_of(rows.gamma) + turned)
     near = jnp.clip(2 - largest_of(here) / jnp.maximum(4 * reach, CLOSED * jnp.finfo(here.dtype).eps), 0, 1)
-    free = (d == 0) & (k > 0)  # the root of zero has no derivative
-    root = jnp.where(free, jnp.sqrt(jnp.where(free, k, 1)), 0)
-    fade = dt * jnp.where(d > 0, 2 * k / jnp.where(d > 0, d, 1), root)
+    fade = dt * jnp.where(d > 0, 2 * k / jnp.where(d > 0, d, 1), decay(k))
     # J v is taken at q₀; before, the rows moved at that rate less dt γ / 2
     before = rows.times(motion.velocity) - dt * rows.gamma / 2
     after = (before * (1 - dt * d / 2) + dt * (rows.target - k * here)) / (1 + dt * d / 2)

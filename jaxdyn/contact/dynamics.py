@@ -126,8 +126,7 @@ class ContactStep(Core):
         called = calling(step.cones, -found.left[first:] - found.ridden.effect)
         off, w = left
         most = measures(step.cones, LAWFUL * called + self._noise(step, at.bodies, w, dt), w)
-        if step.cones.counts.rows:
-            most = most + tolerated(step, found.ridden.moves, self.law.recovery, dt)
+        most = most + tolerated(step, found.ridden.moves, self.law.recovery, dt)
         lost = (code == 0) & ~(off <= most).all(0)
         code = jnp.where(lost, MEMBERS.index("contact_not_converged"), code)
         return nu, jnp.where(_unknown(step.problem.model), MEMBERS.index("not_finite"), code).astype(jnp.int32)

@@ -29,13 +29,13 @@ def movable(step, kept) -> Array:
     (contacts + joints, lanes)."""
     (a, b), first = step.cones.counts.ends, step.first
     every = diagonal(kept.G)
-    own = every[:a].reshape(-1, 3, every.shape[-1])
+    own, joints = every[:a].reshape(-1, 3, every.shape[-1]), every[b:]
     nothing = vanishing(step.problem)[first : first + a : 3] if a else own[:, 0]
     # G of a tree is a sum of squares of rows, which are zero to rounding here; loops subtract from it
-    tiny = (32 * jnp.finfo(own.dtype).eps) ** 2
-    least = LEAST[own.dtype.itemsize] if first else tiny
+    least = LEAST[own.dtype.itemsize] if first else (32 * jnp.finfo(own.dtype).eps) ** 2
     of_contacts = own[:, 0] > least * own.sum(1) + nothing + kept.rounding[:a:3]
-    return joined([of_contacts, every[b:] > (least if first else 0) * _alone(step, kept)])
+    # without loops all joints move
+    return joined([of_contacts, joints > least * _alone(step, kept) if first else jnp.ones_like(joints, bool)])
 
 
 def _alone(step, kept) -> Array:

@@ -75,7 +75,7 @@ def _check_shapes(call: str, model: Model) -> None:
     for path, x, shape in known:
         _check_shape(call, f"model.{path}", x, shape)
     for k, c in enumerate(model.constraints):
-        _check_rows(call, f"model.constraints.{k}", c, model)
+        _check_rows(call, f"model.constraints.{k}", c, c.layout(model.topology).rows)
 
 
 def _check_shape(call: str, path: str, x: Any, shape: tuple[int | None, ...]) -> None:
@@ -93,9 +93,9 @@ def _check_shape(call: str, path: str, x: Any, shape: tuple[int | None, ...]) ->
     raise ValueError(f"`{call}`: `{path}` has shape {found}, not {told}{hint}.")
 
 
-def _check_rows(call: str, path: str, constraint: Constraint, model: Model) -> None:
-    """Raise an error unless the arrays of a constraint have the shapes of a single one."""
-    sizes = {"rows": constraint.layout(model.topology).rows, "joints": len(getattr(constraint, "joints", ()))}
+def _check_rows(call: str, path: str, constraint: Constraint, rows: int) -> None:
+    """Raise an error unless the arrays of a constraint with this number of rows have the shapes of a single one."""
+    sizes = {"rows": rows, "joints": len(getattr(constraint, "joints", ()))}
     for own, kind in _arrays(type(constraint)):
         x = getattr(constraint, own)
         if x is not None:
@@ -181,10 +181,10 @@ def check_constraints(call: str, model: Model, constraints: Any, name: str = "co
     for k, c in enumerate(constraints):
         check_instance(f"`{call}`", f"{name}[{k}]", c, Constraint, " Use one such as `jd.constraints.Point(...)`.")
         try:
-            c.layout(model.topology)
+            rows = c.layout(model.topology).rows
         except ValueError as error:
             raise ValueError(f"`{call}`: constraint {c.name or k!r}: {error}") from None
-        _check_rows(call, f"{name}[{k}]", c, model)
+        _check_rows(call, f"{name}[{k}]", c, rows)
     return tuple(constraints)
 
 

@@ -226,25 +226,26 @@ def warn_of_idle(call: str, scene: Scene, pairs: Iterable[tuple[int, int]], stac
     idle = [pair for pair in pairs if pair in scene.idle]
     if not idle:
         return
-    shapes, most = scene.shapes, MOST_TOLD
-    told = ", ".join(" and ".join(f"{shapes[k].name!r} ({shapes[k].kind})" for k in pair) for pair in idle[:most])
-    more = f" and {len(idle) - most} more pairs" if len(idle) > most else ""
+    told = _told([" and ".join(f"{s.name!r} ({s.kind})" for s in (scene.shapes[k] for k in p)) for p in idle], "pairs")
     advice = "Use spheres, capsules or boxes, or leave these pairs out by `Model.with_pairs`."
-    text = f"{call}: shapes whose kinds cannot collide pass through each other: {told}{more}. {advice}"
+    text = f"{call}: shapes whose kinds cannot collide pass through each other: {told}. {advice}"
     warnings.warn(text, ModelWarning, stacklevel=stacklevel + 1)
 
 
 def warn_of_unread(call: str, scene: Scene, stacklevel: int) -> None:
     """Warn if some shapes of a file collide and others were not read, unless the caller of `load` chose so."""
-    if scene.pairs and scene.unread:
-        told, more = ", ".join(map(repr, scene.unread[:MOST_TOLD])), len(scene.unread) - MOST_TOLD
-        told += f" and {more} more" if more > 0 else ""
-        advice = """Read them with `load(..., collision="all")`, or leave them out with `collision="primitives"`."""
-        warnings.warn(
-            f"{call}: shapes of meshes, which were not read, collide with nothing: {told}. {advice}",
-            ModelWarning,
-            stacklevel=stacklevel + 1,
-        )
+    if not (scene.pairs and scene.unread):
+        return
+    told = _told([repr(name) for name in scene.unread], "meshes")
+    advice = """Read them with `load(..., collision="all")`, or leave them out with `collision="primitives"`."""
+    text = f"{call}: shapes of meshes, which were not read, collide with nothing: {told}. {advice}"
+    warnings.warn(text, ModelWarning, stacklevel=stacklevel + 1)
+
+
+def _told(items: Sequence[str], what: str) -> str:
+    """Return a list of the first items, and how many more there are of `what`."""
+    more = f" and {len(items) - MOST_TOLD} more {what}" if len(items) > MOST_TOLD else ""
+    return ", ".join(items[:MOST_TOLD]) + more
 
 
 def _in_series(x: Array, y: Array) -> Array:

@@ -92,6 +92,13 @@ class Layout:
             raise ValueError(f"`Layout`: `bodies` {self.bodies} contains a body twice: give each once.")
 
 
+def decay(stiffness: Array) -> Array:
+    """Return the rate (1/s) at which errors decay if damped critically, the root of the stiffness; its derivative at
+    zero, which is infinite, counts as zero."""
+    some = stiffness > 0
+    return jnp.where(some, jnp.sqrt(jnp.where(some, stiffness, 1)), 0)
+
+
 class Baumgarte(eqx.Module):
     """Gains that pull a drifting constraint back: ``a* = target - stiffness * residual - damping * J v``.
 
@@ -106,8 +113,7 @@ class Baumgarte(eqx.Module):
         call = "`Baumgarte`"
         self.stiffness = floats(call, "stiffness", stiffness, (), finite, not_negative)
         if damping is None:
-            some = self.stiffness > 0  # the derivative of the root is infinite at zero
-            self.damping = jnp.where(some, 2 * jnp.sqrt(jnp.where(some, self.stiffness, 1)), 0)
+            self.damping = 2 * decay(self.stiffness)
         else:
             self.damping = floats(call, "damping", damping, (), finite, not_negative)
 
