@@ -17,6 +17,7 @@ from .dynamics.constraint_terms import constraint_bias, constraint_jacobian, con
 from .dynamics.energy import center_of_mass, centroidal_momentum, kinetic_energy, potential_energy
 from .dynamics.inverse import bias_forces, gravity_forces, inverse_dynamics, mass_matrix, passive_forces
 from .dynamics.loop_forces import loop_forces
+from .kinematics.actuators import actuator_forces
 from .kinematics.assemble import assemble
 from .kinematics.embed import embed, expand, reduce
 from .kinematics.frames import (
@@ -54,6 +55,7 @@ __all__ = [
     "Trajectory",
     "Transform",
     "WarmStart",
+    "actuator_forces",
     "anchored",
     "assemble",
     "bias_forces",

@@ -146,8 +146,7 @@ ACTUATORS = """<tendon><fixed name="cord"><joint joint="hip" coef="1"/><joint jo
 def test_actuators():
     extra = '<site name="top" pos=".1 .2 .3" euler="0 30 0"/>'
     text = TREE.format(ACTUATORS).replace('<body name="leg"', extra + '<body name="leg"')
-    with pytest.warns(jd.ModelWarning, match="commands are forces here: 'servo'"):
-        model = load(text)
+    model = load(text)
     mm = mujoco.MjModel.from_xml_string(text)
     assert model.actuator_names == ("m", "g", "thrust", "twist", "servo", "pull")
     state = model.random_state(jax.random.key(2))
@@ -156,6 +155,7 @@ def test_actuators():
     data.ctrl[:] = [0.3, -0.2, 0.7, 0.5, 0.9, 0.4]
     mujoco.mj_forward(mm, data)
     T = velocity_map(model, mm, state.q, state.v)
+    np.testing.assert_allclose(jd.actuator_forces(model, state, data.ctrl), T.T @ data.qfrc_actuator, atol=1e-12)
     command = data.ctrl.copy()
     command[4] = data.actuator_force[4]
     np.testing.assert_allclose(np.array(model.actuation) @ command, T.T @ data.qfrc_actuator, atol=1e-12)
@@ -422,26 +422,25 @@ def test_force_ranges_are_efforts(actuators, efforts):
 @pytest.mark.parametrize(
     "actuators",
     [
-        '<motor name="m" joint="j" forcerange="-1 2"/>',
-        '<motor name="m" joint="j" forcerange="-2 2"/><motor joint="j"/>',
-        '<motor name="m" tendon="t" forcerange="-2 2"/>',
-        '<motor name="m" joint="j" forcerange="-2 2"/><motor tendon="t"/>',
+        '<motor joint="j" forcerange="-1 2"/>',
+        '<motor joint="j" forcerange="-2 2"/><motor joint="j"/>',
+        '<motor tendon="t" forcerange="-2 2"/>',
+        '<motor joint="j" forcerange="-2 2"/><motor tendon="t"/>',
+        '<motor joint="j" ctrlrange="0 2"/>',
+        '<motor tendon="t" ctrlrange="-2 2" gear="-3"/>',
+        '<general joint="j" gear="2" gainprm="-4" ctrlrange="-1 3" forcerange="-3 5"/>',
     ],
 )
-def test_force_ranges_that_are_no_efforts_are_told(actuators):
-    with pytest.warns(jd.ModelWarning, match="`forcerange` is no `effort` of one joint.*'m'"):
-        model = load(RANGES.format(actuators))
+def test_force_ranges_that_are_no_efforts_are_in_the_laws(actuators):
+    text = RANGES.format(actuators)
+    model, mj = load(text), mujoco.MjModel.from_xml_string(text)
     np.testing.assert_allclose(model.joints.effort, (np.inf, 5))
-
-
-@pytest.mark.parametrize(
-    "actuators",
-    ['<motor name="m" joint="j" ctrlrange="0 2"/>', '<motor name="m" tendon="t" ctrlrange="-2 2"/>'],
-)
-def test_control_ranges_that_are_no_efforts_are_told(actuators):
-    with pytest.warns(jd.ModelWarning, match="`ctrlrange` is no `effort` of one joint.*'m'"):
-        model = load(RANGES.format(actuators))
-    np.testing.assert_allclose(model.joints.effort, (np.inf, 5))
+    state, data = jd.State(model.neutral(), np.zeros(2)), mujoco.MjData(mj)
+    for command in (-1e3, -0.1, 0.1, 1e3):
+        data.ctrl[:] = command
+        mujoco.mj_forward(mj, data)
+        forces = jd.actuator_forces(model, state, data.ctrl)
+        np.testing.assert_allclose(forces, data.qfrc_actuator, atol=1e-12)
 
 
 def test_control_ranges_that_a_flag_lifts_bound_nothing():

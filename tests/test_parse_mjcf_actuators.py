@@ -1,11 +1,13 @@
-"""MJCF of MuJoCo 4, whose actuators have several controls or forces: the actuators after these keep their numbers."""
+"""Actuators of MJCF: their laws, and those of MuJoCo 4, which may have several controls or forces."""
 
 from types import SimpleNamespace
 
+import jax
 import numpy as np
 import pytest
 from parse_help import mujoco_mass_matrix, quiet
 
+import jaxdyn as jd
 from jaxdyn.loaders.mjcf_tree import Tree
 
 mujoco = pytest.importorskip("mujoco")
@@ -71,3 +73,55 @@ def test_before_mujoco_4_rows_are_actuators():
     old = SimpleNamespace(nu=2, actuator_gear=np.array([[3.0] * 6, [5.0] * 6]))
     tree = Tree(old, [], [], [], *(np.zeros(0) for _ in range(3)), {}, set())
     assert tree.gear(1)[0] == 5 and tree.control(1) == 1
+
+
+ARM = """<mujoco><compiler autolimits="true"/><worldbody>
+<body><joint name="a" axis="0 1 0" damping=".1"/><geom size=".1"/>
+<body pos="1 0 0"><joint name="b" axis="0 0 1" ref="40"/><geom size=".1"/>
+<body pos="1 0 0"><joint name="c" type="slide" axis="1 0 0" ref=".3"/><geom size=".1"/></body></body></body>
+<body pos="0 3 0"><joint name="s" type="ball"/><geom size=".1"/></body></worldbody>
+<tendon><fixed name="t"><joint joint="a" coef=".3"/><joint joint="c" coef="-2"/></fixed></tendon>
+<actuator>{}</actuator></mujoco>"""
+SERVOS = {
+    "position": '<position joint="b" kp="30"/>',
+    "gear and damper": '<position joint="b" kp="30" kv="2" gear="-3"/>',
+    "damping ratio": '<position joint="b" kp="30" dampratio="1"/>',
+    "ranges": '<position joint="b" kp="30" kv="2" ctrlrange="-.2 .5" forcerange="-4 9"/>',
+    "velocity": '<velocity joint="c" kv="7" ctrlrange="-1 1"/>',
+    "affine": '<general joint="c" gainprm="-3" biastype="affine" biasprm="2 -5 -.4" gear="2" forcerange="-8 5"/>',
+    "tendon": '<position tendon="t" kp="20" kv="1" gear="1.5"/>',
+    "ball": '<velocity joint="s" kv="3" gear="1 2 .5"/>',
+    "several": '<position joint="b" kp="30"/><motor joint="b" gear="9"/><velocity joint="a" kv="2"/>',
+}
+
+
+@pytest.mark.parametrize("what", SERVOS)
+def test_servos_exert_the_forces_of_mujoco(what):
+    text = ARM.format(SERVOS[what])
+    model, mj = jd.load(text), mujoco.MjModel.from_xml_string(text)
+    data, rng = mujoco.MjData(mj), np.random.default_rng(7)
+    for scale in (0.1, 1.0, 10.0):
+        state = model.random_state(jax.random.key(int(scale)))
+        data.qpos[:], data.qvel[:] = state.q, state.v
+        data.ctrl[:] = scale * rng.normal(size=mj.nu)
+        mujoco.mj_forward(mj, data)
+        ours = jd.actuator_forces(model, state, data.ctrl)
+        np.testing.assert_allclose(ours, data.qfrc_actuator, rtol=1e-12, atol=1e-12)
+        assert np.abs(ours).max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    "law",
+    [
+        '<intvelocity name="x" joint="a" kp="3" actrange="-1 1"/>',
+        '<damper name="x" joint="a" kv="3" ctrlrange="0 1"/>',
+        '<muscle name="x" joint="a" lengthrange="-1 1"/>',
+        '<position name="x" joint="a" kp="3" timeconst=".1"/>',
+        '<position name="x" joint="s" kp="3" gear="1 0 0"/>',
+        '<general name="x" joint="a" biastype="affine" biasprm="0 2 0"/>',
+    ],
+)
+def test_laws_that_are_not_modelled_are_told(law):
+    with pytest.warns(jd.ModelWarning, match="a law that is not modelled, whose commands are forces here: 'x'"):
+        model = jd.load(ARM.format(law))
+    assert model.actuators.gain == 1 and model.actuators.stiffness == 0 and model.actuators.lower_command == -np.inf

@@ -21,6 +21,7 @@ from ..engine.facts import facts
 from ..kinematics.assemble import assemble
 from ..kinematics.embed import chosen_of, embed
 from ..kinematics.manifold import integrate
+from ..model.actuators import Actuators
 from ..model.model import Model
 from ..model.state import State
 from ..simulate.step import step
@@ -90,16 +91,27 @@ def describe(model: Model) -> str:
             rows.append((str(name), type(c).__name__, _span(rows_of), between))
         out += ["", "constraints", _table(rows)]
     if model.nu:
-        rows = [("actuator", "drives", "gear")]
+        rows = [("actuator", "drives", "gear", "force", "within")]
         B = np.asarray(model.actuation)
         for k, name in enumerate(topology.actuator_names):
             driven = [j for j in topology.joint_names if B[model.v_slice(j), k].any()]
-            rows.append((name, ", ".join(driven), _numbers(B[B[:, k] != 0, k])))
+            rows.append((name, ", ".join(driven), _numbers(B[B[:, k] != 0, k]), *_law(model.actuators, k)))
         out += ["", "actuators", _table(rows)]
     out += _shapes(model)
     if model.frame_names:
         out += ["", "frames: " + ", ".join(model.frame_names)]
     return "\n".join(out)
+
+
+def _law(actuators: Actuators, k: int) -> tuple[str, str]:
+    """Return the law of an actuator's force, and its bounds."""
+    one = {what: float(x[k]) for what, x in vars(actuators).items()}
+    terms = [f"{one['gain']:.4g} u" if one["gain"] != 1 else "u"]
+    terms += [f"{one['offset']:+.4g}"] if one["offset"] else []
+    terms += [f"- {one[what]:.4g} {x}" for what, x in (("stiffness", "l"), ("damping", "l'")) if one[what]]
+    ranges = (("f", "lower", "upper"), ("u", "lower_command", "upper_command"))
+    bounds = [f"{x} [{one[a]:.4g}, {one[b]:.4g}]" for x, a, b in ranges if np.isfinite([one[a], one[b]]).any()]
+    return " ".join(terms), ", ".join(bounds)
 
 
 def _shapes(model: Model) -> list[str]:

@@ -22,10 +22,12 @@ TENDONS = {
     "actfrclimited": "actuatorfrcrange",
 }
 JOINT, JOINT_IN_PARENT, SLIDER_CRANK, TENDON, SITE, BODY = range(6)
+#: the kind of bias that is affine in length and velocity
+AFFINE = 1
 
 
 def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: Tree) -> None:
-    """Add the actuators. A command is the actuator's force; the gear includes the gain of a motor without bias."""
+    """Add the actuators with their laws and bounds. The gear includes the gain of a motor without bias."""
     joints = {b.joint.name: b.joint for b in spec.bodies.values()}
     for k in range(tree.actuators):
         name = tree.name("ACTUATOR", k)
@@ -33,37 +35,56 @@ def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tre
         if disabled:
             notes.add(document.root, f"actuators that {disabled} disables, left out: {{}}.", repr(name))
             continue
-        scale = _gain(m, k)
-        if not scale:
-            text = "actuators with a law of their own, whose commands are forces here: {}."
-            notes.add(document.root, text, repr(name))
-            scale = 1.0
         pulls = _pulls(m, tree, k)
         if not pulls or not all(p in joints and joints[p].kind.nv == len(g) for p, g in pulls.items()):
             notes.add(document.root, "actuators on what has no fixed gear to joints, left out: {}.", repr(name))
             continue
+        scale = _gain(m, k)
+        law = {} if scale else _servo(m, k, all(len(g) == 1 for g in pulls.values()))
+        if law is None:
+            text = "actuators with a law that is not modelled, whose commands are forces here: {}."
+            notes.add(document.root, text, repr(name))
+        elif not is_off(m, "CLAMPCTRL") and m.actuator_ctrllimited[tree.control(k)]:
+            law["command_limits"] = tuple(m.actuator_ctrlrange[tree.control(k)])
+        scale, law = scale or 1.0, law or {}
+        if m.actuator_forcelimited[k]:
+            law["limits"] = tuple(sorted(m.actuator_forcerange[k] / scale))
         gears = {joint: scale * (gear[0] if len(gear) == 1 else gear) for joint, gear in pulls.items()}
-        located(document.root, spec.add_actuator, gears, name)
+        located(document.root, spec.add_actuator, gears, name, **law)
+
+
+def _plain(m: Any, k: int) -> bool:
+    """Return True if an actuator has no activation and its gain is a constant."""
+    return not (m.actuator_gaintype[k] or m.actuator_dyntype[k])
 
 
 def _gain(m: Any, k: int) -> float:
     """Return the force per control of a motor without a law of its own, zero for other actuators."""
-    plain = not (m.actuator_gaintype[k] or m.actuator_biastype[k] or m.actuator_dyntype[k])
-    return float(m.actuator_gainprm[k][0]) if plain else 0.0
+    return float(m.actuator_gainprm[k][0]) if _plain(m, k) and not m.actuator_biastype[k] else 0.0
 
 
-def _range(m: Any, tree: Tree, k: int) -> tuple[str, float, float]:
-    """Return the range of an actuator's force, infinite if there is none, and the attribute that bounds it. The
-    controls of others than motors are no forces."""
-    what, low, high = "", -np.inf, np.inf
+def _servo(m: Any, k: int, single: bool) -> dict[str, Any] | None:
+    """Return the law of a servo, whose force is affine in control, length and velocity; None for other laws, negative
+    gains, and, unless all its joints are `single`, lengths, which are those of rotation vectors there."""
+    offset, stiffness, damping = m.actuator_biasprm[k][:3] * (1, -1, -1)
+    if not _plain(m, k) or int(m.actuator_biastype[k]) != AFFINE or stiffness < 0 or damping < 0:
+        return None
+    if stiffness and not single:
+        return None
+    gain = m.actuator_gainprm[k][0]
+    return {"gain": gain, "offset": offset, "stiffness": stiffness, "damping": damping}
+
+
+def _range(m: Any, tree: Tree, k: int) -> tuple[float, float]:
+    """Return the range of an actuator's force, infinite if there is none. The controls of others than motors are no
+    forces."""
+    low, high = -np.inf, np.inf
     gain, control = _gain(m, k), tree.control(k)
     if gain and m.actuator_ctrllimited[control] and not is_off(m, "CLAMPCTRL"):
-        what = "ctrlrange"
         low, high = sorted(gain * np.array(m.actuator_ctrlrange[control]))
     if m.actuator_forcelimited[k]:
-        what = "forcerange"
         low, high = max(low, m.actuator_forcerange[k][0]), min(high, m.actuator_forcerange[k][1])
-    return what, float(low), float(high)
+    return float(low), float(high)
 
 
 def _disabled(m: Any, k: int) -> str | None:
@@ -76,20 +97,15 @@ def _disabled(m: Any, k: int) -> str | None:
 
 def keep_force_ranges(notes: Notes, document: Document, m: Any, tree: Tree) -> None:
     """Set the efforts of joints: the largest force that their `actuatorfrcrange`, and the `forcerange` of the one
-    actuator that drives them, and the `ctrlrange` of a motor, allow. Note the ranges that are not symmetric, or that do
-    not apply to a single joint."""
+    actuator that drives them, and the `ctrlrange` of a motor, allow. Ranges that are not symmetric, or of several
+    joints, are in the laws of actuators alone."""
     pulls = {k: _pulls(m, tree, k) for k in range(tree.actuators) if not _disabled(m, k)}
     drivers = Counter(joint for pull in pulls.values() for joint in pull)
     for k, pull in pulls.items():
-        what, low, high = _range(m, tree, k)
-        if not what:
-            continue
+        low, high = _range(m, tree, k)
         joint, gear = next(iter(pull.items())) if len(pull) == 1 else ("", np.zeros(0))
         if gear.size == 1 and gear[0] and drivers[joint] == 1 and low == -high:
             tree.effort[m.jnt_dofadr[tree.index[joint]]] = abs(gear[0]) * high
-        else:
-            text = f"actuators whose `{what}` is no `effort` of one joint, and is not kept: {{}}."
-            notes.add(document.root, text, repr(tree.name("ACTUATOR", k)))
     for j in np.flatnonzero(m.jnt_actfrclimited):
         low, high = m.jnt_actfrcrange[j]
         if low != -high:

@@ -34,7 +34,7 @@ def add_actuators(
     for element in stated:
         _transmission(spec, notes, element, joints, passive, motors)
     # collected once, because a search through all actuators for every joint would be slow
-    driven = {joint for gears in spec.actuators.values() for joint in gears}
+    driven = {joint for actuator in spec.actuators.values() for joint in actuator.gears}
     controls = [j for e in robot.findall("ros2_control") for j in e.findall("joint")]
     for element in controls:
         name = attribute(element, "name")

@@ -1,4 +1,4 @@
-"""Conversion of the bodies and actuators that a `ModelSpec` describes to the arrays of a `Model`."""
+"""Conversion of the bodies that a `ModelSpec` describes to the arrays of a `Model`."""
 
 from collections.abc import Iterable, Mapping, Sequence
 
@@ -12,9 +12,6 @@ from ..tree.topology import Topology
 from .described import Body
 from .joints import Joint
 from .model import Bodies, Joints
-
-#: number of entries above which JAX fills a matrix on the device, because a copy from NumPy would double the memory
-MANY = 10_000_000
 
 
 def floats_of(x) -> jax.Array:
@@ -85,32 +82,3 @@ def joints_of(call: str, joints: Sequence[Joint]) -> Joints:
         own={name: floats_of(column) for name, column in own.items()},
         **{w: flat([getattr(j, w) for j in joints]) for w in per_velocity},
     )
-
-
-def actuation_of(call: str, topology: Topology, actuators: Mapping[str, Mapping[str, np.ndarray]]) -> jax.Array:
-    """Return the generalised forces (nv, nu) per command of actuators, which are given by their gears at joints."""
-    rows, columns, values = [np.zeros(0, int)], [np.zeros(0, int)], [np.zeros(0)]
-    for k, (name, gears) in enumerate(actuators.items()):
-        for joint, gear in gears.items():
-            try:
-                body = topology.joint(joint)
-            except ValueError as error:
-                swapped = f" `add_actuator` takes the joint first: ({name!r}, {joint!r})."
-                hint = swapped if name in topology.joint_names else ""
-                raise ValueError(f"{call}: actuator {name!r}: {error}{hint}") from None
-            nv = topology.kinds[body].nv
-            if gear.shape not in ((), (nv,)) or (gear.shape == () and nv != 1):
-                raise ValueError(
-                    f"{call}: actuator {name!r}: `gear` has shape {gear.shape}; joint {joint!r} takes ({nv},)."
-                )
-            at = topology.v_slice(body)
-            rows.append(np.arange(at.start, at.stop))
-            columns.append(np.full(nv, k))
-            values.append(np.full(nv, gear))
-    shape = topology.nv, len(actuators)
-    filled = np.concatenate(rows), np.concatenate(columns), np.concatenate(values).astype(jnp.result_type(float))
-    if topology.nv * len(actuators) > MANY:
-        return jax.jit(lambda r, c, x: jnp.zeros(shape, x.dtype).at[r, c].set(x))(*filled)
-    out = np.zeros(shape, filled[2].dtype)
-    out[filled[:2]] = filled[2]
-    return floats_of(out)

@@ -62,6 +62,7 @@ def _check_shapes(call: str, model: Model) -> None:
         ("frames.rotation", model.frames.rotation, (nf, 3, 3)),
         ("frames.translation", model.frames.translation, (nf, 3)),
         ("actuation", model.actuation, (n if np.shape(model.actuation)[:1] == (n,) else model.nv, model.nu)),
+        *((f"actuators.{what}", x, (model.nu,)) for what, x in vars(model.actuators).items()),
     ]
     if model.home is not None:
         known.append(("home", model.home, (nq,)))

@@ -16,6 +16,7 @@ from ..spatial.numbers import ArrayLike, floats
 from ..spatial.transform import Transform
 from ..tree.topology import Topology, unknown
 from .acting import widened
+from .actuators import Actuators
 from .collision import Collision
 from .kind import JointParameters
 from .state import State
@@ -27,6 +28,13 @@ STILL_SYMMETRIC = {
     *(f"bodies.placement.{x}" for x in ("rotation", "translation")),
     *(f"joints.{x}" for x in "armature damping stiffness rest lower upper effort friction".split()),
 }
+
+#: fields that bound others: where they are, the lower bounds and the upper ones
+BOUNDS = (
+    ("joints", "lower", "upper"),
+    ("actuators", "lower", "upper"),
+    ("actuators", "lower_command", "upper_command"),
+)
 
 
 class Bodies(eqx.Module):
@@ -79,8 +87,8 @@ class Model(eqx.Module):
     """A robot. Every float that changes its dynamics is an array leaf; everything else is static.
 
     **Fields:** `topology`; `bodies`; `joints`; `frames`, the placements (nf) of the named frames in their bodies;
-    `gravity` (3,) m/s²; `actuation` (nv, nu), generalised forces per actuator command, or (n, nu) at all joints of the
-    tree if actuators drive dependent joints of embedded loops; `constraints`, a tuple; `embedded`, the constraints that
+    `gravity` (3,) m/s²; `actuation` (nv, nu), generalised forces per force of an actuator, or (n, nu) at all joints of
+    the tree if actuators drive dependent joints of embedded loops; `actuators`, their laws; `constraints`, a tuple; `embedded`, the constraints that
     `embed` has turned into joints, and `home` (nq,), a configuration that satisfies them; `collision`, the shapes that
     collide.
 
@@ -93,6 +101,7 @@ class Model(eqx.Module):
     frames: Transform
     gravity: Float[Array, "3"]
     actuation: Float[Array, "_ nu"]
+    actuators: Actuators
     constraints: tuple
     topology: Topology = eqx.field(static=True)
     embedded: tuple = ()
@@ -269,8 +278,10 @@ class Model(eqx.Module):
                 model = dataclasses.replace(model, collision=dataclasses.replace(model.collision, scene=scene))
         if any(path.split(".")[0] in ("bodies", "joints") and path not in STILL_SYMMETRIC for path in changes):
             model = model.without_rotors()
-        if {"joints.lower", "joints.upper"} & set(changes):
-            check_limits("`Model.replace`", model.joints.lower, model.joints.upper)
+        for where, lower, upper in BOUNDS:
+            if {f"{where}.{lower}", f"{where}.{upper}"} & set(changes):
+                of = getattr(model, where)
+                check_limits("`Model.replace`", getattr(of, lower), getattr(of, upper))
         return model
 
     def with_pairs(self, pairs: Iterable[Sequence[str]]) -> "Model":

@@ -14,7 +14,8 @@ from ..spatial.numbers import ArrayLike, constants, not_negative
 from ..spatial.transform import Transform, placed
 from ..tree.topology import WORLD, Topology, unknown
 from .acting import widened
-from .arrays import actuation_of, bodies_of, check_sizes, joints_of, transforms
+from .actuation import Actuator, actuation_of, actuator, laws_of
+from .arrays import bodies_of, check_sizes, joints_of, transforms
 from .constraints import Constraint, check_names
 from .described import Body
 from .joints import Fixed, Joint, Revolute
@@ -52,7 +53,7 @@ class ModelSpec(SceneSpec):
         self.gravity = constants("`ModelSpec`", "gravity", gravity, (3,))
         self.bodies: dict[str, Body] = {}
         self.frames: dict[str, tuple[str, np.ndarray, np.ndarray]] = {}
-        self.actuators: dict[str, dict[str, np.ndarray]] = {}
+        self.actuators: dict[str, Actuator] = {}
         self.constraints: list = []
         #: names of joints that follow others (`<mimic>`, `independent="false"`): `embed` solves for them first
         self.followers: set[str] = set()
@@ -197,15 +198,32 @@ class ModelSpec(SceneSpec):
             Coupling([str(joint.name), *ratios], [1.0, *(-r for r in ratios.values())], name=name)
         )
 
-    def add_actuator(self, joint: str | Mapping[str, Any], name: str | None = None, *, gear: Any = 1.0) -> Self:
-        """Add an actuator that drives `joint`: a command u gives the generalised force ``gear * u``.
+    def add_actuator(
+        self,
+        joint: str | Mapping[str, Any],
+        name: str | None = None,
+        *,
+        gear: Any = 1.0,
+        gain: float = 1.0,
+        offset: float = 0.0,
+        stiffness: float = 0.0,
+        damping: float = 0.0,
+        limits: Any = None,
+        command_limits: Any = None,
+    ) -> Self:
+        """Add an actuator that drives `joint`. A force f of the actuator gives the generalised force ``gear * f``.
+
+        f is the command u, or ``gain * u + offset - stiffness * length - damping * rate``, where the length is ``gear *
+        q`` and the rate ``gear * v``: ``gain=kp, stiffness=kp, damping=kd`` makes a position servo, whose commands are
+        positions, ``gain=kd, damping=kd`` a velocity servo. `actuator_forces` computes the generalised forces.
 
         **Arguments:** `joint`, a joint's name, or a mapping of joints to gears if the actuator drives several (a
         differential, a tendon), without `gear`; `name` (default: the joint's); `gear`, a scalar (for a joint with one
-        velocity) or one number per velocity of the joint.
+        velocity) or one number per velocity of the joint; `gain`, `offset`, `stiffness` and `damping`, scalars;
+        `limits` of the force and `command_limits`, pairs (lower, upper), None for no limits.
 
-        Raises `ValueError` for a taken name and a `gear` beside a mapping, `TypeError` for other types. Joints are
-        looked up by `build`.
+        Raises `ValueError` for a taken name, for a `gear` beside a mapping, for negative stiffness or damping, and for
+        limits that are no pairs; `TypeError` for other types. Joints are looked up by `build`.
         """
         if not isinstance(joint, Mapping):
             check_instance("`ModelSpec.add_actuator`", "joint", joint, str, " Give a name, or a mapping of names.")
@@ -219,7 +237,8 @@ class ModelSpec(SceneSpec):
             raise ValueError(f"{call}: it drives no joint.")
         if name in self.actuators:
             raise ValueError(f"{call}: the name is already taken by an actuator.")
-        self.actuators[name] = {str(j): constants(call, f"gear of {j!r}", g, None) for j, g in gears.items()}
+        law = {"gain": gain, "offset": offset, "stiffness": stiffness, "damping": damping}
+        self.actuators[name] = actuator(call, gears, limits, command_limits, **law)
         return self
 
     def build(self) -> Model:
@@ -259,6 +278,7 @@ class ModelSpec(SceneSpec):
             frames=transforms((r, p) for _, r, p in frames.values()),
             gravity=jnp.asarray(self.gravity, dtype=jnp.result_type(float)),
             actuation=actuation_of(call, topology, self.actuators),
+            actuators=laws_of(list(self.actuators.values())),
             constraints=tuple(self.constraints),
             topology=topology,
         )

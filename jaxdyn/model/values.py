@@ -49,6 +49,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "effort": (not_nan, not_negative),
     "lower": (not_nan,),
     "upper": (not_nan,),
+    "lower_command": (not_nan,),
+    "upper_command": (not_nan,),
     "length": (in_range, positive),
     "size": (in_range, not_negative),
     "torsion": (in_range, not_negative),
@@ -130,7 +132,7 @@ def checked_joint(call: str, joint: Joint, body: str) -> Joint:
         changes["pitch"] = float(pitch)
     changes |= {what: constants(call, f"joint.{what}", value, None) for what, value in joint.own.items()}
     changes["rest"] = _rest(call, kind, joint.rest)
-    changes["limits"] = _limits(call, kind, joint.limits)
+    changes["limits"] = limits_of(call, "joint.limits", joint.limits, kind.nv)
     return dataclasses.replace(joint, **changes)
 
 
@@ -150,14 +152,15 @@ def _per_velocity(call: str, name: str, x, nv: int, *rules: Rule) -> np.ndarray:
     return np.full(nv, found)
 
 
-def _limits(call: str, kind: Kind, limits) -> tuple[np.ndarray, np.ndarray]:
+def limits_of(call: str, name: str, limits, n: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return a pair of bounds, (n,) each, infinite for None."""
     if limits is None:
-        return np.full(kind.nv, -np.inf), np.full(kind.nv, np.inf)
+        return np.full(n, -np.inf), np.full(n, np.inf)
     pair = isinstance(limits, tuple | list) or isinstance(limits, np.ndarray | jax.Array) and limits.ndim > 0
     if not pair or len(limits) != 2:
-        raise ValueError(f"{call}: `joint.limits` is {limits!r:.60}, not a pair (lower, upper).")
-    lower, upper = (_per_velocity(call, f"joint.limits[{k}]", x, kind.nv, not_nan) for k, x in enumerate(limits))
-    check_limits(call, lower, upper)
+        raise ValueError(f"{call}: `{name}` is {limits!r:.60}, not a pair (lower, upper).")
+    lower, upper = (_per_velocity(call, f"{name}[{k}]", x, n, not_nan) for k, x in enumerate(limits))
+    check_limits(f"{call}: `{name}`", lower, upper)
     return lower, upper
 
 

@@ -65,6 +65,11 @@ class Trajectory(eqx.Module):
             raise IndexError(f"`Trajectory`: there is no state {number} of {states}.")
         return State(self.q[index], self.v[index])
 
+    @property
+    def final(self) -> State:
+        """Return the last state of a trajectory, the last ones of a batch."""
+        return State(self.q[..., -1, :], self.v[..., -1, :])
+
 
 def _whole(x: Any) -> int | None:
     """Return a whole number, of Python, NumPy or JAX, as an int; None for anything else."""
