@@ -127,7 +127,7 @@ def test_laws_that_no_actuator_has_are_refused(options, said):
 
 
 def test_lengths_are_those_of_joints_with_one_coordinate():
-    with pytest.raises(ValueError, match="actuator 'm': `stiffness` is for joints with one velocity; joint 'hand' has 3"):
+    with pytest.raises(ValueError, match="actuator 'm': `stiffness` is for .* one velocity; joint 'hand' has 3"):
         arm().add_actuator("hand", "m", gear=(1.0, 0, 0), stiffness=1.0).build()
 
 

@@ -30,6 +30,7 @@ AT_REST = jd.State(CLOSED.neutral(), np.zeros(CLOSED.nv))
 
 #: a call of every public function that returns arrays
 CALLS = {
+    "actuator_forces": lambda: jd.actuator_forces(MODEL, STATE, np.zeros(MODEL.nu)),
     "anchored": lambda: jd.anchored(MODEL, Q, jd.constraints.Weld("rocker")),
     "assemble": lambda: jd.assemble(MODEL, Q),
     "bias_forces": lambda: jd.bias_forces(MODEL, STATE),

@@ -458,6 +458,17 @@ def test_iteration_ends():
         list(itertools.islice(poses[0], 9))
 
 
+def test_the_final_state_is_that_of_each_lane():
+    model = jd.load("four_bar")
+    start = jd.State(jnp.zeros((2, 3)), jnp.array([[0.1] * 3, [0.2] * 3]))
+    batch = jax.vmap(lambda s: jd.simulate(model, s, np.zeros((4, 3)), 1e-3))(start)
+    assert batch.final.q.shape == batch.final.v.shape == (2, 3)
+    for k in range(2):
+        one = jax.tree.map(lambda x, k=k: x[k], batch)
+        assert np.array_equal(one.final.q, batch.final.q[k])
+        assert np.array_equal(one.final.q, one[-1].q) and np.array_equal(one.final.v, one[-1].v)
+
+
 @pytest.mark.parametrize("gains", (None, jd.constraints.Baumgarte(100.0, 5.0)))
 def test_rows_with_a_target_follow_it(gains):
     """A crank that is driven against what its loop bears: by all methods of second order as on paper, with the same

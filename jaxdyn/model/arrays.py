@@ -1,6 +1,6 @@
 """Conversion of the bodies that a `ModelSpec` describes to the arrays of a `Model`."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -8,7 +8,6 @@ import numpy as np
 
 from ..spatial.numbers import check, in_range
 from ..spatial.transform import Transform
-from ..tree.topology import Topology
 from .described import Body
 from .joints import Joint
 from .model import Bodies, Joints

@@ -88,9 +88,9 @@ class Model(eqx.Module):
 
     **Fields:** `topology`; `bodies`; `joints`; `frames`, the placements (nf) of the named frames in their bodies;
     `gravity` (3,) m/s²; `actuation` (nv, nu), generalised forces per force of an actuator, or (n, nu) at all joints of
-    the tree if actuators drive dependent joints of embedded loops; `actuators`, their laws; `constraints`, a tuple; `embedded`, the constraints that
-    `embed` has turned into joints, and `home` (nq,), a configuration that satisfies them; `collision`, the shapes that
-    collide.
+    the tree if actuators drive dependent joints of embedded loops; `actuators`, their laws; `constraints`, a tuple;
+    `embedded`, the constraints that `embed` has turned into joints, and `home` (nq,), a configuration that satisfies
+    them; `collision`, the shapes that collide.
 
     `load` and `ModelSpec.build` create models. `jax.vmap` over models works; for instance,
     ``jax.vmap(lambda m: model.replace({"bodies.mass": m}))(masses)`` returns a batch of them.
