@@ -230,7 +230,7 @@ def test_info_tells_what_embed_would_do(source, lines, tmp_path, capsys):
 
 
 def test_info_tells_of_loops_that_are_not_local(capsys, monkeypatch):
-    from jaxdyn.commands.report import clusters
+    from jaxdyn.commands.info import clusters
     from jaxdyn.kinematics import embed
 
     model = jd.load("four_bar")

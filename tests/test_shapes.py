@@ -218,7 +218,7 @@ def test_embedding_keeps_shapes():
 
 
 def test_info_lists_shapes_and_pairs():
-    from jaxdyn.commands.report import describe
+    from jaxdyn.commands.info import describe
 
     spec = chain()
     spec.add_shape("block", jd.shapes.Ellipsoid((1, 2, 3)), name="egg")

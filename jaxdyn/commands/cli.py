@@ -89,7 +89,7 @@ def _model_of(args, **options) -> Model:
 
 
 def _info(args) -> int:
-    from .report import clusters, describe, programs
+    from .info import clusters, describe, programs
 
     model = _model_of(args)
     print(describe(model))
@@ -101,7 +101,7 @@ def _info(args) -> int:
 
 
 def _check(args) -> int:
-    from .report import check
+    from .check import check
 
     return check(args.model, lambda: open_model(args.model, args.floating), strict=args.strict, seed=args.seed)
 
