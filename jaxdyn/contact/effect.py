@@ -44,7 +44,7 @@ class Unformed(eqx.Module):
         """Return (G + R) f."""
         first, lanes = len(self.weights), f.shape[-1]
         none = lambda n: jnp.zeros((n, lanes), f.dtype)  # noqa: E731
-        up = {"u": none(self.problem.model.nv)}
+        up = {"u": none(self.problem.model.topology.nv)}
         if "Linv" in self.factor.parts:
             up["w"] = none(len(self.factor.parts["Linv"]))
         _, bodies, _ = self.factor.down(up, joined([none(first), -f]))

@@ -8,6 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..engine.kept import tables
+from ..engine.sets import connected
 from ..engine.steps import Ref, Row, Step, Table
 from ..model.constraints import Layout
 from ..spatial.small import summed
@@ -70,15 +71,14 @@ class Gathering:
 def gathering(topology: Topology, plan: Plan, held: int, slots: tuple[int, ...]) -> Gathering:
     """Return which of the constraints `slots` are gathered: those between bodies that have more contact rows than
     motions, and joints above their own to ride through. Bodies that touch each other are gathered together."""
-    parts: list[tuple[set[int], list[int]]] = []
-    for c in slots:
-        met = [p for p in parts if not p[0].isdisjoint(plan.bodies(c))]
-        own = set(plan.bodies(c)).union(*(bodies for bodies, _ in met)), [c, *(x for _, of in met for x in of)]
-        parts = [p for p in parts if p not in met] + [own]
-    ride = lambda bodies: bodies.isdisjoint(topology.roots)  # noqa: E731
-    fewer = [x for x in parts if SIX * len(x[0]) < sum(map(plan.count, x[1])) and ride(x[0])]
-    members = tuple(sorted(c for _, of in fewer for c in of))
-    return Gathering(plan, held, members, tuple(sorted(b for bodies, _ in fewer for b in bodies)))
+    members, found = [], set()
+    for own in connected([plan.bodies(c) for c in slots]):
+        together = [slots[k] for k in own]
+        bodies = {b for c in together for b in plan.bodies(c)}
+        if SIX * len(bodies) < sum(map(plan.count, together)) and bodies.isdisjoint(topology.roots):
+            members += together
+            found |= bodies
+    return Gathering(plan, held, tuple(sorted(members)), tuple(sorted(found)))
 
 
 def _rate(C, x):

@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..engine.kept import tables
+from ..engine.sets import Disjoint
 from ..tree.plan import Plan
 from ..tree.topology import Topology
 
@@ -13,17 +14,11 @@ from ..tree.topology import Topology
 @tables
 def parts_of(topology: Topology, plan: Plan, first: int) -> tuple[int, ...]:
     """Return the number of the part of every row from `first` on; none if there is only one part."""
-    heads = list(topology.roots)
-
-    def head(b: int) -> int:
-        while heads[b] != b:
-            heads[b] = b = heads[heads[b]]  # shorter for the next
-        return b
-
-    for tied in (*(c.bodies for c in topology.clusters), *(x.bodies for x in plan.layouts)):
+    parts = Disjoint(range(topology.nb))
+    for tied in (*enumerate(topology.roots), *(c.bodies for c in topology.clusters), *(x.bodies for x in plan.layouts)):
         for b in tied[1:]:
-            heads[head(b)] = head(tied[0])
-    owners = [head(b) for b in plan.firsts[first:]]
+            parts.join(b, tied[0])
+    owners = [parts.find(b) for b in plan.firsts[first:]]
     numbers = {b: k for k, b in enumerate(dict.fromkeys(owners))}
     return tuple(numbers[b] for b in owners) if len(numbers) > 1 else ()
 

@@ -20,6 +20,7 @@ from jaxtyping import Array
 from ..engine.core import joined
 from ..engine.kept import tables
 from ..engine.lanes import laned
+from ..engine.sets import Disjoint
 from ..kinematics.rows import plan_of
 from ..systems.body_factor import body_factor
 from ..systems.problem import Problem, problem_of
@@ -167,14 +168,11 @@ def _whitened(H: Array, K: Array) -> Array:
 @tables
 def _coupled(topology: Topology, plan: Plan, held: int) -> tuple[tuple[int, ...], ...]:
     """Return the sets of rows of the operator that are coupled before bases are eliminated."""
-    sets, first = [{c} for c in range(held, len(plan))], plan.starts[held]
+    parts, first = Disjoint(range(held, len(plan))), plan.starts[held]
     for c, d in _tables(topology, plan, held, True).blocks:
-        if c < held:
-            continue
-        one, other = (next(s for s in sets if x in s) for x in (c, d))
-        if one is not other:
-            sets = [s for s in sets if s is not one and s is not other] + [one | other]
-    return tuple(tuple(r - first for c in sorted(s) for r in plan.span(c)) for s in sorted(sets, key=min))
+        if c >= held:
+            parts.join(c, d)
+    return tuple(tuple(r - first for c in own for r in plan.span(c)) for own in parts.sets())
 
 
 def _sets(given: Given) -> tuple[tuple[int, ...], ...]:

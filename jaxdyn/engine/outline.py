@@ -15,6 +15,7 @@ from .kept import PARTS, Kept
 from .live import LEAVES
 from .ops import NONE, Branches, Op, Type
 from .program import Program
+from .sets import Disjoint
 from .templates import Template
 
 #: fewest operations of one kind that become a template, most operations of a cluster, most clusters of a call
@@ -129,28 +130,19 @@ class _Outline(Copy):
 
     def _clusters(self) -> list[list[int]]:
         s, old, level, same = self.s, self.old, self.level, self.same
-        root: dict[int, int] = {}
-
-        def find(v: int) -> int:
-            while root[v] != v:
-                root[v] = root[root[v]]
-                v = root[v]
-            return v
-
+        parts = Disjoint()
+        above, join = parts.above, parts.join
         for v, alive in enumerate(self.live):
             if not alive or old.region[v] not in self.regions or s.op[v] in LEAVES:
                 continue
-            root[v] = v
+            above[v] = v
             for x in s.operands(v):
-                if x in root:
+                if x in above:
                     if level[x] == level[v] and same[x] == same[v] and old.region[x] == old.region[v]:
-                        root[find(x)] = find(v)
+                        join(x, v)
                     else:
                         self.read.add(x)
-        found = defaultdict(list)
-        for v in root:
-            found[find(v)].append(v)
-        return list(found.values())
+        return parts.sets()
 
     def _maker(self, x: int):
         op = self.s.op[x]

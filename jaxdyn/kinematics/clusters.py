@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ..engine.sets import connected
 from ..model.constraints import Constraint, Layout
 from ..model.transmission import OnJoints
 from ..tree.topology import WORLD, Topology
@@ -31,15 +32,7 @@ def joints_of(topology: Topology, constraint: Constraint) -> frozenset[int]:
 def merged(needs: Sequence[frozenset[int]]) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
     """Return the clusters of constraints that depend on these bodies, as (bodies, constraints). Constraints that share
     a joint, whether they overlap, are nested or parallel, are in one cluster."""
-    parts: list[tuple[set[int], set[int]]] = []
-    for k, bodies in enumerate(needs):
-        here, constraints = set(bodies), {k}
-        for part in [p for p in parts if p[0] & here]:
-            parts.remove(part)
-            here |= part[0]
-            constraints |= part[1]
-        parts.append((here, constraints))
-    return sorted((tuple(sorted(a)), tuple(sorted(b))) for a, b in parts)
+    return sorted((tuple(sorted(set().union(*(needs[k] for k in own)))), tuple(own)) for own in connected(needs))
 
 
 def outputs(topology: Topology, bodies: Sequence[int]) -> tuple[int, ...]:

@@ -15,6 +15,7 @@ from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..spatial.small import summed
+from ..tree.sweep import refs
 from ..tree.topology import Cluster, Topology
 
 
@@ -124,13 +125,9 @@ def solved(cells: Cells, K: Array) -> Ratios:
 def _applied(cells: Cells, topology: Topology) -> Table:
     def row(k):
         reads = tuple(cells.ref(x, k) for x in ("Q", "R", "k"))
-        return Row(Step(_apply, cells.sizes[k]), reads, _each("g", topology.clusters[k].dependent))
+        return Row(Step(_apply, cells.sizes[k]), reads, refs("g", topology.clusters[k].dependent))
 
     return Table([row(k) for k in range(len(cells.sizes))], {"g": topology.nv})
-
-
-def _each(name: str, places) -> tuple[Ref, ...]:
-    return tuple(Ref(name, v) for v in places)
 
 
 def moved(cells: Cells, topology: Topology, ratios: Ratios, k: Array) -> Array:
@@ -151,7 +148,7 @@ def _balance(rows, n, width, Q, R, tau):
 @tables
 def _balancing(cells: Cells, topology: Topology) -> Table:
     def row(k):
-        reads = *(cells.ref(x, k) for x in ("Q", "R")), _each("tau", topology.clusters[k].dependent)
+        reads = *(cells.ref(x, k) for x in ("Q", "R")), refs("tau", topology.clusters[k].dependent)
         return Row(Step(_balance, cells.sizes[k]), reads, cells.ref("k", k))
 
     return Table([row(k) for k in range(len(cells.sizes))], {"k": cells.total("k")})
@@ -185,7 +182,7 @@ def _ratios_of(topology: Topology, cluster: Cluster) -> Ref | None:
 def _spreading(topology: Topology) -> Table:
     def row(c):
         reads = _ratios_of(topology, c), tuple(Ref("w", topology.places[v]) for v in c.independent)
-        return Row(Step(_combine, (len(c.dependent),)), reads, _each("v", c.dependent))
+        return Row(Step(_combine, (len(c.dependent),)), reads, refs("v", c.dependent))
 
     return Table([row(c) for c in topology.clusters if c.independent], {"v": topology.nv})
 
@@ -193,7 +190,7 @@ def _spreading(topology: Topology) -> Table:
 @tables
 def _gathering(topology: Topology) -> Table:
     def row(c):
-        reads = _ratios_of(topology, c), _each("tau", c.dependent)
+        reads = _ratios_of(topology, c), refs("tau", c.dependent)
         return Row(Step(_pull, (len(c.dependent),)), reads, tuple(Ref("w", topology.places[v]) for v in c.independent))
 
     return Table([row(c) for c in topology.clusters if c.independent], {"w": len(topology.independent)})

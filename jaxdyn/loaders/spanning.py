@@ -4,6 +4,8 @@ import heapq
 from collections.abc import Callable, Iterable, Sequence
 from typing import Generic, NamedTuple, TypeVar
 
+from ..engine.sets import Disjoint
+
 Edge = TypeVar("Edge")
 
 
@@ -26,19 +28,12 @@ def spanning_tree(
     Edges of the tree come parents first, otherwise in the order of `edges`.
     """
     links = list(links)
-    leader = {name: name for name in ("world", *links)}
-
-    def find(name: str) -> str:
-        while leader[name] != name:
-            leader[name] = leader[leader[name]]
-            name = leader[name]
-        return name
-
-    kept = set()
+    parts, kept = Disjoint(("world", *links)), set()
+    find = parts.find
     for k in sorted(range(len(edges)), key=lambda k: (rank(edges[k]), k)):
-        a, b = map(find, ends(edges[k]))
-        if a != b:
-            leader[b] = a
+        a, b = ends(edges[k])
+        if find(a) != find(b):
+            parts.join(b, a)
             kept.add(k)
     is_child = {ends(e)[1] for e in edges}
     roots: dict[str, str] = {find("world"): "world"}

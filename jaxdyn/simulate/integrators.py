@@ -151,14 +151,8 @@ class RK4(Integrator):
         return RungeKutta(*CLASSICAL).step(model, dynamics, state, dt)
 
 
-class Gauss(Integrator):
-    """The two-stage Gauss-Legendre method: fourth order and symmetric. Choose it for long motions that conserve energy.
-
-    Joint springs and dampers must be slower than dt, as with `RK4`.
-
-    **Arguments:** `iterations`, fixed-point steps towards the stages, two solves each: every step multiplies the error
-    by about dt times the fastest frequency.
-    """
+class _FixedPoint(Integrator):
+    """Base class of implicit methods that find their stages by fixed-point iterations."""
 
     iterations: int = eqx.field(static=True, default=6)
 
@@ -166,8 +160,22 @@ class Gauss(Integrator):
         check_positive_integer(self, "iterations")
 
     def step(self, model, dynamics, state, dt):
-        # neither solves at the start of the step, to which multipliers and result belong
+        # the stages are not at the start of the step, to which multipliers and result belong
         return self._after(model, dynamics, state, dt), _info(dynamics.solution(state))
+
+    @abc.abstractmethod
+    def _after(self, model, dynamics, state, dt) -> State:
+        """Return the state after the step."""
+
+
+class Gauss(_FixedPoint):
+    """The two-stage Gauss-Legendre method: fourth order and symmetric. Choose it for long motions that conserve energy.
+
+    Joint springs and dampers must be slower than dt, as with `RK4`.
+
+    **Arguments:** `iterations`, fixed-point steps towards the stages, two solves each: every step multiplies the error
+    by about dt times the fastest frequency.
+    """
 
     @once
     def _after(self, model, dynamics, state, dt):
@@ -187,22 +195,13 @@ class Gauss(Integrator):
         return end(model, state, dt, jnp.full(2, 0.5, dtype), slopes)
 
 
-class ImplicitMidpoint(Integrator):
+class ImplicitMidpoint(_FixedPoint):
     """Second order, symmetric: v' = v + dt a(q_m, v_m) at the midpoint. Its energy error is of second order and
     bounded; see `Gauss` for a smaller one. It treats joint springs and dampers implicitly.
 
     **Arguments:** `iterations`, fixed-point steps towards the midpoint: every step multiplies the error by about dt
     times the fastest frequency.
     """
-
-    iterations: int = eqx.field(static=True, default=6)
-
-    def __check_init__(self):
-        check_positive_integer(self, "iterations")
-
-    def step(self, model, dynamics, state, dt):
-        # neither solves at the start of the step, to which multipliers and result belong
-        return self._after(model, dynamics, state, dt), _info(dynamics.solution(state))
 
     @once
     def _after(self, model, dynamics, state, dt):

@@ -43,7 +43,7 @@ def eliminate_columns(kind, par, q, armature, H, ties, rows, spin=None):
         v = [co.tie_times(s, *block) for block in ties]
         ties = [co.tie_downdate(*block, *x, Kn, Kf) for block, x in zip(ties, v, strict=True)]
         for i in range(n):
-            near[i] = co.added(near[i], co.symmetric_product(-Dinv, *v[i]))
+            near[i] = co.added(near[i], co.symmetric_product(-Dinv, v[i]))
             for j in range(i + 1, n):
                 pairs[i, j] = co.added(pairs.get((i, j)), co.tie_product(-Dinv, v[j], v[i]))
         H = rows.column(s, (Kn, Kf), Dinv, v, H)

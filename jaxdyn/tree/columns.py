@@ -121,10 +121,10 @@ def tie_downdate(nn, nf, fn, ff, Vn, Vf, Kn, Kf):
     return nn - outer(Vn, Kn), nf - outer(Vn, Kf), fn - outer(Vf, Kn), ff - outer(Vf, Kf)
 
 
-def symmetric_product(weight, n, f):
+def symmetric_product(weight, x):
     """Return w x xᵀ of a spatial vector as (A, C, M)."""
-    a, b = weight * n, weight * f
-    return sy.product(a, n), outer(a, f), sy.product(b, f)
+    a, b = weight * x[0], weight * x[1]
+    return sy.product(a, x[0]), outer(a, x[1]), sy.product(b, x[1])
 
 
 def tie_product(weight, x, y):
@@ -223,6 +223,5 @@ def sum_of(product, weights, *rows):
     """Return Σ_a w_a x_a y_aᵀ of rows (moments, forces), of two bodies or of one with itself."""
     total = None
     for a, w in enumerate(weights):
-        at = [(n[a], f[a]) for n, f in rows]
-        total = added(total, product(w, *at) if len(at) > 1 else product(w, *at[0]))
+        total = added(total, product(w, *((n[a], f[a]) for n, f in rows)))
     return total

@@ -19,6 +19,7 @@ iterations converge to the solution. Reflections do not change R because it is t
 
 import dataclasses
 import functools
+import itertools
 from typing import Any
 
 import equinox as eqx
@@ -50,10 +51,7 @@ class Early:
     @functools.cached_property
     def starts(self) -> tuple[int, ...]:
         """Return the first cell of the rows at every body: those of its constraints, then those handed on."""
-        out = [0]
-        for n in self.rows:
-            out.append(out[-1] + n)
-        return tuple(out)
+        return (0, *itertools.accumulate(self.rows))
 
 
 @tables
@@ -117,7 +115,7 @@ class _Gone:
         Linv = 1 / (met * met * Dinv + self.compliance[0])
         self.rows = rows[1:]
         self.gone.append(((w, t), met, n, f, Linv))
-        return co.added(H, co.symmetric_product(Linv, n, f))
+        return co.added(H, co.symmetric_product(Linv, (n, f)))
 
     @property
     def left(self):

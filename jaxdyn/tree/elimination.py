@@ -329,7 +329,7 @@ class Elimination(Cells):
     def backwards(self, x: Multipliers) -> Row:
         others = tuple(self.plan.row("nu", c) for c in x.others)
         reads = self.own(x), *self.parts(x), refs("a", x.bodies), others
-        step = Step(multipliers.backwards, (self.counts(x.riders), self.counts(x.others)))
+        step = Step(multipliers.backwards, (self.counts(x.riders),))
         return Row(step, reads, tuple(self.plan.row("nu", c) for c in x.riders))
 
 

@@ -79,13 +79,13 @@ class Factor(eqx.Module):
         """Return what `solve` returns, by the way down from u and w, with multipliers `nu` of kept rows."""
         topology, plan = self.tables.topology, self.tables.plan
         given = self.joints | self.parts | up | ({} if nu is None else self.pulled(nu))
-        if self.tables.later:
+        if self.tables.later:  # without multipliers, rows that ride later exert none
             given.setdefault("load", jnp.zeros((topology.nv, 1), up["u"].dtype))
         found = swept(self.tables.down, given)
         if not topology.clusters:
             return found["x"], found["a"], found.get("nu", nu)
         if plan.whole == plan.rows:
-            return found["x"][jnp.asarray(topology.independent)], found["a"], found.get("nu")
+            return found["x"][jnp.asarray(topology.independent)], found["a"], found.get("nu", nu)
         nu = found["nu"]
         x = jnp.zeros((len(topology.independent), nu.shape[-1]), nu.dtype)
         if "x" in found:

@@ -125,9 +125,9 @@ def _eliminate(k, d, of_rows, hard, rows, places, size, entries, carried, whole,
 
     if of_rows:
         rule = panels.hard if hard else panels.damped
-        A, inverse, below, columns, whole = panels.eliminate_rows(A, k, rule, whole, R, -1)
+        A, inverse, below, _, whole = panels.eliminate_rows(A, k, rule, whole, R, -1)
     else:
-        A, inverse, below, columns = panels.eliminate(A, k, lambda c, diagonal, below: 1 / diagonal)
+        A, inverse, below, _ = panels.eliminate(A, k, lambda c, diagonal, below: 1 / diagonal)
     flat = jnp.concatenate(below) if k + d > 1 else None
     if not size:
         return (jnp.stack(inverse), flat), None, None
@@ -141,32 +141,15 @@ def _eliminate(k, d, of_rows, hard, rows, places, size, entries, carried, whole,
     return (jnp.stack(inverse), flat), A.reshape(-1, A.shape[-1]), whole
 
 
-def _below(k, d, flat):
-    """Return the columns below the diagonal."""
-    out, start = [], 0
-    for c in range(k):
-        n = k + d - 1 - c
-        out.append(flat[start : start + n] if n else None)
-        start += n
-    return out
-
-
 def _forward(k, d, places, size, b, carried, Dinv, flat):
     b = jnp.stack(b)
     left = jnp.concatenate([b, jnp.zeros((d, b.shape[-1]), b.dtype)]) if d else b
-    left = left if carried is None else left + carried
-    out = []
-    for c, l in enumerate(_below(k, d, flat)):
-        out.append(left[0] * Dinv[c])
-        left = left[1:] if l is None else left[1:] - l * left[:1]
-    return jnp.stack(out), panels.spread(left, places, size, (0,)) if size else None
+    own, left = panels.lowered(flat, left if carried is None else left + carried, k)
+    return own * Dinv, panels.spread(left, places, size, (0,)) if size else None
 
 
-def _backward(k, d, scaled, flat, above):
-    x = list(above)
-    for c, l in reversed(list(enumerate(_below(k, d, flat)))):
-        x.insert(0, scaled[c] if l is None else panels.substituted(scaled[c], l, x))
-    return tuple(x[:k])
+def _backward(scaled, flat, above):
+    return tuple(panels.raised(flat, scaled, above))
 
 
 class Elimination:
@@ -221,7 +204,7 @@ class Elimination:
     def backward(self, k: int, x: Front) -> Row:
         scaled = self.at[k]["D"]._replace(name="scaled")
         reads = scaled, self.part(k, "l"), refs("x", x.front)
-        return Row(Step(_backward, (len(x.own), len(x.front))), reads, refs("x", x.own))
+        return Row(Step(_backward), reads, refs("x", x.own))
 
 
 @tables

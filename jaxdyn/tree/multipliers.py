@@ -84,30 +84,16 @@ def eliminate(rule, counts, kept, pairs, turned, coupled, K, L, R, whole):
     return (jnp.stack(inverse), flat_below, tuple(taken)), own, ties, tuple(rest), blocks, co.apart(error, kept)
 
 
-def _columns(below, e, o, like):
-    """Return the columns below the diagonal, one by one."""
-    if below is None:
-        return [jnp.zeros((0, 1), like.dtype)]
-    return co.apart(below, [e + o - 1 - a for a in range(e)])
-
-
 def forwards(counts, kept, b, Linv, below, taken):
     """Return the rows' right sides times 1 / L, the forces on the bodies, and additions to the others' right sides."""
-    left = _joined((*b, *[None] * len(kept)), (*counts, *kept))
-    own = []
-    for l in _columns(below, sum(counts), sum(kept), Linv):
-        own.append(left[0])
-        left = left[1:] - l * left[:1]
-    w = jnp.stack(own) * Linv
+    own, left = panels.lowered(below, _joined((*b, *[None] * len(kept)), (*counts, *kept)), sum(counts))
+    w = own * Linv
     return w, tuple(co.row_forces(x, -w) for x in taken), co.apart(left, kept)
 
 
-def backwards(counts, kept, w, Linv, below, taken, motions, nu):
+def backwards(counts, w, Linv, below, taken, motions, nu):
     """Return ν_r = (K_r a − b_r − Σ_s L_rs ν_s) / L_rr by rider, last row first; `nu` are those of the others."""
     value = -w
     if motions:
         value = value + summed(co.row_rates(x, a) for x, a in zip(taken, motions, strict=True)) * Linv
-    later = [x[r] for x in nu for r in range(x.shape[0])]
-    for a, l in reversed(list(enumerate(_columns(below, sum(counts), sum(kept), Linv)))):
-        later.insert(0, panels.substituted(value[a], l, later) if later else value[a])
-    return co.apart(jnp.stack(later[: sum(counts)]), counts)
+    return co.apart(panels.raised(below, value, [x[r] for x in nu for r in range(len(x))]), counts)

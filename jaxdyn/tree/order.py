@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from ..engine.kept import tables
+from ..engine.sets import connected
 from .plan import Plan
 from .sweep import up
 from .topology import WORLD, Topology
@@ -261,11 +262,8 @@ class _Elimination:
 
     def apart(self, riders: list[int]) -> list[list[int]]:
         """Return the riders in sets that are not coupled with each other."""
-        parts: list[list[int]] = []
-        for c in riders:
-            met = [p for p in parts if self.coupled[c] & set(p)]
-            parts = [p for p in parts if p not in met] + [sorted([c, *(x for p in met for x in p)])]
-        return parts
+        near = set(riders)
+        return [[riders[k] for k in own] for own in connected([{c} | self.coupled[c] & near for c in riders])]
 
 
 def _sorted(x: Joint | Multipliers, when: dict[int, int]) -> Joint | Multipliers:

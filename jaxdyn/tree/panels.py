@@ -101,25 +101,26 @@ def mirrored(A: Array) -> Array:
 def solve(inverse: Array, below: Array | None, b: Array) -> Array:
     """Return x with L D Lᵀ x = b (n, lanes), from 1 / D (n, lanes) and the columns below the diagonal, one after the
     other."""
-    return raised(below, lowered(below, b) * inverse)
+    return raised(below, lowered(below, b)[0] * inverse)
 
 
-def lowered(below: Array | None, b: Array) -> Array:
-    """Return L⁻¹ b."""
+def lowered(below: Array | None, b: Array, count: int | None = None) -> tuple[Array, Array]:
+    """Return L⁻¹ b of the first `count` variables (None: all), and what remains of b of the others."""
     n, left = len(b), b
     out: list[Array] = []
-    for k in range(n):
+    for k in range(n if count is None else count):
         out.append(left[0])
         left = left[1:] if below is None or k == n - 1 else left[1:] - _column(below, k, n) * left[:1]
-    return jnp.stack(out)
+    return jnp.stack(out), left
 
 
-def raised(below: Array | None, b: Array) -> Array:
-    """Return L⁻ᵀ b."""
-    n, out = len(b), list(b)
-    for k in reversed(range(n - 1)):
-        out[k] = out[k] if below is None else substituted(out[k], _column(below, k, n), out[k + 1 :])
-    return jnp.stack(out)
+def raised(below: Array | None, b: Array, later: Sequence[Array] = ()) -> Array:
+    """Return L⁻ᵀ b of the first variables, given the `later` ones."""
+    count, x = len(b), list(later)
+    n = count + len(x)
+    for k in reversed(range(count)):
+        x.insert(0, b[k] if below is None or not x else substituted(b[k], _column(below, k, n), x))
+    return jnp.stack(x[:count])
 
 
 def _column(below: Array, k: int, n: int) -> Array:

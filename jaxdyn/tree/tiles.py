@@ -114,7 +114,7 @@ def _eliminated(S, ridge):
 
 def _below(S, inverse, own):
     """Return C and L of a tile below the diagonal."""
-    C = jnp.stack([panels.lowered(own, row) for row in S])
+    C = jnp.stack([panels.lowered(own, row)[0] for row in S])
     return C, C * inverse[None]
 
 
@@ -139,7 +139,7 @@ def _factor(n: int, count: int) -> Table:
 
 
 def _forward(y, inverse, own):
-    z = panels.lowered(own, y)
+    z, _ = panels.lowered(own, y)
     return z, z * inverse
 
 
