@@ -155,12 +155,12 @@ BAD = {
         TypeError,
         r"`name` is bytes b'x', not",
     ),
-    "commands_for_forces": (lambda: step_of_linkage(COMMAND), ValueError, r"`step`.*\(1,\), not \(3,\).*actuation @"),
-    "commands_in_time": (lambda: roll_linkage(np.ones((4, 1))), ValueError, r"`simulate`.*\(T, 3\)\. .*actuation @"),
+    "commands_for_forces": (lambda: step_of_linkage(COMMAND), ValueError, r"`step`.*\(1,\), not \(3,\).*actuator_f"),
+    "commands_in_time": (lambda: roll_linkage(np.ones((4, 1))), ValueError, r"`simulate`.*\(T, 3\)\. .*actuator_f"),
     "commands_of_a_policy": (
         lambda: roll_linkage(lambda state, t: COMMAND, steps=2),
         ValueError,
-        r"`simulate`: the policy returns shape \(1,\), not \(3,\).*actuation @",
+        r"`simulate`: the policy returns shape \(1,\), not \(3,\).*actuator_f",
     ),
     "embedded_within_jit": (
         lambda: jax.jit(lambda: jd.embed(LINKAGE).nv)(),

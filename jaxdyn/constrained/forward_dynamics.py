@@ -10,7 +10,15 @@ from jaxtyping import Array, Float
 from ..engine.core import Function
 from ..engine.lanes import call
 from ..kinematics.embed import checked_forces, independent_forces
-from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype, rows_of
+from ..model.checks import (
+    check_constraints,
+    check_external,
+    check_model,
+    check_state,
+    check_vector,
+    common_dtype,
+    rows_of,
+)
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
@@ -70,8 +78,7 @@ def forward_dynamics(
     tau = checked_forces(name, model, tau)
     constraints = check_constraints(name, model, constraints)
     m = rows_of(model, constraints)
-    if external is not None:
-        external = check_vector(name, "external", external, (model.nb, 6))
+    external = check_external(name, model, external)
     if warm_start is not None:
         warm_start = check_vector(name, "warm_start", warm_start, (m,))
     check_flag(f"`{name}`", "throw", throw)

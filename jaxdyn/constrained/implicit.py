@@ -21,7 +21,7 @@ from typing import Any, ClassVar
 import jax
 import jax.numpy as jnp
 
-from ..engine.core import Core, Function, Tangent, bind, widen
+from ..engine.core import Core, Function, Tangent, bind, lanes_of, widen
 from ..model.checks import rows_of
 from ..systems.problem import Problem, Start, body_accelerations, problem_of, residual, start_of, with_gyrostats
 from .apart import parted
@@ -46,7 +46,7 @@ def saddle(model, constraints, q, x, y):
 
 def _full(q, args):
     """Return q with the largest number of lanes of any operand: iterations carry arrays with that many."""
-    return widen(q, max(x.shape[-1] for x in args))
+    return widen(q, lanes_of(args))
 
 
 @dataclasses.dataclass(frozen=True)

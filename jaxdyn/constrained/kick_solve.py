@@ -16,7 +16,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..engine.core import widen
+from ..engine.core import lanes_of, widen
 from ..kinematics.forward import accelerations
 from ..systems.base import System
 from ..systems.problem import Problem, Start, still
@@ -67,9 +67,9 @@ class KickSolve(Linearised):
     unknowns: ClassVar[int] = 2
 
     def run(self, args, used):
-        lanes = max(x.shape[-1] for x in args)
+        lanes = lanes_of(args)
         *given, a, lam = jax.tree.unflatten(self.tree, args[:-2])
-        a, lam, r1, r2 = (widen(x, lanes) for x in (a, lam, *args[-2:]))
+        a, lam, r1, r2 = widen((a, lam, *args[-2:]), lanes)
         step = begun(*self.static, *given)
         system = system_of(self.solver, step.problem)
         sign = -1 if self.across else 1

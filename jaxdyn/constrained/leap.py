@@ -6,7 +6,7 @@ import functools
 import jax
 import jax.numpy as jnp
 
-from ..engine.core import bind, widen
+from ..engine.core import bind, lanes_of, widen
 from .base import Solver
 from .implicit import SaddleSolve, tangent_of
 from .iterated import Proximal
@@ -31,9 +31,9 @@ class LeapCore(StepCore):
     projected: bool = dataclasses.field(kw_only=True)
 
     def run(self, args, used):
-        lanes = max(x.shape[-1] for x in args)
+        lanes = lanes_of(args)
         model, constraints, q, v, tau, external, dt, warm = jax.tree.unflatten(self.tree, args)
-        q, v, tau = widen(q, lanes), widen(v, lanes), widen(tau, lanes)
+        q, v, tau = widen((q, v, tau), lanes)
         step = begun(self.projected, model, constraints, q, v, tau, external, dt)
         system = system_of(self.solver, step.problem)
         rows = 0 if step.problem.rows is None else step.problem.rows.plan.rows

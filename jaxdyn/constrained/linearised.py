@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..engine.core import Core, Function, bind
+from ..engine.core import Core, Function, bind, widen
 from ..systems.base import System
 from ..systems.problem import Start
 from .base import Found
@@ -60,8 +60,8 @@ class _Corrections(Iteration):
     def _found(self, at: At):
         tau, force, r2 = self.left_over(at.rates, at.lam)
         if r2 is not None:
-            r2 = self.wide(r2 if self.compliance is None else r2 - self.compliance * at.lam)
-        return self.wide(tau), force, r2
+            r2 = widen(r2 if self.compliance is None else r2 - self.compliance * at.lam, self.lanes)
+        return widen(tau, self.lanes), force, r2
 
 
 def corrected(system: System, left_over, like, lam, floor, plain: bool, compliance: Array | None = None) -> Found:

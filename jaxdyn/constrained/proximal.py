@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..engine.core import widen
+from ..engine.core import lanes_of, widen
 from ..systems.base import System
 from ..systems.problem import Start, body_accelerations, given_accelerations, left_over, rows_left_over, still
 from ..systems.weights import redundant
@@ -77,8 +77,7 @@ class Iteration:
     def __init__(self, system: System, start: Start, lam: Array | None, stop: Stop, compliance: Array | None):
         self.system, self.problem, self.stop, self.compliance = system, system.problem, stop, compliance
         rows = self.problem.rows
-        given = [self.problem.q, start.tau, *(x for x in (start.rows, lam) if x is not None)]
-        self.lanes = max(x.shape[-1] for x in given)
+        self.lanes = lanes_of(self.problem.q, start.tau, start.rows, lam)
         self.start = start._replace(tau=widen(start.tau, self.lanes))
         self.dtype = self.problem.q.dtype
         self.constrained = rows is not None
@@ -87,14 +86,12 @@ class Iteration:
         self.redundant = redundant(self.problem) if self.moving else None
         self.warm = lam
 
-    def wide(self, tree):
-        return jax.tree.map(lambda x: widen(x, self.lanes), tree)
-
     def begun(self) -> _State:
         m = self.start.rows.shape[0] if self.constrained else 0
-        lam = jnp.zeros((m, self.lanes), self.dtype) if self.warm is None else self.wide(self.warm)
+        lam = jnp.zeros((m, self.lanes), self.dtype) if self.warm is None else widen(self.warm, self.lanes)
         zero, count = jnp.zeros(self.lanes, self.dtype), jnp.zeros(self.lanes, jnp.int32)
-        at = At(jnp.zeros_like(self.start.tau), self.wide(given_accelerations(self.problem, self.start)), lam, zero)
+        bodies = widen(given_accelerations(self.problem, self.start), self.lanes)
+        at = At(jnp.zeros_like(self.start.tau), bodies, lam, zero)
         return _State(
             at=at,
             direction=jax.tree.map(jnp.zeros_like, at),
@@ -117,7 +114,7 @@ class Iteration:
         """Return r2, with the compliance of the rows."""
         if not self.constrained:
             return at.lam
-        left = self.wide(rows_left_over(self.problem, self.start, at.bodies))
+        left = widen(rows_left_over(self.problem, self.start, at.bodies), self.lanes)
         return left if self.compliance is None else left - self.compliance * at.lam
 
     def change(self, at: At, r2: Array, refined: bool = True):
@@ -134,11 +131,11 @@ class Iteration:
         x, bodies, y, image = self.system.solve(tau, force, r2)
         if y is None:
             y = image = jnp.zeros((0, self.lanes), self.dtype)
-        x, bodies, y = self.wide((x, bodies, y))
+        x, bodies, y = widen((x, bodies, y), self.lanes)
         if self.compliance is not None:
             image = image + self.compliance * y
         made = At(x, bodies, y, jnp.ones(self.lanes, self.dtype))
-        return made, self.wide(image)
+        return made, widen(image, self.lanes)
 
     def moves(self, direction: At, image: Array) -> Array:
         return moves(self.redundant, direction.lam, image)

@@ -18,7 +18,7 @@ from ..constrained.lcaba import LCABA, damped
 from ..constrained.linearised import Operands
 from ..constrained.multipliers import multipliers
 from ..constrained.result import MEMBERS, ended, jumped
-from ..engine.core import Core, bind, joined, widen
+from ..engine.core import Core, bind, joined, lanes_of, widen
 from ..model.checks import rows_of as rows_of_loops
 from .cones import calling, measures, natural, scales
 from .immovable import tolerated, weighed
@@ -69,9 +69,9 @@ class ContactStep(Core):
         return v, nu, f, f, *ends, q, v, nu, ((chosen,), dtype)
 
     def run(self, args, used):
-        lanes = max(x.shape[-1] for x in args)
+        lanes = lanes_of(args)
         model, constraints, q, v, tau, external, dt, warm = jax.tree.unflatten(self.tree, args)
-        q, v, tau = widen(q, lanes), widen(v, lanes), widen(tau, lanes)
+        q, v, tau = widen((q, v, tau), lanes)
         # a correction keeps the slots of the step, to which its forces belong
         which = warm.which if isinstance(self.law, Closing) else None
         step = begun(self.law, model, constraints, q, v, tau, external, dt, which, recursive=True)

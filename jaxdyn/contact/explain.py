@@ -31,11 +31,11 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..dynamics.crba import mass_matrix_at
-from ..engine.core import joined, widen
+from ..engine.core import joined, lanes_of, widen
 from ..engine.lanes import laned
 from ..kinematics.embedding import jacobian_at
 from ..kinematics.straight import acceleration_over
-from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
+from ..model.checks import check_constraints, check_external, check_model, check_state, check_vector, common_dtype
 from ..model.constraints import Constraint
 from ..model.joints import FreeKind
 from ..model.model import Model
@@ -155,8 +155,8 @@ def _modes(step: Step, s: Array, least: Array) -> _Modes:
 def explained(law: Law, free: tuple[int, ...], model, constraints, q, v, a, external, dt, tol):
     """Return τ, ν, contact forces f, gaps, the residual of the law, the unexplained forces, and the places of slots,
     lanes-last."""
-    lanes = max(x.shape[-1] for x in jax.tree.leaves((model, constraints, q, v, a, external, dt)))
-    q, v, a = widen(q, lanes), widen(v, lanes), widen(a, lanes)
+    lanes = lanes_of(model, constraints, q, v, a, external, dt)
+    q, v, a = widen((q, v, a), lanes)
     step = begun(law, model, constraints, q, v, jnp.zeros_like(v), external, dt)
     problem, first, counts = step.problem, step.first, step.cones.counts
     bodies = body_accelerations(problem, step.start, a)
@@ -295,8 +295,7 @@ def explain(
         raise ValueError(f"`{name}`: give either `acceleration` or `after`, the velocity at the end of the step.")
     what, motion = ("after", after) if acceleration is None else ("acceleration", acceleration)
     motion = check_vector(name, what, motion, (model.nv,))
-    if external is not None:
-        external = check_vector(name, "external", external, (model.nb, 6))
+    external = check_external(name, model, external)
     dt = floats(f"`{name}`", "dt", dt, ())
     check(f"`{name}`", "dt", dt, finite, positive)
     free = _without_actuators(name, model, actuated)

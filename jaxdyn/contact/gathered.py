@@ -19,7 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..engine.core import joined
+from ..engine.core import at_or_zero, joined
 from ..engine.sweeps import swept
 from ..kinematics.forward import Kinematics
 from ..kinematics.rows import Rows
@@ -66,7 +66,7 @@ class Gathered(eqx.Module):
         table, at = coupling(self.how, blocks)
         cells = L.reshape(-1, L.shape[-1])
         found = swept(table, {"C": self.C, "L": cells})["G"]
-        return jnp.take(joined([found, cells, jnp.zeros_like(cells[:1])]), at, axis=0, mode="clip")
+        return at_or_zero(joined([found, cells]), at)
 
     def rounding(self, L: Array) -> Array:
         """Return the rounding of the diagonal of that G (m, lanes): its terms may be larger than their sum, which is

@@ -25,6 +25,7 @@ against each other, sweeps whose normal forces overshoot may not converge.
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.core import widen
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
@@ -50,11 +51,9 @@ def bounds(problem: Tiled) -> dict[str, Array]:
     """Return the bounds of the forces of a problem, tile by tile: `friction` of contacts, `radius` of twists, `bound`,
     `low` and `high` of joints."""
     cones, lanes = problem.cones, problem.h.shape[-1]
-    wide = lambda x: jnp.broadcast_to(x, (*x.shape[:-1], lanes))  # noqa: E731
-    given = {"friction": wide(cones.friction).reshape(-1, 2, lanes)}
-    given["radius"] = wide(cones.radius).reshape(-1, WIDE, lanes)
-    given |= {name: wide(getattr(cones.limited, name)).reshape(-1, WIDE, lanes) for name in JOINTS}
-    return given
+    given = {"friction": widen(cones.friction, lanes).reshape(-1, 2, lanes)}
+    given["radius"] = widen(cones.radius, lanes).reshape(-1, WIDE, lanes)
+    return given | {name: widen(getattr(cones.limited, name), lanes).reshape(-1, WIDE, lanes) for name in JOINTS}
 
 
 def sweep(counts: Counts, given: dict[str, Array], h: Array, x: Array) -> Array:

@@ -60,5 +60,4 @@ def _normal(law: Law, surface: Surface, gap: Array, speed: Array, dt: Array) -> 
     hits = (restitution > 0) & (gap + dt * speed < 0) & (speed < -law.bounce_speed)
     rigid = jnp.where(hits, jnp.maximum(rigid, -restitution * speed), rigid)
     goal = jnp.where(soft, -gap * k / (k * dt + d), rigid)
-    wide = lambda x: jnp.broadcast_to(x, goal.shape)  # noqa: E731
-    return goal, wide(jnp.where(soft, 1 / (dt * (k * dt + d)), 0))
+    return goal, jnp.broadcast_to(jnp.where(soft, 1 / (dt * (k * dt + d)), 0), goal.shape)

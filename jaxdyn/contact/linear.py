@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..constrained.linearised import Linearised, corrected
-from ..engine.core import joined, widen
+from ..engine.core import joined, lanes_of, widen
 from ..systems.base import System
 from ..systems.problem import Problem, body_accelerations, still
 from . import smooth
@@ -59,9 +59,9 @@ class Stepwise(eqx.Module):
         return 1 - p + NEAR[p.dtype.itemsize]
 
     def solve(self, b: Array) -> Array:
-        lanes = max(x.shape[-1] for x in (b, self.p, self.G.diagonal))
+        b = widen(b, lanes_of(b, self.p, self.G.diagonal))
         tol, most = ENOUGH[b.dtype.itemsize]
-        return solved(self._times, self._near, widen(b, lanes), tol, most)
+        return solved(self._times, self._near, b, tol, most)
 
     def _effect(self, z: Array) -> Array:
         """Return G z, with a little more on the diagonal of G."""
@@ -108,9 +108,9 @@ class ContactSolve(Linearised):
     unknowns: ClassVar[int] = 3
 
     def run(self, args, used):
-        lanes = max(x.shape[-1] for x in args)
+        lanes = lanes_of(args)
         *given, which, w, a, nu, f = jax.tree.unflatten(self.tree, args[:-3])
-        a, nu, f, *right = (widen(x, lanes) for x in (a, nu, f, *args[-3:]))
+        a, nu, f, *right = widen((a, nu, f, *args[-3:]), lanes)
         (law,) = self.static
         step = begun(law, *given, which, recursive=True)  # type: ignore
         system = self._system(touching(step, law), step, w, a, f, given[-1])

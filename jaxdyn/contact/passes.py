@@ -17,7 +17,7 @@ from jaxtyping import Array
 
 from ..constrained.iteration import Stop, loop
 from ..constrained.proximal import At, Iteration
-from ..engine.core import joined, widen
+from ..engine.core import joined, lanes_of, widen
 from ..systems.base import System
 from ..systems.problem import Problem, given_accelerations, left_over, still
 from ..tree.factor import Factor, kept_of
@@ -77,7 +77,7 @@ def forces(law: Law, G: Array | Unformed, cones: Cones, g: Array, guess: Array, 
     """Return the forces of the law (m, lanes), which is solved only where forces must act. `moves`
     (contacts + joints, lanes) says which contacts and joints can move."""
     G, g, cones = parting(G, g, cones, moves)
-    lanes = max(x.shape[-1] for x in jax.tree.leaves((g, cones)))
+    lanes = lanes_of(g, cones)
     acts, none = jnp.broadcast_to(cones.bear(g), lanes), jnp.zeros((len(g), lanes), g.dtype)
     acting = lambda: jnp.where(acts, law.solve(G, g, cones, guess), 0)  # noqa: E731
     return borne(cones.counts, jax.lax.cond(acts.any(), acting, lambda: none), moves)
@@ -135,21 +135,21 @@ class _Later:
 
     def __init__(self, step: Step, law: Law, factor: Eliminated, guess: Array):
         self.step, self.law, self.factor, self.guess = step, law, factor, guess
-        self.lanes = max(x.shape[-1] for x in jax.tree.leaves((step.problem.q, step.start, step.cones)))
+        self.lanes = lanes_of(step.problem.q, step.start, step.cones)
 
     def solved(self) -> Solved:
         step, bare = self.step, self.factor.factor
         problem, rows = step.problem, step.problem.rows
         given = given_accelerations(problem, step.start)
         tau, force = left_over(problem, step.start, jnp.zeros_like(step.start.tau), given, None)
-        up = kept_of(bare.up(self.wide(tau), force))
+        up = kept_of(bare.up(widen(tau, self.lanes), force))
 
         def free():
             x, bodies = self.moved(up)
             return x, bodies, step.cones.bear(rows.times(bodies) - step.right)
 
         alert = self.alert()
-        none = self.wide((jnp.zeros_like(tau), still(problem, tau)))
+        none = widen((jnp.zeros_like(tau), still(problem, tau)), self.lanes)
         x, bodies, called = jax.lax.cond(alert.all(), lambda: (*none, jnp.zeros_like(alert)), free)
         asked = alert | called
         x, bodies, f, ridden = jax.lax.cond(
@@ -159,9 +159,6 @@ class _Later:
         at = At(x, jax.tree.map(jnp.add, given, bodies), f, jnp.ones(self.lanes, left.dtype))
         judge = _Held(problem, self.factor.weights, bare)
         return Solved(at, left, jnp.ones(self.lanes, jnp.int32), ridden, judge)
-
-    def wide(self, tree):
-        return jax.tree.map(lambda x: widen(x, self.lanes), tree)
 
     def alert(self) -> Array:
         """Return which lanes may need forces (lanes,)."""
@@ -173,7 +170,7 @@ class _Later:
     def moved(self, up) -> tuple[Array, Any]:
         """Return the changes of the accelerations of joints, and of bodies."""
         x, bodies, _ = self.factor.factor.down(up)
-        return self.wide((x, bodies))
+        return widen((x, bodies), self.lanes)
 
     def touching(self, asked: Array, up):
         """Return these changes with contact in the lanes `asked`, its forces, and what is known of its rows."""

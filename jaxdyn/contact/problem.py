@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 from ..delassus.riding import factor_of
 from ..dynamics.rnea import stiffened
-from ..engine.core import joined, widen
+from ..engine.core import at_or_zero, joined, widen
 from ..kinematics.embedding import body_rates, kinematics, reflected
 from ..kinematics.rows import Rows
 from ..kinematics.straight import apparent, moved
@@ -189,16 +189,14 @@ class Eliminated(NamedTuple):
         """Return the factor in which contact rows are kept; its G is a matrix unless it is `apart`."""
         factor, weights, plan = self.factor, self.weights, self.own.problem.plan
         first, cells, blocks = len(weights), factor.parts["L"], factor.tables.blocks
-        padded = jnp.concatenate([cells, jnp.zeros((1, cells.shape[-1]), cells.dtype)])
-        taken = lambda places: jnp.take(padded, places, axis=0, mode="clip")  # noqa: E731
         parts = {name: x for name, x in factor.parts.items() if name in SWEPT}
         factor, R = Factor(factor.tables, factor.joints, parts), self.compliance
         if self.apart:
-            diagonal = taken(plan.diagonal(blocks, len(cells))[first:])
+            diagonal = at_or_zero(cells, plan.diagonal(blocks, len(cells))[first:])
             G = Unformed(self.problem, weights, factor, R, diagonal + R, self.held, self.penalised)
             rounding = jnp.zeros_like(diagonal)
         else:
-            L = taken(plan.placed(blocks, len(cells))[first:, first:])
+            L = at_or_zero(cells, plan.placed(blocks, len(cells))[first:, first:])
             G, rounding = self.own.matrix(L, frozenset(blocks)), self.own.rounding(L)
             G = widen(G, max(G.shape[-1], R.shape[-1])) + jnp.eye(len(R), dtype=G.dtype)[..., None] * R
         return Kept(self.problem, weights, factor, self.own, G, rounding, self.penalised)

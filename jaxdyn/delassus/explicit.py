@@ -42,11 +42,6 @@ def rounding_of(*blocks: Array) -> Array:
     return jnp.stack([ROUNDING * jnp.finfo(x.dtype).eps * jnp.abs(jnp.trace(x)) for x in blocks]).max()
 
 
-def entries(cells: Array, places) -> Array:
-    """Return the `cells` at `places`, with a zero where a place is one beyond the last cell."""
-    return jnp.concatenate([cells, jnp.zeros(1, cells.dtype)])[places]
-
-
 def projected(A: Array, B: Array) -> Array:
     """Return B (n, m) minus its projection onto the range of A (n, h). A second pass removes the rounding errors of the
     first."""

@@ -20,6 +20,7 @@ from jaxtyping import Array
 
 from ..constrained.implicit import saddle
 from ..constrained.iteration import tolerance
+from ..engine.core import joined
 from ..engine.lanes import laned
 from ..kinematics.rows import plan_of
 from ..spatial.options import check_count, check_number
@@ -74,7 +75,7 @@ def _inverse(stop: Stop, whitened: bool, given: Given, made: Prepared, factor, R
     lanes = max(b.shape[-1], R.shape[-1])
     zero = jnp.zeros((given.model.nv, lanes), b.dtype)
     held = held_rows(given)
-    wanted = jnp.concatenate([jnp.zeros((held, lanes), b.dtype), jnp.broadcast_to(b, (b.shape[0], lanes))])
+    wanted = joined([jnp.zeros((held, lanes), b.dtype), b])
     force = still(geometry_problem(given, made.geometry, (), False), zero)
     return refined(stop, given, made, factor, zero, force, wanted, R, whitened)[2][held:]
 

@@ -20,6 +20,7 @@ import numpy as np
 from jaxtyping import Array
 
 from ..constrained.base import refuse_loops
+from ..engine.core import at_or_zero
 from ..engine.kept import tables
 from ..engine.lanes import laned
 from ..kinematics.rows import plan_of
@@ -33,7 +34,7 @@ from ..tree.plan import Plan
 from ..tree.topology import WORLD, Topology
 from .base import Given, refuse_held
 from .damping import Damping
-from .explicit import Explicit, entries
+from .explicit import Explicit
 
 #: degrees of freedom of a body
 SIX = 6
@@ -100,7 +101,7 @@ class PVReduced(Explicit):
         L, K = laned(_factor)(given)
         K = jnp.concatenate(K, 1)
         places = made.plan.placed(_tables(topology, plan).blocks, L.shape[0])
-        G = entries(L, places)
+        G = at_or_zero(L, places)
         first = {b: made.plan.starts[len(plan) + k] for k, b in enumerate(made.relays)}
         done = np.zeros(0, int)  # rows whose part of G is complete; those that stop at the world come first
         for stop in (WORLD, *reversed(made.relays)):
@@ -147,7 +148,7 @@ class ConstrainedABA(PVReduced):
         every = tuple(c for c in range(len(plan)) if not plan.layouts[c].velocities)
         L = laned(_penalised)(given, R.diagonal)
         blocks = elimination_of(topology, plan, _riding(topology, plan), every).blocks
-        soft = entries(L, plan.placed(blocks, L.shape[0]))
+        soft = at_or_zero(L, plan.placed(blocks, L.shape[0]))
         return soft / R.diagonal[:, None] / R.diagonal[None]
 
     def solve(self, given, made, damped, R: Damping, b: Array):

@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..constrained.iteration import Stop
-from ..engine.core import widen
+from ..engine.core import at_or_zero, joined, lanes_of, widen
 from ..engine.kept import tables
 from ..kinematics.forward import Kinematics
 from ..kinematics.rows import Rows, plan_of
@@ -110,10 +110,7 @@ def _order(topology: Topology, plan: Plan, held: int) -> Order:
 def _weights(given: Given, mu: Array, R: Array | None) -> Array:
     """Return the weights of the rows that hold, μ, followed by those of the damped rows, 1 / R."""
     held = jnp.broadcast_to(mu, (held_rows(given), mu.shape[-1]))
-    if R is None:
-        return held
-    lanes = max(held.shape[-1], R.shape[-1])
-    return jnp.concatenate([jnp.broadcast_to(x, (x.shape[0], lanes)) for x in (held, 1 / R)])
+    return held if R is None else joined([held, 1 / R])
 
 
 def factorised(given: Given, geometry: Geometry, R: Array | None, kept: Array | None, whitened: bool) -> Factored:
@@ -130,8 +127,7 @@ def factorised(given: Given, geometry: Geometry, R: Array | None, kept: Array | 
         return Factored(parts, None, None)
     cells = made.parts["L"]
     places = Plan(plan.layouts[:n]).placed(made.tables.blocks, cells.shape[0])
-    cells = jnp.concatenate([cells, jnp.zeros((1, cells.shape[-1]), cells.dtype)])
-    S = geometry.mu * jnp.take(cells, places, axis=0, mode="clip")
+    S = geometry.mu * at_or_zero(cells, places)
 
     def pivot(k, d, below):
         if kept is None:
@@ -176,11 +172,11 @@ def refined(stop: Stop, given: Given, made: Prepared, factor: Factored, tau, for
         a, bodies, _ = swept.solve(tau, force)
         return a, bodies, jnp.zeros((0, a.shape[-1]), a.dtype)
     mu, dtype = made.geometry.mu, tau.dtype
-    lanes = max(x.shape[-1] for x in (tau, wanted, given.q, mu, *made.geometry.K, *(() if R is None else (R,))))
+    lanes = lanes_of(tau, wanted, given.q, mu, made.geometry.K, R)
     wide = lambda x: widen(x, lanes)  # noqa: E731
-    tau, wanted = wide(tau), wide(wanted)
+    tau, wanted = wide((tau, wanted))
     soft = jnp.zeros((0, lanes), dtype) if R is None else wide(R)
-    padded = lambda x, y: jnp.concatenate([wide(x), wide(y)])  # noqa: E731
+    padded = lambda x, y: jnp.concatenate(wide([x, y]))  # noqa: E731
     none = jnp.zeros((h, lanes), dtype), jnp.zeros_like(soft)
     start = Start(tau, wanted, None, force)
 
@@ -197,7 +193,7 @@ def refined(stop: Stop, given: Given, made: Prepared, factor: Factored, tau, for
             x, moved, _ = swept.down(kept_of(up), padded(-eta, none[1]))
         image = rows.times(moved)
         held = none[0] if not h else made.kept * (eta - mu * image[:h])
-        return wide(x), jax.tree.map(wide, moved), padded(held, (r[h:] - image[h:]) / soft)
+        return wide(x), wide(moved), padded(held, (r[h:] - image[h:]) / soft)
 
     tiny = jnp.finfo(dtype).tiny
 

@@ -17,7 +17,7 @@ import numpy as np
 from jax.scipy.linalg import block_diag, cho_solve, solve_triangular
 from jaxtyping import Array
 
-from ..engine.core import joined
+from ..engine.core import at_or_zero, joined
 from ..engine.kept import tables
 from ..engine.lanes import laned
 from ..engine.sets import Disjoint
@@ -33,7 +33,7 @@ from ..tree.order import Joint, Order, beyond_a_base, elimination, kept_riders, 
 from ..tree.plan import Plan
 from ..tree.topology import Topology
 from .base import Given, Method
-from .explicit import Explicit, entries, rounding_of
+from .explicit import Explicit, rounding_of
 from .refined import REDUNDANT
 
 
@@ -102,7 +102,7 @@ class PV(Explicit):
         held = len(given.held)
         cells = laned(_factor, held)(given)
         plan = plan_of(given.model.topology, given.constraints)
-        return entries(cells, _places(given.model.topology, plan, held, False))
+        return at_or_zero(cells, _places(given.model.topology, plan, held, False))
 
 
 class Branches(NamedTuple):
@@ -199,7 +199,7 @@ class PVFast(Method):
         cells, H, K, Y = laned(_open, len(given.held))(given)
         plan = plan_of(given.model.topology, given.constraints)
         places = _places(given.model.topology, plan, len(given.held), True)
-        return Branches(tuple(entries(cells, places[np.ix_(s, s)]) for s in _sets(given)), H, K, Y)
+        return Branches(tuple(at_or_zero(cells, places[np.ix_(s, s)]) for s in _sets(given)), H, K, Y)
 
     def times(self, given, made, x):
         y = made.Y @ (made.Y.T @ x)

@@ -11,7 +11,7 @@ from ..engine.sweeps import swept
 from ..kinematics.embedding import kinematics
 from ..kinematics.forward import Kinematics, tree_kinematics
 from ..kinematics.manifold import differenced
-from ..model.checks import check_model, check_state, check_vector, common_dtype
+from ..model.checks import at_q, at_state
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.numbers import ArrayLike
@@ -78,23 +78,12 @@ def _momentum(model, q, v):
     return jnp.concatenate([f, n - cross(_center_at(motion), f)])
 
 
-def _at_q(call: str, model: Model, q: ArrayLike):
-    check_model(call, model)
-    return common_dtype(model, check_vector(call, "q", q, (model.nq,)))
-
-
-def _at_state(call: str, model: Model, state: State):
-    check_model(call, model)
-    state = check_state(call, model, state)
-    return common_dtype(model, state.q, state.v)
-
-
 def center_of_mass(model: Model, q: ArrayLike) -> Float[Array, "3"]:
     """Return the position (3,) of the centre of mass of all moving bodies in the world at q (nq,), in metres.
 
     Raises `ValueError` for wrong shapes, `TypeError` for other types.
     """
-    return laned(_center)(*_at_q("center_of_mass", model, q))
+    return laned(_center)(*at_q("center_of_mass", model, q))
 
 
 def potential_energy(model: Model, q: ArrayLike) -> Float[Array, ""]:
@@ -107,7 +96,7 @@ def potential_energy(model: Model, q: ArrayLike) -> Float[Array, ""]:
 
     Raises `ValueError` for wrong shapes, `TypeError` for other types.
     """
-    return laned(_potential)(*_at_q("potential_energy", model, q))
+    return laned(_potential)(*at_q("potential_energy", model, q))
 
 
 def kinetic_energy(model: Model, state: State) -> Float[Array, ""]:
@@ -115,7 +104,7 @@ def kinetic_energy(model: Model, state: State) -> Float[Array, ""]:
 
     Raises `ValueError` for wrong shapes, `TypeError` for other types.
     """
-    return laned(_kinetic)(*_at_state("kinetic_energy", model, state))
+    return laned(_kinetic)(*at_state("kinetic_energy", model, state))
 
 
 def centroidal_momentum(model: Model, state: State) -> Float[Array, "6"]:
@@ -123,4 +112,4 @@ def centroidal_momentum(model: Model, state: State) -> Float[Array, "6"]:
 
     Raises `ValueError` for wrong shapes, `TypeError` for other types.
     """
-    return laned(_momentum)(*_at_state("centroidal_momentum", model, state))
+    return laned(_momentum)(*at_state("centroidal_momentum", model, state))

@@ -5,7 +5,7 @@ from jaxtyping import Array, Float
 
 from ..engine.lanes import laned
 from ..kinematics.embedding import kinematics
-from ..model.checks import check_model, check_state, check_vector, common_dtype
+from ..model.checks import at_q, at_state, check_external, check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.numbers import ArrayLike
@@ -27,12 +27,6 @@ def _passive(model, q, v):
     return passive_at(kinematics(model, q, v))
 
 
-def _prepared(call: str, model: Model, state: State):
-    check_model(call, model)
-    state = check_state(call, model, state)
-    return common_dtype(model, state.q, state.v)
-
-
 def inverse_dynamics(
     model: Model, state: State, acceleration: ArrayLike, *, external: ArrayLike | None = None
 ) -> Float[Array, " nv"]:
@@ -47,8 +41,7 @@ def inverse_dynamics(
     check_model(call, model)
     state = check_state(call, model, state)
     a = check_vector(call, "acceleration", acceleration, (model.nv,))
-    if external is not None:
-        external = check_vector(call, "external", external, (model.nb, 6))
+    external = check_external(call, model, external)
     model, q, v, a, external = common_dtype(model, state.q, state.v, given=(a, external))
     return laned(_balance)(model, q, v, a, external)
 
@@ -58,9 +51,7 @@ def mass_matrix(model: Model, q: ArrayLike) -> Float[Array, "nv nv"]:
 
     Raises `ValueError` for wrong shapes, `TypeError` for other types.
     """
-    check_model("mass_matrix", model)
-    q = check_vector("mass_matrix", "q", q, (model.nq,))
-    return laned(crba.mass_matrix)(*common_dtype(model, q))
+    return laned(crba.mass_matrix)(*at_q("mass_matrix", model, q))
 
 
 def bias_forces(model: Model, state: State) -> Float[Array, " nv"]:
@@ -68,7 +59,7 @@ def bias_forces(model: Model, state: State) -> Float[Array, " nv"]:
 
     Raises `ValueError` for wrong shapes, `TypeError` for other types.
     """
-    model, q, v = _prepared("bias_forces", model, state)
+    model, q, v = at_state("bias_forces", model, state)
     return laned(_bias)(model, q, v)
 
 
@@ -87,4 +78,4 @@ def passive_forces(model: Model, state: State) -> Float[Array, " nv"]:
 
     Raises `ValueError` for wrong shapes, `TypeError` for other types.
     """
-    return laned(_passive)(*_prepared("passive_forces", model, state))
+    return laned(_passive)(*at_state("passive_forces", model, state))

@@ -10,7 +10,15 @@ from ..kinematics import ratios
 from ..kinematics.embed import checked_forces
 from ..kinematics.embedding import Embedded, kinematics, spread
 from ..kinematics.rows import evaluate
-from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype, rows_of
+from ..model.checks import (
+    check_constraints,
+    check_external,
+    check_model,
+    check_state,
+    check_vector,
+    common_dtype,
+    rows_of,
+)
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
@@ -89,8 +97,7 @@ def loop_forces(
     state = check_state(call, embedded, state)
     a = check_vector(call, "acceleration", acceleration, (embedded.nv,))
     tau = checked_forces(call, embedded, tau)
-    if external is not None:
-        external = check_vector(call, "external", external, (embedded.nb, 6))
+    external = check_external(call, embedded, external)
     constraints, multipliers = _checked_rows(call, embedded, constraints, multipliers)
     given = constraints, a, tau, external, multipliers
     model, q, v, constraints, *given = common_dtype(embedded, state.q, state.v, given=given)

@@ -216,8 +216,8 @@ class Tangent(_Derivative):
 
     def run(self, args, used):
         # a tangent may have more lanes than its primal
-        lanes = max(x.shape[-1] for x in args)
-        tangents = tuple(widen(t, lanes) for t in args[self.given :])
+        lanes = lanes_of(args)
+        tangents = widen(tuple(args[self.given :]), lanes)
         if self.core.implicit:
             out = self.linear(args, used)(*tangents)
         else:
@@ -258,10 +258,10 @@ class Pullback(_Derivative):
         return super().lean(args, self.seen)
 
     def run(self, args, used):
-        lanes = max(x.shape[-1] for x in args)
+        lanes = lanes_of(args)
         f = self.linear(args, self.seen) if self.core.implicit else self.primal(args, self.seen)
         select = lambda *xs: [widen(o, lanes) for o, s in zip(f(*xs), self.seen, strict=True) if s]  # noqa: E731
-        cotangents = [widen(c, lanes) for c in args[self.given :]]
+        cotangents = widen(list(args[self.given :]), lanes)
         at = self.at(args, lanes)
         if self.core.implicit:
             return list(jax.linear_transpose(select, *at)(cotangents))
@@ -276,20 +276,30 @@ class Pullback(_Derivative):
         return [None] * n + [outs[k] if u else None for k, u in zip(seen, undefined[n:], strict=True)]
 
 
-def widen(x, lanes: int) -> jax.Array:
-    """Return `x` with at least `lanes` lanes, by repeating its single lane."""
-    return jnp.broadcast_to(x, (*x.shape[:-1], lanes)) if x.shape[-1] < lanes else x
+def lanes_of(*trees) -> int:
+    """Return the largest number of lanes of the arrays of trees, at least 1."""
+    return max((x.shape[-1] for x in jax.tree.leaves(trees)), default=1)
+
+
+def widen(tree, lanes: int):
+    """Return arrays, one or a tree of them, with at least `lanes` lanes each, by repeating single lanes."""
+    return jax.tree.map(lambda x: jnp.broadcast_to(x, (*x.shape[:-1], lanes)) if x.shape[-1] < lanes else x, tree)
 
 
 def joined(parts: Sequence[jax.Array], axis: int = 0) -> jax.Array:
     """Concatenate arrays along an axis, widened to the largest number of lanes among them."""
-    lanes = max(x.shape[-1] for x in parts)
-    return jnp.concatenate([widen(x, lanes) for x in parts], axis)
+    return jnp.concatenate(widen(list(parts), lanes_of(parts)), axis)
+
+
+def at_or_zero(cells: jax.Array, places) -> jax.Array:
+    """Return the cells (n, ...) at `places`, zero where a place is n."""
+    none = jnp.zeros((1, *cells.shape[1:]), cells.dtype)
+    return jnp.take(jnp.concatenate([cells, none]), places, axis=0, mode="clip")
 
 
 def run(core: Core, used, args):
     """Return the core's outputs, all widened to the common number of lanes."""
-    lanes = max((a.shape[-1] for a in args), default=1)
+    lanes = lanes_of(args)
     with jax.numpy_rank_promotion("allow"):
         outs = core.run(tuple(args), used)
     return [widen(o, lanes) for o in outs]

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax.extend.core import jaxpr_as_fun
 
+from .core import lanes_of
 from .steps import Sweep, cells
 from .walls import walled
 
@@ -112,7 +113,7 @@ class _Held:
             k, a, b = runs[0]
             return self.sources[k] if (a, b) == (0, len(self.sources[k])) else self.sources[k][a:b]
         parts = [zero if k < 0 else self.sources[k][a:b] for k, a, b in runs]
-        lanes = max(x.shape[-1] for x in parts)
+        lanes = lanes_of(parts)
         sizes = [b - a for _, a, b in runs]
         return jnp.concatenate(
             [jnp.broadcast_to(x, (n, *x.shape[1:-1], lanes)) for x, n in zip(parts, sizes, strict=True)]

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
+from ..engine.core import at_or_zero
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
@@ -89,8 +90,7 @@ def ridden(motion: Kinematics, boarding: tuple[Boarding, ...], wrench, height: i
     them."""
     ride = _ride(motion.model.topology, boarding, height)
     numbers = swept(ride.table, motion.joints | {"wrench": wrench})["number"]
-    numbers = jnp.concatenate([numbers, jnp.zeros((1, numbers.shape[-1]), numbers.dtype)])
-    parts = [jnp.take(numbers, at, axis=0, mode="clip") for at in ride.places]
+    parts = [at_or_zero(numbers, at) for at in ride.places]
     return sum(parts[1:], parts[0])
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..engine.lanes import laned
-from ..model.checks import check_frame, check_model, check_state, check_vector, common_dtype
+from ..model.checks import at_q, check_frame, check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
 from ..model.pairs import Distance, FrameConstraint, PointOnPlane
 from ..model.state import State
@@ -84,9 +84,7 @@ def forward_kinematics(model: Model, q: ArrayLike) -> Transform:
 
     Raises `ValueError` for wrong shapes, `TypeError` for other types.
     """
-    check_model("forward_kinematics", model)
-    q = check_vector("forward_kinematics", "q", q, (model.nq,))
-    return pose(*laned(_poses)(*common_dtype(model, q)))
+    return pose(*laned(_poses)(*at_q("forward_kinematics", model, q)))
 
 
 def frame_pose(model: Model, q: ArrayLike, frame: str) -> Transform:

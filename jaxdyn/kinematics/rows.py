@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
+from ..engine.core import lanes_of, widen
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
@@ -111,7 +112,7 @@ def _evaluate(layout: Layout, constraint, attachments, bodies, robot, joints):
     mass, center = robot
     seen = RobotView(mass, center, lambda k: looks[k])
     rows = one(constraint).evaluate(layout, placements, views, seen)
-    n, lanes = layout.rows, max(x.shape[-1] for x in jax.tree.leaves(rows))
+    n, lanes = layout.rows, lanes_of(rows)
     flat = lambda x: jnp.broadcast_to(x, (n, *x.shape[1:-2], 1, lanes))[..., 0, :]  # noqa: E731
     gains = constraint.stabilization
     each = lambda x: jnp.broadcast_to(x, (n, x.shape[-1]))  # noqa: E731
@@ -196,5 +197,4 @@ def stacked(signatures: Sequence[Any], items: Sequence[Any]) -> tuple[tuple[tupl
 
 
 def _beside(group: Sequence[Array]) -> Array:
-    lanes = max(x.shape[-1] for x in group)
-    return jnp.stack([jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for x in group])
+    return jnp.stack(widen(list(group), lanes_of(group)))

@@ -152,13 +152,31 @@ def check_vector(call: str, name: str, x: Any, shape: tuple[int, ...]) -> Array:
 
 def commands_hint(model: Model, shape: tuple[int, ...]) -> str:
     """Return advice if forces (..., nv) have the shape of commands (..., nu)."""
-    return " Convert commands by `model.actuation @ command`." if shape[-1:] == (model.nu,) else ""
+    return " Convert commands by `jd.actuator_forces(model, state, command)`." if shape[-1:] == (model.nu,) else ""
 
 
 def check_state(call: str, model: Model, state: Any) -> State:
     check_instance(f"`{call}`", "state", state, State, " Use `jd.State(q, v)`.")
     q = check_vector(call, "state.q", state.q, (model.nq,))
     return State(q, check_vector(call, "state.v", state.v, (model.nv,)))
+
+
+def check_external(call: str, model: Model, external: Any) -> Array | None:
+    """Return the wrenches on the bodies (nb, 6), None for None. Raise `ValueError` for any other shape."""
+    return None if external is None else check_vector(call, "external", external, (model.nb, 6))
+
+
+def at_q(call: str, model: Any, q: Any) -> tuple[Model, Array]:
+    """Return the model and a configuration of it, checked and of one type."""
+    check_model(call, model)
+    return common_dtype(model, check_vector(call, "q", q, (model.nq,)))
+
+
+def at_state(call: str, model: Any, state: Any) -> tuple[Model, Array, Array]:
+    """Return the model, and q and v of a state of it, checked and of one type."""
+    check_model(call, model)
+    state = check_state(call, model, state)
+    return common_dtype(model, state.q, state.v)
 
 
 def check_frame(call: str, model: Model, frame: Any) -> tuple[int, int | None]:

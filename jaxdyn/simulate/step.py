@@ -17,7 +17,7 @@ from ..engine.once import once
 from ..kinematics.assemble import residual
 from ..kinematics.embed import checked_forces
 from ..kinematics.manifold import integrate
-from ..model.checks import check_constraints, check_model, check_state, check_vector, common_dtype
+from ..model.checks import check_constraints, check_external, check_model, check_state, common_dtype
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
@@ -125,8 +125,7 @@ def check_contacts_of_step(call: str, model: Model, law: Law | None, integrator:
 def _prepared(name, model, state, tau, constraints, external, integrator, solver):
     check_model(name, model)
     state = check_state(name, model, state)
-    if external is not None:
-        external = check_vector(name, "external", external, (model.nb, 6))
+    external = check_external(name, model, external)
     check_instance(f"`{name}`", "integrator", integrator, Integrator, " Use one such as `jd.integrators.RK4()`.")
     constraints = check_constraints(name, model, constraints)
     check_solver(f"`{name}`", solver)

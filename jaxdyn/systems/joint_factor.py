@@ -9,7 +9,7 @@ from jaxtyping import Array
 
 from ..dynamics.crba import mass_matrix_at
 from ..dynamics.rnea import joint_forces
-from ..engine.core import joined, widen
+from ..engine.core import joined, lanes_of, widen
 from ..kinematics.embedding import body_rates, jacobian_at
 from ..tree.blocks import blocks_of, dragging, moving
 from ..tree.fronts import Front, Pattern, SparseFactor, factorise_sparse, fronts
@@ -37,7 +37,7 @@ class JointFactor(System):
         if self.rows and rows is not None:
             right = jnp.zeros((rows.plan.rows, 1), b.dtype) if r2 is None else r2
             lanes = max(b.shape[-1], right.shape[-1])
-            b = jnp.concatenate([widen(b, lanes), widen(right, lanes)])
+            b = jnp.concatenate(widen([b, right], lanes))
         found = self.factor.solve(b)
         x = found[:nv]
         moved = body_rates(problem.motion, x)
@@ -104,7 +104,7 @@ def penalised_factor(problem: Problem, weights: Array) -> JointFactor:
     M, edges = flat(mass_matrix_at(problem.motion)), set(blocks.edges)
     if rows is not None:
         J = jacobian_at(problem.motion, rows)
-        lanes = max(x.shape[-1] for x in (M, J, weights))
+        lanes = lanes_of(M, J, weights)
         M = widen(M, lanes)
         for c, movers in enumerate(supported):
             v = np.asarray(blocks.velocities(movers))

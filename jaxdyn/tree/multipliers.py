@@ -7,7 +7,7 @@ from typing import Any
 
 import jax.numpy as jnp
 
-from ..engine.core import joined
+from ..engine.core import joined, lanes_of, widen
 from ..spatial.small import summed
 from . import columns as co
 from . import panels
@@ -32,12 +32,9 @@ def _matrix(blocks, turned, counts, kept):
         square[c][d] = block
         square[d][c] = jnp.swapaxes(block, 0, 1)
     like = next(x for row in square for x in row if x is not None)
-    lanes = max(x.shape[-1] for x in blocks.values())
+    lanes = lanes_of(blocks)
     zero = lambda c, d: jnp.zeros((sizes[c], sizes[d], lanes), like.dtype)  # noqa: E731
-    full = [
-        [zero(c, d) if x is None else jnp.broadcast_to(x, (*x.shape[:-1], lanes)) for d, x in enumerate(row)]
-        for c, row in enumerate(square)
-    ]
+    full = [[zero(c, d) if x is None else widen(x, lanes) for d, x in enumerate(row)] for c, row in enumerate(square)]
     return jnp.concatenate([jnp.concatenate(row, 1) for row in full])
 
 
