@@ -5,6 +5,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 import numpy as np
 
+from ..engine.core import at_or_zero
 from ..engine.kept import tables
 from ..engine.lanes import laned
 from ..engine.sweeps import swept
@@ -16,7 +17,7 @@ from ..tree.plan import Plan
 from ..tree.propagation import propagation_of
 from ..tree.topology import Topology, refuse_clusters
 from .base import Given, refuse_held
-from .explicit import Explicit, entries
+from .explicit import Explicit
 
 
 def _fields(extended: bool, given: Given) -> dict:
@@ -57,7 +58,7 @@ class _Propagated(Explicit):
     def matrix(self, given):
         cells = laned(_blocks, self.extended)(given)
         plan = plan_of(given.model.topology, given.constraints)
-        return entries(cells, _places(given.model.topology, plan, self.extended))
+        return at_or_zero(cells, _places(given.model.topology, plan, self.extended))
 
 
 class KJR(_Propagated):
