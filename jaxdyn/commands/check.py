@@ -185,9 +185,9 @@ def check(source: str, opened: Callable[[], tuple[Model, list[str]]], *, strict:
     else:
         found.note("nothing moves, so that there is nothing more to check")
     problems, warned = found.counts["problem"], found.counts["warning"]
-    found.say("no problem found" if not problems else f"{problems} problem{'s' * (problems > 1)} found")
+    found.say("no problem found" if not problems else f"{counted(problems, 'problem')} found")
     if warned:
-        found.say(f"{warned} warning{'s' * (warned > 1)}")
+        found.say(counted(warned, "warning"))
     return 1 if problems or (strict and warned) else 0
 
 

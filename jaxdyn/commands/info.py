@@ -18,7 +18,7 @@ from ..model.actuators import Actuators
 from ..model.model import Model
 from ..model.state import State
 from ..simulate.step import step
-from ..spatial.instances import counted
+from ..spatial.instances import counted, listed
 
 #: most pairs of shapes that are listed
 MOST = 40
@@ -115,8 +115,7 @@ def _shapes(model: Model) -> list[str]:
             out.append(f"self-collisions are off (`load(self_collisions=True)`): pairs left out: {found.scene.off}")
     if found.scene.left_out:
         lost = found.scene.left_out
-        more = f" and {len(lost) - MOST} more" if len(lost) > MOST else ""
-        out += ["", f'shapes not read (`load(collision="all")`): {", ".join(lost[:MOST])}{more}']
+        out += ["", f'shapes not read (`load(collision="all")`): {listed(lost, MOST)}']
     return out
 
 
@@ -135,8 +134,7 @@ def _pairs(model: Model) -> list[str]:
     if len(rows) > MOST + 1:
         out.append(f"  and {len(rows) - MOST - 1} more pairs")
     if idle:
-        more = f" and {len(idle) - MOST} more" if len(idle) > MOST else ""
-        out.append(f"pairs whose kinds cannot collide: {'; '.join(idle[:MOST])}{more}")
+        out.append(f"pairs whose kinds cannot collide: {listed(idle, MOST, between='; ')}")
     law = Auto()
     slots = sum(group.slots for group in groups_of(model, law))
     told_of = f"contact points in all: {sum(points)}; `jd.contact.Auto()` has slots for {slots} at a time"

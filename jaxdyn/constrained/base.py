@@ -65,7 +65,7 @@ class Solver(eqx.Module):
 
     def pick(self, topology: Topology, constraints: Sequence[Constraint], dtype=None) -> "Solver":
         """Return the solver for these constraints in the precision of `dtype`, by default that of JAX's numbers:
-        itself, but for `Auto`."""
+        itself, except for `Auto`."""
         return self
 
     def unrolled(self) -> "Solver":
@@ -98,7 +98,7 @@ class Unrollable(Solver):
 
 
 def check_solver(call: str, solver: Any) -> None:
-    check_instance(call, "solver", solver, Solver, " Use one such as `jd.solvers.LCABA()`.")
+    check_instance(f"`{call}`", "solver", solver, Solver, " Use one such as `jd.solvers.LCABA()`.")
 
 
 def name_of(constraint: Constraint, index: int) -> str:

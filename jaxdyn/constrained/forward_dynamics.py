@@ -82,7 +82,7 @@ def forward_dynamics(
     if warm_start is not None:
         warm_start = check_vector(name, "warm_start", warm_start, (m,))
     check_flag(f"`{name}`", "throw", throw)
-    check_solver(f"`{name}`", solver)
+    check_solver(name, solver)
     check_instance(f"`{name}`", "adjoint", adjoint, str, " Use 'implicit' or 'unrolled'.")
     if adjoint not in ("implicit", "unrolled"):
         raise ValueError(f"`{name}`: `adjoint` is {adjoint!r:.60}; choose 'implicit' or 'unrolled'.")

@@ -6,7 +6,7 @@ from typing import ClassVar
 import jax.numpy as jnp
 
 from ..systems.body_factor import BodyFactor, every_constraint
-from ..tree.early import early, elimination_of, factorise_early
+from ..tree.early import early, early_elimination, factorise_early
 from ..tree.plan import Plan
 from ..tree.topology import Topology, refuse_clusters
 from .iterated import Proximal
@@ -43,7 +43,7 @@ class PVEarly(Proximal):
         places = tuple(cell[r] for r in range(plan.rows))
         compliance = 1 / weights[:1] if rows is not None else jnp.ones((1, 1), problem.q.dtype)
         K = None if rows is None else rows.K
-        tables = elimination_of(model.topology, carried)
+        tables = early_elimination(model.topology, carried)
         factor = factorise_early(
             tables, problem.motion.inertia, model.joints.armature, problem.motion.joints, K, places, compliance
         )

@@ -154,7 +154,7 @@ class ContactStep(Core):
         *given, warm = jax.tree.unflatten(self.tree, list(range(len(primals))))
         n = len(primals) - len(jax.tree.leaves(warm))  # derivatives do not depend on where the passes start
         primals, tangents, known = list(primals[:n]), list(tangents[:n]), self.known[:n]
-        model, constraints, q, v, _, _, dt = given
+        model, _, q, v, _, _, dt = given
 
         operands = Operands(known, self.compiler, primals, tangents)
         residual, _ = operands.core(residuals, (self.law,), *given, *[-1] * 5)

@@ -59,7 +59,7 @@ def impulse(
     e = check_vector(name, "restitution", jnp.broadcast_to(e, (m,)) if e.shape == () else e, (m,))
     if warm_start is not None:
         warm_start = check_vector(name, "warm_start", warm_start, (m,))
-    check_solver(f"`{name}`", solver)
+    check_solver(name, solver)
     solver.check(f"`{name}`", model.topology, constraints)
     if solver.soft:
         raise ValueError(f"`{name}`: `{type(solver).__name__}` only pulls at rows. Use `jd.solvers.LCABA()`.")

@@ -33,9 +33,9 @@ class Law(eqx.Module):
 
     **Arguments** of all laws: `recovery`, the share of an overlap that one step removes, at most at the speed
     `recovery_speed` (m/s, and rad/s at limits of joints that turn); `bounce_speed` (m/s), below which impacts do not
-    bounce; `limits`: joints stop at their limits, and `dry_friction`: joints with dry friction rub, each adding a row a
-    joint; `slots`, the number of places at which two limbs, or a limb and a shape of the world, can touch at a time:
-    each step selects those with the least gaps (None: all places, or 4 if there would be more than 200 rows);
+    bounce; `limits`: joints stop at their limits, and `dry_friction`: joints with dry friction rub (each adds a row for
+    the joint); `slots`, the number of places at which two limbs, or a limb and a shape of the world, can touch at a
+    time: each step selects those with the least gaps (None: all places, or 4 if there would be more than 200 rows);
     `smoothing` (m/s, and rad/s for joints that turn), the speed over which derivatives are smoothed: it does not change
     motions, and 0 gives exact derivatives.
     """
@@ -167,4 +167,4 @@ def ahead(first: Array, change: Array) -> Array:
 
 def dot(x: Array, y: Array) -> Array:
     """Return the scalar products (lanes,) of vectors in tiles (n, WIDE, lanes)."""
-    return (x * y).sum(0).sum(0)
+    return (x * y).sum((0, 1))

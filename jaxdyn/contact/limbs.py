@@ -137,8 +137,8 @@ def at_places(group: Group, which: Array, tree: Any) -> Any:
 
 
 def chosen(here: Array, x: Any, before: Any = None) -> Any:
-    """Return the values (slots, ...) of slots, `before` (None: zero) unless they are `here` (places, slots, lanes), at
-    one of some places, whose values are x (places, ...)."""
+    """Return, for each slot, the value x (places, ...) of the place where the mask `here` (places, slots, lanes) is
+    set; `before` (None: zero) where it is set for none."""
 
     def of(x, found=None):
         found = jnp.zeros((), x.dtype) if found is None else found

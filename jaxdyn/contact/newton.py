@@ -12,7 +12,7 @@ where steps approach the solution slowly. Steps are full, and the best forces se
 come first, which bring most lanes near the solution.
 
 Where there are at least as many rows of joints as of contacts, contacts are solved first, with the forces of joints
-held: if these fulfil their law then, because no limit is reached, it is all.
+held: if these then fulfil their law, because no limit is reached, nothing more is to be done.
 """
 
 import equinox as eqx

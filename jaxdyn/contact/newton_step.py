@@ -2,7 +2,7 @@
 
 With left = P(x − s) − x, the step Δ solves (1 − D + D (H + ε 1)) Δ = left, see `newton.py`. D has a block for each
 contact, which is not symmetric. In the other rows, those of joints and twists, it is diagonal, of ones (rows that are
-held) and zeros (rows at a bound, or free). There Δ is known, Δ = (1 − D) left, but for held rows. These have the
+held) and zeros (rows at a bound, or free). There Δ = (1 − D) left is known, except in held rows. These have the
 symmetric system D (H + ε 1) D, are eliminated first, and leave S in place of H to the contacts:
 
 | step | equation |

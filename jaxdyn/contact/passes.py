@@ -4,8 +4,8 @@ One pass solves the law on top of the factor. If loops are penalties, there are 
 again for the whole forces f, from the residual of the passes before, so that contact becomes exact together with the
 loops.
 
-On trees, contact rows ride only where they are needed: after the bodies, and if some lane of a group may touch. Lanes
-that are not expected to are asked whether the law holds for their motion without contact.
+On trees, contact rows ride only where they are needed: after the bodies, and if some lane of a group may touch. All
+other lanes move without contact first; if the law does not hold for that motion, contact rows ride for them too.
 """
 
 import dataclasses
@@ -59,7 +59,7 @@ def solved(step: Step, law: Law, warm: Array | None) -> Solved:
     factor, first = eliminated(step, law), step.first
     guess = jnp.zeros((step.cones.counts.rows, 1), step.problem.q.dtype) if warm is None else warm[first:]
     if factor.factor.tables.later:
-        return _Later(step, law, factor, guess).solved()
+        return _OnDemand(step, law, factor, guess).solved()
     kept, compliance = factor.kept(), joined([jnp.zeros((first, 1), guess.dtype), step.compliance])
     moves = movable(step, kept)
     none = jnp.zeros_like(guess)
@@ -70,7 +70,7 @@ def solved(step: Step, law: Law, warm: Array | None) -> Solved:
     end = loop(lambda s: s.active, passes.step, passes.begun(), stop)
     at = passes.finished(end)
     ridden = Ridden(diagonal(kept.G), moves, product(kept.G, at.lam[first:]))
-    return Solved(at, end.r2, end.steps, ridden, _Held(step.problem, kept.weights, kept.factor))
+    return Solved(at, end.r2, end.steps, ridden, _ConstantForces(step.problem, kept.weights, kept.factor))
 
 
 def forces(law: Law, G: Array | Unformed, cones: Cones, g: Array, guess: Array, moves: Array) -> Array:
@@ -106,7 +106,7 @@ class _Lawful(System):
         return self.kept.corrected(tau, force, r2, top)
 
 
-class _Held(System):
+class _ConstantForces(System):
     """The factor with constant contact forces."""
 
     problem: Problem
@@ -130,7 +130,7 @@ class _Passes(Iteration):
         return super().change(at, r2, refined)
 
 
-class _Later:
+class _OnDemand:
     """The step of a tree, whose rows ride where they are needed."""
 
     def __init__(self, step: Step, law: Law, factor: Eliminated, guess: Array):
@@ -157,7 +157,7 @@ class _Later:
         )
         left = step.right - rows.times(bodies) - step.compliance * f
         at = At(x, jax.tree.map(jnp.add, given, bodies), f, jnp.ones(self.lanes, left.dtype))
-        judge = _Held(problem, self.factor.weights, bare)
+        judge = _ConstantForces(problem, self.factor.weights, bare)
         return Solved(at, left, jnp.ones(self.lanes, jnp.int32), ridden, judge)
 
     def alert(self) -> Array:

@@ -1,6 +1,6 @@
 """The places where shapes of a model may touch: the pairs that collide, and gap, point and normal at each place.
 
-A pair is one step of a table, but for a mesh above a plane: the search for its lowest vertices is a step for every
+A pair is one step of a table, except for a mesh above a plane: the search for its lowest vertices is a step for every
 few of them, whose code serves all meshes.
 """
 

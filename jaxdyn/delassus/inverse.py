@@ -23,7 +23,7 @@ from .least_norm import any_of_batch
 STEPS = 50
 #: a residual counts as shrunk below this fraction of the least so far, and how often in a row it may not shrink
 SHRINKS, PATIENCE = 0.5, 3
-#: a step of at most so many times the rounding of x ends the iteration
+#: a step of at most this many times the rounding of x ends the iteration
 SETTLED = 10
 #: changes that shrink less than to this fraction are rounding
 SLOW = 0.9

@@ -205,8 +205,8 @@ def refined(stop: Stop, given: Given, made: Prepared, factor: Factored, tau, for
         a, lam = s.a + da, s.lam + dlam
         shares = [d / jnp.maximum(x, tiny) for d, x in zip(size(da, dlam), size(a, lam), strict=True)]
         worst = jnp.maximum(*shares)
-        next = worst * worst / jnp.minimum(s.last, 1)  # the predicted size of another step, from the last two
-        active = s.active & (next > stop.tol) & (worst < s.last / 2)  # False for NaN
+        coming = worst * worst / jnp.minimum(s.last, 1)  # the predicted size of another step, from the last two
+        active = s.active & (coming > stop.tol) & (worst < s.last / 2)  # False for NaN
         found = _State(a, jax.tree.map(jnp.add, s.bodies, dbodies), lam, worst, active)
         return jax.tree.map(lambda x, y: jnp.where(s.active, x, y), found, s)
 

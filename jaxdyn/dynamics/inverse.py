@@ -15,12 +15,12 @@ from .rnea import passive_at, rnea, rotors
 
 def _balance(model, q, v, a, external):
     motion = kinematics(model, q, v, a)
-    return rnea(motion, motion.gravity, external) + rotors(motion, a) - passive_at(motion)
+    return rnea(motion, external) + rotors(motion, a) - passive_at(motion)
 
 
 def _bias(model, q, v):
     motion = kinematics(model, q, v, jnp.zeros_like(v))
-    return rnea(motion, motion.gravity) + rotors(motion)
+    return rnea(motion) + rotors(motion)
 
 
 def _passive(model, q, v):

@@ -112,9 +112,9 @@ def tree_forces(motion: Kinematics, force) -> Array:
     return swept(_up(motion.model.topology), motion.driven | {"force": force})["tau"]
 
 
-def rnea(motion: Kinematics, gravity=None, external=None) -> Array:
+def rnea(motion: Kinematics, external=None) -> Array:
     """Return the forces (nv, lanes) of rigid bodies with a given motion, without armature and passive forces."""
-    return joint_forces(motion, body_forces(motion, motion.velocity, motion.acceleration, gravity, external))
+    return joint_forces(motion, body_forces(motion, motion.velocity, motion.acceleration, motion.gravity, external))
 
 
 def rotors(motion: Kinematics, a=None) -> Array:

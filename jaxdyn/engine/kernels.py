@@ -53,8 +53,8 @@ def choice(compiler: str, platform: str = "cpu") -> str:
 
 
 def effort() -> int:
-    """Return LLVM's optimisation level: that of the environment variable JAXDYN_EFFORT, or 2. At level 0, more steps
-    are called rather than copied, too."""
+    """Return LLVM's optimisation level: that of the environment variable JAXDYN_EFFORT, or 2. At level 0, steps
+    are also called, rather than copied, more often."""
     found = os.environ.get("JAXDYN_EFFORT") or "2"  # empty is not set
     if found not in ("0", "1", "2", "3"):
         raise ValueError(f"JAXDYN_EFFORT={found} is none of 0, 1, 2, 3; unset it for 2")

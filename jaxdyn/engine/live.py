@@ -23,7 +23,7 @@ class Schedule:
     those of them (and shared inputs) that lanes or calls read; `body`, the statements of every region: values, `Call`s,
     `Loop`s, `Branches`, `Guard`s, `Store`s; `changing`, for loops and branches, the places of results that are read;
     `is_uniform`, for each value whether it is uniform; `masks`, for each call, a mask of the results that are read;
-    `spread`, values that all lanes share and that are yet passed to a call lane by lane; `op`, `a`, `b`, `c` of every
+    `spread`, values that all lanes share, but that a call reads lane by lane; `op`, `a`, `b`, `c` of every
     value after fusing.
     """
 

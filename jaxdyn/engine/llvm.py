@@ -3,7 +3,9 @@
 import numpy as np
 
 from .live import Schedule
-from .ops import Op, Type
+from .ops import FLOATS, UNSIGNED, Op, Type
+
+NOT_SIGNED = (Type.bool_, *UNSIGNED)
 
 NAMES = {
     Type.bool_: "i1",
@@ -26,7 +28,7 @@ _CALLS = {Op.sqrt: "sqrt", Op.abs_: "fabs", Op.rint: "rint", Op.floor: "floor"}
 
 def literal(value, t: int) -> str:
     """Return a constant in LLVM's notation."""
-    if t in (Type.float32, Type.float64):
+    if t in FLOATS:
         # also for float32, which LLVM writes with the bits of the double of equal value
         return f"0x{int(np.float64(value).view(np.uint64)):016X}"
     if t == Type.bool_:
@@ -96,7 +98,7 @@ class Code:
         op, a, b, c = s.op[v], s.a[v], s.b[v], s.c[v]
         t = s.program.type[v]
         x = self.use(a)
-        if op in _FLOAT and t in (3, 4):
+        if op in _FLOAT and t in FLOATS:
             self.names[v] = self.line(f"{_FLOAT[op]} {self.type(t)} {x}, {self.use(b)}")
         elif op in (Op.fma, Op.fms, Op.fnma):
             self.names[v] = self.fused(op, t, x, self.use(b), self.use(c))
@@ -104,7 +106,7 @@ class Code:
             self.names[v] = self.chosen(t, x, self.use(b), self.use(c))
         elif op in _ORDERED:
             self.names[v] = self.compare(op, s.program.type_of(a), x, self.use(b))
-        elif op in _CALLS and t in (3, 4):
+        elif op in _CALLS and t in FLOATS:
             self.names[v] = self.intrinsic(_CALLS[op], t, x)
         elif op in (Op.max_, Op.min_):
             self.names[v] = self.extreme(op, t, x, self.use(b))
@@ -113,14 +115,14 @@ class Code:
         elif op == Op.bits:
             self.names[v] = self.line(f"bitcast {self.type(s.program.type_of(a))} {x} to {self.type(t)}")
         elif op == Op.neg:
-            zero = "fneg" if t in (3, 4) else "sub"
-            first = "" if t in (3, 4) else ("zeroinitializer, " if self.lanes > 1 else "0, ")
+            zero = "fneg" if t in FLOATS else "sub"
+            first = "" if t in FLOATS else ("zeroinitializer, " if self.lanes > 1 else "0, ")
             self.names[v] = self.line(f"{zero} {self.type(t)} {first}{x}")
         elif op == Op.not_:
-            ones = "true" if t == 0 else "-1"
+            ones = "true" if t == Type.bool_ else "-1"
             ones = f"splat ({NAMES[t]} {ones})" if self.lanes > 1 else ones
             self.names[v] = self.line(f"xor {self.type(t)} {x}, {ones}")
-        elif op == Op.abs_ and t in (0, 5, 6):
+        elif op == Op.abs_ and t in NOT_SIGNED:
             self.names[v] = x
         elif op == Op.abs_:
             flipped = self.line(f"sub {self.type(t)} {'zeroinitializer' if self.lanes > 1 else '0'}, {x}")
@@ -128,13 +130,13 @@ class Code:
         elif op == Op.div:
             self.names[v] = self.quotient(t, x, self.use(b))
         else:
-            name = _INT.get(op) or _BITS.get(op) or ("lshr" if t in (5, 6) else "ashr")
+            name = _INT.get(op) or _BITS.get(op) or ("lshr" if t in UNSIGNED else "ashr")
             self.names[v] = self.line(f"{name} {self.type(t)} {x}, {self.use(b)}")
 
     def chosen(self, t: int, mask: str, x: str, y: str) -> str:
         """Return x where a mask is set, else y."""
         ty = self.type(t)
-        return self.line(f"select {self.type(0)} {mask}, {ty} {x}, {ty} {y}")
+        return self.line(f"select {self.type(Type.bool_)} {mask}, {ty} {x}, {ty} {y}")
 
     def fused(self, op: int, t: int, x: str, y: str, z: str) -> str:
         if op == Op.fnma:
@@ -153,30 +155,30 @@ class Code:
         return self.line(f"call {ty} @fma.{name}({ty} {x}, {ty} {y}, {ty} {z})")
 
     def compare(self, op: int, t: int, x: str, y: str) -> str:
-        if t in (3, 4):
+        if t in FLOATS:
             return self.line(f"fcmp {_ORDERED[op]} {self.type(t)} {x}, {y}")
-        how = (_UNSIGNED if t in (0, 5, 6) else _SIGNED)[op]
+        how = (_UNSIGNED if t in NOT_SIGNED else _SIGNED)[op]
         return self.line(f"icmp {how} {self.type(t)} {x}, {y}")
 
     def extreme(self, op: int, t: int, x: str, y: str) -> str:
         """Return the larger or the smaller number, or NaN if one is NaN."""
-        ty, mask = self.type(t), self.type(0)
-        if t in (3, 4):
+        ty, mask = self.type(t), self.type(Type.bool_)
+        if t in FLOATS:
             first = self.line(f"fcmp {'ogt' if op == Op.max_ else 'olt'} {ty} {x}, {y}")
             best = self.line(f"select {mask} {first}, {ty} {x}, {ty} {y}")
             none = self.line(f"fcmp uno {ty} {x}, {x}")
             return self.line(f"select {mask} {none}, {ty} {x}, {ty} {best}")
-        sign = "u" if t in (0, 5, 6) else "s"
+        sign = "u" if t in NOT_SIGNED else "s"
         first = self.line(f"icmp {sign}{'gt' if op == Op.max_ else 'lt'} {ty} {x}, {y}")
         return self.line(f"select {mask} {first}, {ty} {x}, {ty} {y}")
 
     def quotient(self, t: int, x: str, y: str) -> str:
         """Return the quotient of integers, rounded towards zero; division by zero gives -1. Divisions that would trap
         divide by one instead."""
-        ty, mask = self.type(t), self.type(0)
+        ty, mask = self.type(t), self.type(Type.bool_)
         splat = lambda k: f"splat ({NAMES[t]} {k})" if self.lanes > 1 else str(k)  # noqa: E731
         none = self.line(f"icmp eq {ty} {y}, {splat(0)}")
-        if t in (5, 6):
+        if t in UNSIGNED:
             safe = self.line(f"select {mask} {none}, {ty} {splat(1)}, {ty} {y}")
             found = self.line(f"udiv {ty} {x}, {safe}")
         else:
@@ -191,18 +193,18 @@ class Code:
     def convert(self, old: int, new: int, x: str) -> str:
         source, target = self.type(old), self.type(new)
         if old == Type.bool_:
-            return self.line(f"{'uitofp' if new in (3, 4) else 'zext'} {source} {x} to {target}")
-        if old in (3, 4) and new in (3, 4):
-            return self.line(f"{'fpext' if new == 4 else 'fptrunc'} {source} {x} to {target}")
-        if old in (3, 4):
-            name = "fptoui.sat" if new in (5, 6) else "fptosi.sat"
+            return self.line(f"{'uitofp' if new in FLOATS else 'zext'} {source} {x} to {target}")
+        if old in FLOATS and new in FLOATS:
+            return self.line(f"{'fpext' if new == Type.float64 else 'fptrunc'} {source} {x} to {target}")
+        if old in FLOATS:
+            name = "fptoui.sat" if new in UNSIGNED else "fptosi.sat"
             wide = f"v{self.lanes}" if self.lanes > 1 else ""
             full = f"llvm.{name}.{wide}{_SUFFIX[NAMES[new]]}.{wide}{_SUFFIX[NAMES[old]]}"
             self.declared.add(f"declare {target} @{full}({source})")
             return self.line(f"call {target} @{full}({source} {x})")
-        if new in (3, 4):
-            return self.line(f"{'uitofp' if old in (5, 6) else 'sitofp'} {source} {x} to {target}")
+        if new in FLOATS:
+            return self.line(f"{'uitofp' if old in UNSIGNED else 'sitofp'} {source} {x} to {target}")
         if Type(old).bytes == Type(new).bytes:
             return x
-        how = "trunc" if Type(old).bytes > Type(new).bytes else "zext" if old in (5, 6) else "sext"
+        how = "trunc" if Type(old).bytes > Type(new).bytes else "zext" if old in UNSIGNED else "sext"
         return self.line(f"{how} {source} {x} to {target}")

@@ -24,12 +24,15 @@ class Type(enum.IntEnum):
 
     @property
     def floating(self) -> bool:
-        return self in (Type.float32, Type.float64)
+        return self in FLOATS
 
     @property
     def bytes(self) -> int:
         return DTYPES[self].itemsize
 
+
+FLOATS = (Type.float32, Type.float64)
+UNSIGNED = (Type.uint32, Type.uint64)
 
 DTYPES = {t: np.dtype(t.name.rstrip("_")) for t in Type}
 TYPES = {d: t for t, d in DTYPES.items()}

@@ -15,7 +15,7 @@ import struct
 import numpy as np
 
 from .folding import FOLD, converted, undone
-from .ops import DTYPES, NONE, Branches, Call, Loop, Op, Region, TooLarge, Type
+from .ops import DTYPES, FLOATS, NONE, Branches, Call, Loop, Op, Region, TooLarge, Type
 
 
 class Program:
@@ -67,7 +67,7 @@ class Program:
 
     def constant(self, value, t: int) -> int:
         value = DTYPES[t].type(value)
-        if t >= 3 and t <= 4 and value == 0:
+        if t in FLOATS and value == 0:
             value = abs(value)  # zeros have no sign
         key = bytes([t]) + value.tobytes()
         found = self._constant.get(key)

@@ -277,7 +277,7 @@ end.all:
         ]
 
     def ahead(self) -> list[str]:
-        """Return prefetches of the same rows some lanes ahead, since processors do not predict so many streams by
+        """Return prefetches of the same rows some lanes ahead, since processors do not predict that many streams by
         themselves.
 
         They halve the time for long batches. Prefetches beyond the buffer are allowed: they never fault.

@@ -14,7 +14,7 @@ from .calling import uniform_of
 from .live import LEAVES, Schedule
 from .ops import Branches, Call, Op
 
-#: branches with at most so many operations stay as short as they are: for sines of huge angles, for instance
+#: branches with at most this many operations stay as short as they are: for sines of huge angles, for instance
 SHORT = 150
 
 

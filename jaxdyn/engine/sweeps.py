@@ -250,6 +250,13 @@ def _pruned(closed, keep: Sequence[bool]):
     return ClosedJaxpr(jaxpr, closed.consts)
 
 
+def _moving(made, first: int):
+    """Return the jaxpr with those results alone that depend on its inputs from `first` on, and a mask of these."""
+    reached = _reached(made.jaxpr, made.jaxpr.invars[first:])
+    moves = [not hasattr(v, "val") and v in reached for v in made.jaxpr.outvars]
+    return _pruned(made, moves), tuple(moves)
+
+
 @parts
 @meshless
 def _step_tangent(closed, mask):
@@ -272,9 +279,7 @@ def _step_tangent(closed, mask):
 
     avals = [v.aval for v in closed.jaxpr.invars]
     made = jax.make_jaxpr(tangents)(*avals, *[a for a, m in zip(avals, mask, strict=True) if m])
-    reached = _reached(made.jaxpr, made.jaxpr.invars[n:])
-    moves = [not hasattr(v, "val") and v in reached for v in made.jaxpr.outvars]
-    return _pruned(made, moves), tuple(moves)
+    return _moving(made, n)
 
 
 @parts
@@ -300,6 +305,4 @@ def _step_transpose(closed, linear, mask):
     given = [a for a, m in zip(avals, linear, strict=True) if not m]
     cts = [a for a, m in zip(closed.out_avals, mask, strict=True) if m]
     made = jax.make_jaxpr(back)(*given, *cts)
-    reached = _reached(made.jaxpr, made.jaxpr.invars[fixed:])
-    moves = [not hasattr(v, "val") and v in reached for v in made.jaxpr.outvars]
-    return _pruned(made, moves), tuple(moves)
+    return _moving(made, fixed)

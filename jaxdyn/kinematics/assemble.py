@@ -221,7 +221,7 @@ def assemble(
         gap = float(np.abs(left).max())
         if gap > max(tol, 1e3 * fine):
             warnings.warn(
-                f"`{call}`: the loops close to {gap:.2g} only: redundant rows disagree by so much.",
+                f"`{call}`: the loops close to {gap:.2g} only: redundant rows disagree by that much.",
                 ModelWarning,
                 stacklevel=2,
             )

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 
 from ..model.spec import ModelSpec
-from .mjcf_tree import FREE, Tree, field, is_off
+from .mjcf_tree import BALL, FREE, HINGE, SLIDE, Tree, field, is_off
 from .pose import Pose, from_quaternion
 from .xml import Document, Notes, located
 
@@ -120,12 +120,12 @@ def _pulls(m: Any, tree: Tree, k: int) -> dict[str, np.ndarray]:
     kind, target, gear = int(m.actuator_trntype[k]), int(m.actuator_trnid[k][0]), tree.gear(k)
     if kind in (JOINT, JOINT_IN_PARENT):
         form, name = int(m.jnt_type[target]), tree.joint_names[target]
-        if form in (2, 3):
+        if form in (SLIDE, HINGE):
             return {name: gear[:1]}
-        if form == 1 and kind == JOINT:
+        if form == BALL and kind == JOINT:
             return {name: gear[:3]}
         # MuJoCo applies the force on a free joint in the world's axes, which turn relative to the body
-        return {name: gear} if form == 0 and kind == JOINT and not gear[:3].any() else {}
+        return {name: gear} if form == FREE and kind == JOINT and not gear[:3].any() else {}
     if kind == TENDON:
         start, out = int(m.tendon_adr[target]), {}
         for w in range(start, start + int(m.tendon_num[target])):
@@ -146,7 +146,7 @@ def _thrust(m: Any, tree: Tree, site: int, gear: np.ndarray) -> dict[str, np.nda
     while body and not tree.joints(body):
         pose = Pose(from_quaternion(m.body_quat[body]), np.array(m.body_pos[body])) @ pose
         body = int(m.body_parentid[body])
-    if not body or int(m.jnt_type[tree.joints(body)[0]]) != 0:
+    if not body or int(m.jnt_type[tree.joints(body)[0]]) != FREE:
         return {}
     force, torque = pose.R @ gear[:3], pose.R @ gear[3:]
     return {tree.joint_names[tree.joints(body)[0]]: np.r_[force, torque + np.cross(pose.p, force)]}

@@ -18,7 +18,7 @@ screw); those that mimic another, or that another mimics; those that the file de
 zero, or a plugin that names them); those with a spring; then those that come first in the file. A joint that the tree
 enters from its child's side keeps its name and the sign of its coordinate (a ball joint's q is always the orientation
 of the body in its parent in the tree; the angles of a universal joint are exchanged). At q = 0 links that joints
-connect are placed as in the file, but for a base that floats, so that loops are closed there.
+connect are placed as in the file, except for a base that floats, so that loops are closed there.
 
 SDF says little about motors. Driven joints of the tree with one velocity get actuators. If no joint is driven, all
 joints of the tree with one velocity get one, except those with a spring or an effort limit of zero and those that

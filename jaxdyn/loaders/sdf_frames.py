@@ -28,6 +28,11 @@ def pose_of(element: Element | None) -> Pose:
     return Pose(from_rpy(scale * x[3:]), x[:3])
 
 
+def base_of(pose: Element | None) -> str | None:
+    """Return the name of the frame that a `<pose>` is relative to, None if it does not say."""
+    return None if pose is None else pose.get("relative_to") or pose.get("frame")
+
+
 @dataclass
 class Frame:
     """A named frame: its `pose` relative to the frame `base`, and the frame `attached` to which it is attached (None
@@ -62,7 +67,7 @@ class Scope:
         if name in self.frames or name in self.inner:
             fail(element, f"the name {name!r} is taken in this model.")
         pose = only(element, "pose")
-        told = None if pose is None else pose.get("relative_to") or pose.get("frame")
+        told = base_of(pose)
         self.frames[name] = Frame(element, pose_of(pose), told or base, attached)
         if element.tag == "link":
             self.first = self.first or name

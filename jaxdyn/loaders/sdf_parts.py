@@ -7,7 +7,7 @@ import numpy as np
 
 from ..model.joints import Fixed, Helical, Joint, Prismatic, Revolute, Spherical, Universal
 from .pose import Mass, Pose, moments
-from .sdf_frames import Scope, pose_of
+from .sdf_frames import Scope, base_of, pose_of
 from .xml import Document, Element, Notes, attribute, brief, fail, needed, numbers, only, text_number, truth, warn
 
 TYPES = ("revolute", "continuous", "prismatic", "ball", "fixed", "universal", "revolute2", "screw", "gearbox")
@@ -251,7 +251,7 @@ def mass_of(link: Element, notes: Notes) -> Mass:
         tags = ("ixx", "iyy", "izz", "ixy", "ixz", "iyz")
         six = [text_number(inertia, tag, default) for tag, default in zip(tags, six, strict=True)]
     pose = only(inertial, "pose")
-    told = None if pose is None else pose.get("relative_to") or pose.get("frame")
+    told = base_of(pose)
     if told:
         fail(pose, f"the pose of an <inertial> relative to {brief(told)} is not read; give it in the link's frame.")
     return Mass(value, np.zeros(3), moments(*six)).seen_from(pose_of(pose))

@@ -12,7 +12,7 @@ from ..model.shapes import Box, Capsule, Cylinder, Ellipsoid, Plane, Shape, Sphe
 from ..model.spec import ModelSpec
 from .gazebo import note_friction
 from .pose import Pose, rotation_to
-from .sdf_frames import Scope, pose_of
+from .sdf_frames import Scope, base_of, pose_of
 from .sdf_parts import Body
 from .shapes import Shapes, Wanted, geometry_of, is_mesh, unknown_shape
 from .xml import Document, Element, Notes, brief, fail, needed, numbers, only, text_number, truth, within
@@ -66,7 +66,7 @@ def _mask(collision: Element) -> int:
 def _place(collision: Element, link: Body) -> Pose:
     """Return the pose of a `<collision>` in its link."""
     pose = only(collision, "pose")
-    told = None if pose is None else pose.get("relative_to") or pose.get("frame")
+    told = base_of(pose)
     if not told:
         return pose_of(pose)
     scope: Scope = link.scope

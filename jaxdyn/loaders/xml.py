@@ -12,6 +12,7 @@ import numpy as np
 from lxml import etree
 
 from ..model.values import ModelWarning
+from ..spatial.instances import counted, listed
 from ..spatial.numbers import LARGEST
 from .files import read_bytes
 from .xml_tree import tree, without_declaration
@@ -48,11 +49,11 @@ def cut(message: str, length: int = 500) -> str:
     return message if len(message) <= length else f"{message[:half]} ... {message[-half:]}"
 
 
-def arrows(names: Sequence[str], most: int = 8) -> str:
+def arrows(names: Sequence[str]) -> str:
     """Return the text of a cycle or chain of names for a message, shortened if it is long."""
     shown = [name[:60] for name in names]
-    if len(names) > most:
-        shown[most // 2 : -(most // 2)] = [f"... ({len(names) - most} more)"]
+    if len(names) > 8:
+        shown[4:-4] = [f"... ({len(names) - 8} more)"]
     return " -> ".join(shown)
 
 
@@ -100,8 +101,7 @@ class Notes:
 
     def __exit__(self, kind, *_) -> None:
         for text, (element, items) in self.kinds.items() if kind is None else ():
-            more = f" and {len(items) - self.most} more" if len(items) > self.most else ""
-            warn(element, text.format(", ".join(items[: self.most]) + more))
+            warn(element, text.format(listed(items, self.most)))
 
 
 def located(element: Element, call: Callable, *args, **options):
@@ -209,7 +209,7 @@ def numbers(element: Element, text: str | None, count: int | None, what: str, en
     `endless`, for numbers that are infinite in float32."""
     parts = (text or "").split()
     if count is not None and len(parts) != count:
-        fail(element, f"`{what}` takes {count} number{'s' * (count > 1)}, not {brief(text)}.")
+        fail(element, f"`{what}` takes {counted(count, 'number')}, not {brief(text)}.")
     out = []
     for part in parts:
         try:

@@ -20,7 +20,7 @@ from .constraints import Baumgarte, Constraint
 from .model import Model
 from .state import State
 
-#: models whose shapes are right, by id: they do not change, and to look costs as much as a short call
+#: models whose shapes are right, by id: they do not change, and checking them takes as long as a short call
 _SOUND: weakref.WeakValueDictionary[int, Model] = weakref.WeakValueDictionary()
 
 

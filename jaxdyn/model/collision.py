@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Array, Float
 
 from ..geometry.touch import slots
+from ..spatial.instances import listed
 from ..spatial.transform import Transform
 from ..tree.topology import WORLD, unknown
 from .values import ModelWarning
@@ -226,7 +227,8 @@ def warn_of_idle(call: str, scene: Scene, pairs: Iterable[tuple[int, int]], stac
     idle = [pair for pair in pairs if pair in scene.idle]
     if not idle:
         return
-    told = _told([" and ".join(f"{s.name!r} ({s.kind})" for s in (scene.shapes[k] for k in p)) for p in idle], "pairs")
+    items = [" and ".join(f"{s.name!r} ({s.kind})" for s in (scene.shapes[k] for k in p)) for p in idle]
+    told = listed(items, MOST_TOLD, "pairs")
     advice = "Use spheres, capsules or boxes, or leave these pairs out by `Model.with_pairs`."
     text = f"{call}: shapes whose kinds cannot collide pass through each other: {told}. {advice}"
     warnings.warn(text, ModelWarning, stacklevel=stacklevel + 1)
@@ -236,16 +238,10 @@ def warn_of_unread(call: str, scene: Scene, stacklevel: int) -> None:
     """Warn if some shapes of a file collide and others were not read, unless the caller of `load` chose so."""
     if not (scene.pairs and scene.unread):
         return
-    told = _told([repr(name) for name in scene.unread], "meshes")
+    told = listed([repr(name) for name in scene.unread], MOST_TOLD, "meshes")
     advice = """Read them with `load(..., collision="all")`, or leave them out with `collision="primitives"`."""
     text = f"{call}: shapes of meshes, which were not read, collide with nothing: {told}. {advice}"
     warnings.warn(text, ModelWarning, stacklevel=stacklevel + 1)
-
-
-def _told(items: Sequence[str], what: str) -> str:
-    """Return a list of the first items, and how many more there are of `what`."""
-    more = f" and {len(items) - MOST_TOLD} more {what}" if len(items) > MOST_TOLD else ""
-    return ", ".join(items[:MOST_TOLD]) + more
 
 
 def _in_series(x: Array, y: Array) -> Array:

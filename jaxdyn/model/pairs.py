@@ -156,7 +156,6 @@ class Pair(NamedTuple):
     reach: Array
     wa: Array
     va: Array  # velocity of a's origin, in A's axes
-    A: BodyView
     B: BodyView
 
     @staticmethod
@@ -166,7 +165,7 @@ class Pair(NamedTuple):
         still = BodyView(eye(pa), zero, zero, zero)
         A, B = still if A is None else A, still if B is None else B
         Q, reach, va = _seen(pa, A, B)
-        return Pair(Ra, pa, Rb, pb, Q, reach, A.w, va, A, B)
+        return Pair(Ra, pa, Rb, pb, Q, reach, A.w, va, B)
 
     def linear(self, e, point):
         """Return coefficients of the velocity of a's origin minus that of `point` of body B along `e` (A's axes)."""

@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..spatial.instances import listed
 from ..tree.topology import Topology
 from .described import Body
 from .model import Joints
@@ -36,8 +37,7 @@ def weightless(topology: Topology, bodies: Sequence[Body], joints: Joints) -> It
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - MOST} more" if len(names) > MOST else ""
-    return ", ".join(repr(n[:60]) for n in names[:MOST]) + more
+    return listed([repr(n[:60]) for n in names], MOST)
 
 
 def _points(topology: Topology, bodies: Sequence[Body], joints: Joints) -> list[int]:

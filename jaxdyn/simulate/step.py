@@ -128,6 +128,6 @@ def _prepared(name, model, state, tau, constraints, external, integrator, solver
     external = check_external(name, model, external)
     check_instance(f"`{name}`", "integrator", integrator, Integrator, " Use one such as `jd.integrators.RK4()`.")
     constraints = check_constraints(name, model, constraints)
-    check_solver(f"`{name}`", solver)
+    check_solver(name, solver)
     solver.check(f"`{name}`", model.topology, constraints)
     return common_dtype(model, state, given=(tau, constraints, external))

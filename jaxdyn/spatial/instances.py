@@ -1,6 +1,7 @@
 """Checks of the classes of arguments."""
 
 import inspect
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def check_flag(call: str, name: str, value: Any, hint: str = "") -> None:
 
 
 def check_callable(call: str, name: str, value: Any, count: int) -> None:
-    """Raise `TypeError` unless `value` can be called with so many arguments."""
+    """Raise `TypeError` unless `value` can be called with this many arguments."""
     if not callable(value):
         raise TypeError(f"{call}: `{name}` is {described(value)}, not a function.")
     try:
@@ -52,6 +53,12 @@ def check_names(call: str, name: str, value: Any) -> tuple[str, ...]:
 def counted(count: int, one: str, many: str | None = None) -> str:
     """Return a number with its noun: `one`, or `many` (default: with an s)."""
     return f"{count} {one if count == 1 else many or one + 's'}"
+
+
+def listed(items: Sequence[str], most: int, what: str = "", between: str = ", ") -> str:
+    """Return the first `most` items as text, and how many more there are (of `what`)."""
+    more = f" and {len(items) - most} more {what}".rstrip() if len(items) > most else ""
+    return between.join(items[:most]) + more
 
 
 def described(value: Any) -> str:

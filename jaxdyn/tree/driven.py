@@ -3,8 +3,9 @@
 A body is substituted by a_i = X a_p + Σ_c s_c w_c, where s_c = S G_c is the motion relative to its parent by column c
 of the cluster's map G. All of its inertia goes to the parent, as if the joint were locked. The columns keep
 coefficients U_c on other bodies, and the block D between columns. After the last body of the cluster, its columns are
-eliminated (`multipliers.py`) where its outputs are. The result is the articulated inertia of constraint_embedding,
-section IV, but here only columns couple the bodies of a cluster, and no inertia is larger than that of a body.
+eliminated (`multipliers.py`), which acts on the bodies that carry it. The result is the articulated inertia of
+constraint_embedding, section IV, but here only columns couple the bodies of a cluster, and no inertia is larger than
+that of a body.
 
 `jaxdyn.tree.elimination` treats columns as rows whose pivot has the other sign: D is stored as −D among the blocks L.
 

@@ -203,7 +203,7 @@ def _pull(kind, par, q, pose, kept, factor, above, nu, compliance):
     return x, motion, nu
 
 
-class Elimination:
+class EarlyElimination:
     """Tables of the factor and of both sweeps of a solve."""
 
     def __init__(self, topology: Topology, plan: Early):
@@ -267,9 +267,9 @@ class Elimination:
 
 
 @tables
-def elimination_of(topology: Topology, plan: Early) -> Elimination:
+def early_elimination(topology: Topology, plan: Early) -> EarlyElimination:
     """Return the tables of an elimination; equal ones are one object."""
-    return Elimination(topology, plan)
+    return EarlyElimination(topology, plan)
 
 
 class EarlyFactor(eqx.Module):
@@ -277,7 +277,7 @@ class EarlyFactor(eqx.Module):
 
     **Fields:** `places`, the cell of every row of the constraints."""
 
-    tables: Elimination = eqx.field(static=True)
+    tables: EarlyElimination = eqx.field(static=True)
     places: tuple[int, ...] = eqx.field(static=True)
     joints: dict[str, Any]
     compliance: Array
@@ -298,7 +298,7 @@ class EarlyFactor(eqx.Module):
 
 
 def factorise_early(
-    tables: Elimination, inertia, armature: Array, joints: dict[str, Any], K, places, compliance: Array
+    tables: EarlyElimination, inertia, armature: Array, joints: dict[str, Any], K, places, compliance: Array
 ) -> EarlyFactor:
     """Return the factor. `K` are the coefficients (moment, force) of the constraints' rows, row by row, whose cells are
     `places`; `compliance` is R (1, lanes)."""

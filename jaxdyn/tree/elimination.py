@@ -302,8 +302,7 @@ class Elimination(Cells):
         if x.body in self.topology.gyrostats:
             reads = Ref("spin", x.body), self.ratios(x.body), Ref("force", x.body)
             return Row(Step(gyrostats.push, self.moves(x)[1:]), reads, self.plan.row("b", x.cluster))
-        par, q, pose = place_of(self.topology, x.body)
-        reads = par, q, pose, self.ratios(x.body), Ref("force", x.body)
+        reads = *place_of(self.topology, x.body), self.ratios(x.body), Ref("force", x.body)
         to = None if x.root else Ref("force", x.parent)
         return Row(Step(driven.push, (*self.moves(x), x.root)), reads, (to, self.plan.row("b", x.cluster)))
 
@@ -311,8 +310,12 @@ class Elimination(Cells):
         if x.body in self.topology.gyrostats:
             reads = Ref("spin", x.body), self.ratios(x.body), self.plan.row("nu", x.drives)
             return Row(Step(gyrostats.pull, self.moves(x)[1:]), reads, Ref("a", x.body))
-        par, q, pose = place_of(self.topology, x.body)
-        reads = par, q, pose, self.ratios(x.body), of_parent("a", x.parent), self.plan.row("nu", x.drives)
+        reads = (
+            *place_of(self.topology, x.body),
+            self.ratios(x.body),
+            of_parent("a", x.parent),
+            self.plan.row("nu", x.drives),
+        )
         return Row(Step(driven.pull, self.moves(x)), reads, Ref("a", x.body))
 
     def forwards(self, x: Multipliers) -> Row:

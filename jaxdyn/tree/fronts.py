@@ -152,7 +152,7 @@ def _backward(scaled, flat, above):
     return tuple(panels.raised(flat, scaled, above))
 
 
-class Elimination:
+class FrontElimination:
     """Tables for a matrix, front by front: of the factor, and of both sweeps of a solve."""
 
     def __init__(self, order: tuple[Front, ...], pattern: "Pattern", hard: bool):
@@ -208,15 +208,15 @@ class Elimination:
 
 
 @tables
-def elimination_of(order: tuple[Front, ...], pattern: "Pattern", hard: bool) -> Elimination:
+def front_elimination(order: tuple[Front, ...], pattern: "Pattern", hard: bool) -> FrontElimination:
     """Return the tables of an elimination; equal ones are one object."""
-    return Elimination(order, pattern, hard)
+    return FrontElimination(order, pattern, hard)
 
 
 class SparseFactor(eqx.Module):
     """A factorised matrix. `D` holds 1 / D, `l` the columns below the diagonal over D, run by run."""
 
-    tables: Elimination = eqx.field(static=True)
+    tables: FrontElimination = eqx.field(static=True)
     D: Array
     l: Array | None
 
@@ -267,7 +267,7 @@ def factorise_sparse(
     """Return the factor of the matrix with the entries of `flat` (entries, lanes) at `pattern`. `compliance` holds R of
     the rows (rows, lanes). None is zero; then the pivots of rows must exceed `least`."""
     hard = compliance is None and pattern.rows > 0
-    tables = elimination_of(tuple(order), pattern, hard)
+    tables = front_elimination(tuple(order), pattern, hard)
     R = least if compliance is None else compliance
     found = swept(tables.factor, {"flat": flat} | ({} if R is None else {"R": R}))
     return SparseFactor(tables, found["D"], found.get("l"))

@@ -108,7 +108,7 @@ def elimination(topology: Topology, cliques: frozenset[tuple[int, ...]], riders:
     them. Multipliers are eliminated as soon as their rows have left all bodies but the root (section on early
     elimination), and the columns of clusters that they passed are eliminated.
     """
-    return _Elimination(topology, cliques, riders).run()
+    return _Ordering(topology, cliques, riders).run()
 
 
 @tables
@@ -138,7 +138,7 @@ def bodies_of(order: Order) -> tuple[int, ...]:
     return tuple(x.body for x in order if isinstance(x, Joint))
 
 
-class _Elimination:
+class _Ordering:
     """The graph during the elimination: per body its ties; per rider the bodies it acts on (`at`), those of them that
     its rows have reached from its own bodies by way of parents (`tips`), and the riders it is coupled with."""
 
