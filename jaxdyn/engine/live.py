@@ -135,14 +135,6 @@ def _unchanging(program: Program) -> dict[int, int]:
     return alias
 
 
-def _owned(s: Schedule, v: int) -> list[int]:
-    """Return the values on which a value of a loop or of branches depends."""
-    owner, k = s.program.owners[s.a[v]], s.b[v]
-    if isinstance(owner, Loop):
-        return [owner.initial[k], owner.nexts[k], owner.condition]
-    return [*owner.predicates, *(o[k] for o in owner.outcomes)]
-
-
 def _live(s: Schedule) -> list[bool]:
     live = [False] * len(s.op)
     todo = [x for out in s.program.outputs for x in out if x >= 0]
@@ -164,7 +156,7 @@ def _live(s: Schedule) -> list[bool]:
                 waiting[s.a[v]] = True
                 heapq.heappush(calls, -s.a[v])
         elif s.op[v] in (Op.carry, Op.result):
-            todo += [x for x in _owned(s, v) if x >= 0]
+            todo += [x for x in s.program.owners[s.a[v]].behind(s.b[v]) if x >= 0]
         elif s.op[v] != Op.input:
             todo += [x for x in (s.a[v], s.b[v], s.c[v]) if x >= 0 and not live[x]]
     s.changing = {}

@@ -83,6 +83,12 @@ class Code:
     def at(self, base: str, offset: int) -> str:
         return self.line(f"getelementptr i8, ptr {base}, i64 {offset}") if offset else base
 
+    def single(self, where: str, t: int) -> str:
+        """Return the number of a type at an address."""
+        if t == Type.bool_:
+            return self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1")
+        return self.line(f"load {NAMES[t]}, ptr {where}")
+
     def intrinsic(self, name: str, t: int, *operands: str) -> str:
         vector, key = self._types[t], (name, t, len(operands))
         begin = self._calls.get(key)

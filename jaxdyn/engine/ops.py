@@ -2,6 +2,7 @@
 
 import dataclasses
 import enum
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -124,6 +125,10 @@ class Loop:
     nexts: list[int] = dataclasses.field(default_factory=list)
     results: list[int] = dataclasses.field(default_factory=list)
 
+    def behind(self, k: int) -> list[int]:
+        """Return the values on which the k-th result depends."""
+        return [self.initial[k], self.nexts[k], self.condition]
+
 
 @dataclasses.dataclass
 class Branches:
@@ -135,6 +140,10 @@ class Branches:
     regions: list[int]
     outcomes: list[list[int]] = dataclasses.field(default_factory=list)
     results: list[int] = dataclasses.field(default_factory=list)
+
+    def behind(self, k: int) -> list[int]:
+        """Return the values on which the k-th result depends."""
+        return [*self.predicates, *(outcome[k] for outcome in self.outcomes)]
 
 
 @dataclasses.dataclass(eq=False)
@@ -152,3 +161,18 @@ class Call:
     @property
     def results(self) -> range:
         return range(self.first, self.first + len(self.template.types))
+
+
+def flat(arrays: Iterable[np.ndarray]) -> list[int]:
+    """Return the numbers of arrays of values, one array after the other."""
+    return [x for a in arrays for x in a.ravel().tolist()]
+
+
+def unflat(values: Sequence[int], shapes: Iterable[tuple[int, ...]]) -> list[np.ndarray]:
+    """Return arrays of these shapes, filled with values from the first on."""
+    out, k = [], 0
+    for shape in shapes:
+        size = int(np.prod(shape))
+        out.append(np.array(values[k : k + size], np.int64).reshape(shape))
+        k += size
+    return out

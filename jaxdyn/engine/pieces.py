@@ -87,15 +87,9 @@ class Prologue(Code):
         s, program = self.s, self.s.program
         t = program.type[x]
         if s.op[x] == Op.call:
-            where = self.at("%uniform", self.uniform[x])
-            if t == Type.bool_:
-                return self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1")
-            return self.line(f"load {NAMES[t]}, ptr {where}")
+            return self.single(self.at("%uniform", self.uniform[x]), t)
         base = self.line(f"load ptr, ptr {self.at('%operands', 8 * s.a[x])}")
-        where = self.at(base, s.b[x] * Type(t).bytes)
-        if t == Type.bool_:
-            return self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1")
-        return self.line(f"load {NAMES[t]}, ptr {where}")
+        return self.single(self.at(base, s.b[x] * Type(t).bytes), t)
 
     def store(self, v: int, offset: int) -> None:
         t = self.s.program.type[v]
@@ -156,11 +150,7 @@ class Lanes(Code):
 
     def everywhere(self, base: str, offset: int, t: int) -> str:
         """Return one number, copied to all lanes."""
-        where = self.at(base, offset)
-        if t == Type.bool_:
-            one, ty = self.line(f"trunc i8 {self.line(f'load i8, ptr {where}')} to i1"), "i1"
-        else:
-            one, ty = self.line(f"load {NAMES[t]}, ptr {where}"), NAMES[t]
+        one, ty = self.single(self.at(base, offset), t), NAMES[t]
         if self.lanes == 1:
             return one
         first = self.line(f"insertelement {self.vector(ty)} poison, {ty} {one}, i64 0")

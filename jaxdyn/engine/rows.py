@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from .calling import call, uniform
-from .ops import Op, Type
+from .ops import Op, Type, flat, unflat
 from .program import Program
 from .templates import LABEL, MINUS, SHARED, constant, cut, numbered, sine_and_cosine
 
@@ -52,31 +52,31 @@ class _Rows:
 
     def row(self, index, reads, writes) -> None:
         kind, (shapes, types, sizes), held = self.table.kinds[index], self.parts[index], self.held
-        flat: list[int] = []
+        values: list[int] = []
         for (a, n), s in zip(kind.reads, reads, strict=True):
             if n is None:
-                flat += held[a][s]
+                values += held[a][s]
             else:
                 for cell in held[a][s : s + n]:
-                    flat += cell
-        read = len(flat)
+                    values += cell
+        read = len(values)
         for (a, n), s in zip(kind.writes, writes, strict=True):
             for c in range(s, s + (1 if n is None else n)):
-                flat += held[a][c]
-        found = self.called(kind.jaxpr, shapes, types, flat, read)
+                values += held[a][c]
+        found = self.called(kind.jaxpr, shapes, types, values, read)
         at = 0
         for (a, n), s, size in zip(kind.writes, writes, sizes, strict=True):
             for c in range(s, s + (1 if n is None else n)):
                 held[a][c] = found[at : at + size]
                 at += size
 
-    def called(self, closed, shapes, types, flat: list[int], read: int) -> list[int]:
+    def called(self, closed, shapes, types, values: list[int], read: int) -> list[int]:
         """Return the numbers that a step computes, added to the present content of the cells that it writes."""
         program = self.program
-        pattern, operands = self.pattern(flat)
+        pattern, operands = self.pattern(values)
         made = None if program.nested else cut(closed, shapes, types, pattern, self.run)
         if made is None:
-            return self.straight(closed, shapes, flat, read)
+            return self.straight(closed, shapes, values, read)
         for k in made.turned:  # the operand may itself be a sine or cosine appended here
             operands += self.turned(operands[k])
         first = then = 0
@@ -104,21 +104,16 @@ class _Rows:
         first = call(program, sine_and_cosine(Type(program.type[x]), uniform(program)[x]), [x])
         return first, first + 1
 
-    def straight(self, closed, shapes, flat, read) -> list[int]:
-        args, at = [], 0
-        for shape, _ in shapes:
-            size = int(np.prod(shape))
-            args.append(np.array(flat[at : at + size], np.int64).reshape(shape))
-            at += size
-        outs = [x for o in self.run(self.program, closed, args) for x in o.ravel().tolist()]
-        return [self.program.add(old, x) for old, x in zip(flat[read:], outs, strict=True)]
+    def straight(self, closed, shapes, values, read) -> list[int]:
+        outs = flat(self.run(self.program, closed, unflat(values, [shape for shape, _ in shapes])))
+        return [self.program.add(old, x) for old, x in zip(values[read:], outs, strict=True)]
 
-    def pattern(self, flat: list[int]) -> tuple[tuple[int, ...], list[int]]:
+    def pattern(self, values: list[int]) -> tuple[tuple[int, ...], list[int]]:
         """Return the pattern of values, and the operands: each value that is not a constant, once."""
         program, numbers = self.program, self.numbers
         same, op = uniform(program), program.op
         found, seen, operands = [], {}, []
-        for x in flat:
+        for x in values:
             if x < 0:
                 k = numbers.get(x)
                 if k is None:

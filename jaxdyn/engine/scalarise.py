@@ -12,7 +12,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from . import rows
-from .ops import Op, Type, Unsupported
+from .ops import Op, Type, Unsupported, flat, unflat
 from .ops import type_of as named
 from .patterns import ANY
 from .program import Program
@@ -121,19 +121,6 @@ def _sweep(program, eqn, *xs):
     return rows.sweep(program, eqn.params["sweep"], xs, _closed, named)
 
 
-def _flat(arrays: Sequence[np.ndarray]) -> list[int]:
-    return [x for a in arrays for x in a.ravel().tolist()]
-
-
-def _unflat(values: Sequence[int], like) -> list[np.ndarray]:
-    out, k = [], 0
-    for shape in like:
-        size = int(np.prod(shape))
-        out.append(np.array(values[k : k + size], np.int64).reshape(shape))
-        k += size
-    return out
-
-
 def _while(program, eqn, *xs):
     nc, nb = eqn.params["cond_nconsts"], eqn.params["body_nconsts"]
     cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
@@ -147,14 +134,14 @@ def _while(program, eqn, *xs):
 
 def _loop(program, initial, condition, body):
     shapes = [x.shape for x in initial]
-    start = _flat(initial)
+    start = flat(initial)
     loop = program.loop(start)
-    holds = condition(_unflat(loop.carries, shapes))
+    holds = condition(unflat(loop.carries, shapes))
     # inside the body, the condition holds for every active lane
     sure = _conjuncts(program, holds)
     at = [program.true if c in sure else c for c in loop.carries]
-    nexts = _flat(body(_unflat(at, shapes)))
-    return _unflat(program.close(loop, holds, nexts), shapes)
+    nexts = flat(body(unflat(at, shapes)))
+    return unflat(program.close(loop, holds, nexts), shapes)
 
 
 def _conjuncts(program, x) -> set[int]:
@@ -217,16 +204,16 @@ def _cond(program, eqn, index, *xs):
         predicates = [program.le(index, program.constant(k, t)) for k in order[:-1]]
     shapes = [v.aval.shape for v in eqn.outvars]
     if sum(_equations(b.jaxpr) for b in branches) <= FEW:
-        outs = [_flat(_closed(program, branches[k], xs)) for k in order]
+        outs = [flat(_closed(program, branches[k], xs)) for k in order]
         chosen = outs[-1]
         for p, other in zip(reversed(predicates), reversed(outs[:-1]), strict=True):
             chosen = [program.select(p, a, b) for a, b in zip(other, chosen, strict=True)]
-        return _unflat(chosen, shapes)
+        return unflat(chosen, shapes)
     made = program.branches(predicates)
     for k in order:
         program.enter(made)
-        program.leave(made, _flat(_closed(program, branches[k], xs)))
-    return _unflat(program.join(made), shapes)
+        program.leave(made, flat(_closed(program, branches[k], xs)))
+    return unflat(program.join(made), shapes)
 
 
 CONTROL = {

@@ -16,7 +16,7 @@ from . import trigonometry
 from .calling import uniform
 from .kept import PARTS, Kept
 from .locks import Lock
-from .ops import Branches, Loop, Op, Type
+from .ops import Loop, Op, Type, flat, unflat
 from .order import schedule
 from .program import Program
 
@@ -104,17 +104,12 @@ def _dependencies(program: Program) -> list[int]:
     found: list[int] = []
     for v, o in enumerate(program.op):
         if o == Op.input:
-            bits = 1 << program.a[v] if program.a[v] >= 0 else 0
-        elif o == Op.result:
-            owner, k = program.owners[program.a[v]], program.b[v]
-            assert isinstance(owner, Branches)
-            bits = 0
-            for x in (*owner.predicates, *(out[k] for out in owner.outcomes)):
-                bits |= found[x] if x >= 0 else 0
-        else:
-            bits = 0
-            for x in (program.a[v], program.b[v], program.c[v]):
-                bits |= found[x] if x >= 0 else 0
+            found.append(1 << program.a[v] if program.a[v] >= 0 else 0)
+            continue
+        read = (program.a[v], program.b[v], program.c[v])
+        bits = 0
+        for x in program.owners[program.a[v]].behind(program.b[v]) if o == Op.result else read:
+            bits |= found[x] if x >= 0 else 0
         found.append(bits)
     return found
 
@@ -174,14 +169,10 @@ def _made(closed, shapes, added, pattern, run) -> Cut | None:
     program.nested = True
     types = [t for shape, t in shapes for _ in range(int(np.prod(shape)))] + list(added)
     values = _operands(program, types, pattern)
-    args, at = [], 0
-    for shape, _ in shapes:
-        size = int(np.prod(shape))
-        args.append(np.array(values[at : at + size], np.int64).reshape(shape))
-        at += size
+    args = unflat(values, [shape for shape, _ in shapes])
     with np.errstate(all="ignore"):
-        outs = [x for o in run(program, closed, args) for x in o.ravel().tolist()]
-    outs = [program.add(old, x) for old, x in zip(values[at:], outs, strict=True)]
+        outs = flat(run(program, closed, args))
+    outs = [program.add(old, x) for old, x in zip(values[len(values) - len(added) :], outs, strict=True)]
     if any(isinstance(o, Loop) for o in program.owners):
         return None
     return _parted(program, outs)
@@ -239,8 +230,7 @@ def _read(program: Program, wanted: list[int], same: list[bool]) -> list[int]:
         if same[v]:
             found[v] = None
         elif program.op[v] == Op.result:
-            owner = program.owners[program.a[v]]
-            todo += [*owner.predicates, *(o[program.b[v]] for o in owner.outcomes)]
+            todo += program.owners[program.a[v]].behind(program.b[v])
         else:
             todo += [program.a[v], program.b[v], program.c[v]]
     return list(found)
