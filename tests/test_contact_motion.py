@@ -282,3 +282,21 @@ def test_a_joint_held_beyond_its_limit_is_told():
     model, q = braked(0.01)
     found = motion((model, q), steps=5, dtype="float64", law=jd.contact.Auto())
     assert ended(found) == {"contact_not_converged"} and abs(found.v).max() < 1
+
+
+def test_a_stiffness_of_zero_bears_nothing():
+    """Which only a program can bring about, such as an optimiser: free fall, and the law holds."""
+    model, q = scenes.balls(stiffness=1e3)
+    start = jd.State(jnp.asarray(q).at[2].add(-1e-3), jnp.zeros(model.nv))
+
+    @jax.jit
+    def fall(stiffness):
+        soft = model.replace({"collision.stiffness": stiffness})
+        found = jd.simulate(soft, start, jnp.zeros((3, model.nv)), DT, contacts=jd.contact.Auto())
+        return found.v[-1, 2], found
+
+    stiffness = jnp.array([0.0, jnp.inf])
+    v, found = fall(stiffness)
+    assert ended(found) == {"successful"} and np.abs(found.contacts.residual).max() < 1e-9
+    np.testing.assert_allclose(v, -9.81 * 3 * DT, rtol=1e-6)
+    assert np.isfinite(jax.jacrev(lambda k: fall(k)[0])(stiffness)).all()

@@ -13,6 +13,7 @@ c = (J v − goal) / dt.
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array
 
 from .cones import Counts, Limited
@@ -59,5 +60,7 @@ def _normal(law: Law, surface: Surface, gap: Array, speed: Array, dt: Array) -> 
     # without restitution bodies go on until they touch
     hits = (restitution > 0) & (gap + dt * speed < 0) & (speed < -law.bounce_speed)
     rigid = jnp.where(hits, jnp.maximum(rigid, -restitution * speed), rigid)
-    goal = jnp.where(soft, -gap * k / (k * dt + d), rigid)
-    return goal, jnp.broadcast_to(jnp.where(soft, 1 / (dt * (k * dt + d)), 0), goal.shape)
+    # a stiffness of zero without damping bears nothing
+    yields = jnp.maximum(k * dt + d, float(np.sqrt(jnp.finfo(gap.dtype).tiny)))
+    goal = jnp.where(soft, -gap * k / yields, rigid)
+    return goal, jnp.broadcast_to(jnp.where(soft, 1 / (dt * yields), 0), goal.shape)
