@@ -5,12 +5,12 @@ programs without calls give the same bits as programs with calls.
 """
 
 import dataclasses
-import os
 
 from .calling import append
 from .live import LEAVES, Schedule, fused
 from .ops import NONE, Call, Loop, Op
 from .program import Program
+from .settings import chosen
 from .sink import sink
 
 #: steps are called if their copies have at least `LEAST` operations in all, and `RATIO` for each one in a template; the
@@ -24,10 +24,7 @@ SMALL, SHORT = 20, 10_000
 
 def steps() -> str:
     """Return the choice of the environment variable JAXDYN_STEPS: "auto", "straight" or "called"."""
-    found = os.environ.get("JAXDYN_STEPS") or "auto"  # empty is not set
-    if found not in ("auto", "straight", "called"):
-        raise ValueError(f"JAXDYN_STEPS is {found!r}; choose auto, straight or called.")
-    return found
+    return chosen("JAXDYN_STEPS", ("auto", "straight", "called"), "auto")
 
 
 def called(program: Program, mode: str, soon: bool = False) -> bool:

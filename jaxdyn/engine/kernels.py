@@ -5,7 +5,6 @@ import contextvars
 import functools
 import gc
 import logging
-import os
 
 import numpy as np
 from jax.interpreters import mlir
@@ -21,6 +20,7 @@ from .outline import outlined
 from .program import Program
 from .room import roomy
 from .scalarise import scalarise
+from .settings import chosen
 
 #: operations beyond which "auto" leaves a program to XLA. On GPUs it is the time of their driver's assembler that grows
 #: with the square: 33,000 operations 6 s, 67,000 25 s, 135,000 108 s
@@ -32,10 +32,7 @@ log = logging.getLogger("jaxdyn")
 
 def default() -> str:
     """Return the choice of the environment variable JAXDYN_COMPILER, or "auto"."""
-    found = os.environ.get("JAXDYN_COMPILER") or "auto"  # empty is not set
-    if found not in CHOICES:
-        raise ValueError(f"JAXDYN_COMPILER is {found!r}; choose one of {', '.join(CHOICES)}.")
-    return found
+    return chosen("JAXDYN_COMPILER", CHOICES, "auto")
 
 
 def choice(compiler: str, platform: str = "cpu") -> str:
@@ -55,10 +52,7 @@ def choice(compiler: str, platform: str = "cpu") -> str:
 def effort() -> int:
     """Return LLVM's optimisation level: that of the environment variable JAXDYN_EFFORT, or 2. At level 0, steps
     are also called, rather than copied, more often."""
-    found = os.environ.get("JAXDYN_EFFORT") or "2"  # empty is not set
-    if found not in ("0", "1", "2", "3"):
-        raise ValueError(f"JAXDYN_EFFORT={found} is none of 0, 1, 2, 3; unset it for 2")
-    return int(found)
+    return int(chosen("JAXDYN_EFFORT", ("0", "1", "2", "3"), "2"))
 
 
 #: the list that `watching` fills; None outside of this context

@@ -78,15 +78,21 @@ class Lock(Constraint):
         return Rows(K, gamma, residual)
 
 
+def relative(joint, own, above=None) -> tuple[Array, Array]:
+    """Return the twist (angular, linear) of a joint's body relative to the parent (None: the world), in the body's
+    axes."""
+    if above is None:
+        return own.w, own.l
+    return own.w - mtv(joint.E, above.w), own.l - mtv(joint.E, above.l + cross(above.w, joint.r))
+
+
 def rates(kind: Kind, joint, own, above=None) -> tuple[list, Array, Array]:
     """Return the velocities of a joint in terms of the twists of its body and of the parent (None: the world): their
     coefficients, (angular, linear) as (nv, 3, ...) for each of the two; their values (nv, ...); and their rates (nv,
     ...) when the twists' components are constant."""
     rows = _dual([_dense(s, joint.r) for s in kind.columns(joint.par, joint.q)])
     # the joint's twist in the body's axes, and the acceleration that it gives the body beyond S q̈
-    wj, lj = own.w, own.l
-    if above is not None:
-        wj, lj = wj - mtv(joint.E, above.w), lj - mtv(joint.E, above.l + cross(above.w, joint.r))
+    wj, lj = relative(joint, own, above)
     v = jnp.stack([dot(n, wj) + dot(f, lj) for n, f in rows])
     bias = cross(own.w, wj), cross(own.l, wj) + cross(own.w, lj)
     change = kind.bias(joint.par, joint.q, v)

@@ -11,12 +11,12 @@ from jaxtyping import Array, Float
 
 from ..spatial.instances import check_names
 from ..spatial.numbers import ArrayLike, finite, floats
-from ..spatial.small import cross, dot, mtv, mv
+from ..spatial.small import cross, dot, mv
 from ..tree.topology import WORLD, Topology
 from .constraints import Baumgarte, Constraint, Layout, Rows, check_function, checked_options
 from .joints import HelicalKind, PrismaticKind, RevoluteKind
 from .kind import Kind
-from .lock import rates
+from .lock import rates, relative
 
 #: kinds whose velocity is that of the body relative to the parent along the joint's axis
 STRAIGHT = RevoluteKind, PrismaticKind, HelicalKind
@@ -85,9 +85,7 @@ def _rate(kind: Kind, joint, own, above):
     along = joint.par.axis
     across = -mv(joint.E, along)  # in the parent's axes
     zero = jnp.zeros_like(across)
-    w, l = own.w, own.l
-    if above is not None:
-        w, l = w - mtv(joint.E, above.w), l - mtv(joint.E, above.l + cross(above.w, joint.r))
+    w, l = relative(joint, own, above)
     if isinstance(kind, PrismaticKind):
         return ((zero, along + zero), (cross(joint.r, across), across)), dot(along, l), None
     return ((along + zero, zero), (across, zero)), dot(along, w), None
