@@ -77,3 +77,13 @@ def test_limits_of_joints_that_have_no_single_coordinate_are_told(kind):
     load(text.replace(limit, '<limit velocity="1"/>'))
     with pytest.raises(ValueError, match="<limit> of <joint name='j1'>.*'far'"):
         load(text.replace('upper="0.1"', 'upper="far"'))
+
+
+def test_an_effort_of_zero_is_none():
+    """Files give it where nobody knows the motor: forces of actuators are not bounded by it."""
+    text = urdf('<link name="base"/>', link("a"), joint("j1", "base", "a")).replace("30", "{}")
+    with pytest.warns(jd.ModelWarning, match="`effort` of zero, taken as unlimited: 'j1'"):
+        model = load(text.format(0))
+    state = jd.State(model.neutral(), np.zeros(1))
+    assert jd.actuator_forces(model, state, [3.0]) == 3
+    assert jd.actuator_forces(load(text.format(2)), state, [3.0]) == 2

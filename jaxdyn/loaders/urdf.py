@@ -97,6 +97,9 @@ def _limits(element: Element, kind: str, name: str, notes: Notes) -> dict:
             text = "<limit> of planar and floating joints, which is not kept: {}."
             notes.add(limit, text, f"{name!r} ({', '.join(told)})")
         return {}
+    if told.get("effort") == 0:
+        notes.add(limit, "joints with an `effort` of zero, taken as unlimited: {}.", repr(name))
+        del told["effort"]
     options: dict = {"effort": told["effort"]} if "effort" in told else {}
     # URDF's default for both ends is 0, which no file intends: a joint with neither end is unlimited
     if kind != "continuous" and {"lower", "upper"} & {*told}:
