@@ -167,4 +167,4 @@ def ahead(first: Array, change: Array) -> Array:
 
 def dot(x: Array, y: Array) -> Array:
     """Return the scalar products (lanes,) of vectors in tiles (n, WIDE, lanes)."""
-    return (x * y).sum((0, 1))
+    return (x * y).sum(0).sum(0)
