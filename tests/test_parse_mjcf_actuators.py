@@ -91,6 +91,7 @@ SERVOS = {
     "affine": '<general joint="c" gainprm="-3" biastype="affine" biasprm="2 -5 -.4" gear="2" forcerange="-8 5"/>',
     "tendon": '<position tendon="t" kp="20" kv="1" gear="1.5"/>',
     "ball": '<velocity joint="s" kv="3" gear="1 2 .5"/>',
+    "without gain": '<general joint="a" gainprm="0"/><motor joint="b"/>',
     "several": '<position joint="b" kp="30"/><motor joint="b" gear="9"/><velocity joint="a" kv="2"/>',
 }
 

@@ -22,8 +22,8 @@ TENDONS = {
     "actfrclimited": "actuatorfrcrange",
 }
 JOINT, JOINT_IN_PARENT, SLIDER_CRANK, TENDON, SITE, BODY = range(6)
-#: the kind of bias that is affine in length and velocity
-AFFINE = 1
+#: kinds of bias: none, and affine in length and velocity
+NONE, AFFINE = range(2)
 
 
 def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: Tree) -> None:
@@ -64,15 +64,16 @@ def _gain(m: Any, k: int) -> float:
 
 
 def _servo(m: Any, k: int, single: bool) -> dict[str, Any] | None:
-    """Return the law of a servo, whose force is affine in control, length and velocity; None for other laws, negative
-    gains, and, unless all its joints are `single`, lengths, which are those of rotation vectors there."""
-    offset, stiffness, damping = m.actuator_biasprm[k][:3] * (1, -1, -1)
-    if not _plain(m, k) or int(m.actuator_biastype[k]) != AFFINE or stiffness < 0 or damping < 0:
+    """Return the law of a servo, whose force is affine in control, length and velocity, or of a motor without gain.
+    Return None for other laws, negative gains, and, unless all its joints are `single`, lengths, which are those of
+    rotation vectors there."""
+    bias = int(m.actuator_biastype[k])
+    if not _plain(m, k) or bias not in (NONE, AFFINE):
         return None
-    if stiffness and not single:
+    offset, stiffness, damping = m.actuator_biasprm[k][:3] * (1, -1, -1) * (bias == AFFINE)
+    if stiffness < 0 or damping < 0 or stiffness and not single:
         return None
-    gain = m.actuator_gainprm[k][0]
-    return {"gain": gain, "offset": offset, "stiffness": stiffness, "damping": damping}
+    return {"gain": m.actuator_gainprm[k][0], "offset": offset, "stiffness": stiffness, "damping": damping}
 
 
 def _range(m: Any, tree: Tree, k: int) -> tuple[float, float]:
