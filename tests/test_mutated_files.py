@@ -42,6 +42,7 @@ def attempt(file, what):
     if model is not None:
         # no limit, and rigid surfaces
         endless = ".joints.lower .joints.upper .joints.effort .collision.stiffness .collision.damping".split()
+        endless += [f".actuators.{end}{of}" for end in ("lower", "upper") for of in ("", "_command")]
         leaves = [(jax.tree_util.keystr(path), x) for path, x in jax.tree_util.tree_flatten_with_path(model)[0]]
         odd = [p for p, x in leaves if not np.isfinite(x).all() and p not in endless]
         assert not odd, f"{what}: {odd}"
