@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..delassus.riding import independent
-from ..engine.core import joined, widen
+from ..engine.core import joined, lanes_of, widen
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
@@ -103,7 +103,7 @@ def diagonal(G: Array | Unformed) -> Array:
 def product(G: Array | Unformed, f: Array) -> Array:
     """Return G f."""
     if isinstance(G, Unformed):
-        return G.times(widen(f, max(f.shape[-1], G.diagonal.shape[-1])))
+        return G.times(widen(f, lanes_of(f, G.diagonal)))
     m = len(f)
     if m <= FEW:
         return (G * f[None]).sum(1)

@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
-from ..engine.core import joined, widen
+from ..engine.core import joined, lanes_of, widen
 from ..systems.weights import vanishing
 from .cones import Cones, Counts, Limited
 from .effect import Unformed, diagonal
@@ -50,7 +50,7 @@ def parting(G, g: Array, cones: Cones, moves: Array):
     """Return G, g (m, lanes) and cones in which contacts that cannot move part, and joints that cannot have neither
     limits nor dry friction."""
     (a, b), n, limited = cones.counts.ends, cones.counts.contacts, cones.limited
-    g = widen(g, max(g.shape[-1], moves.shape[-1]))
+    g = widen(g, lanes_of(g, moves))
     if a:
         g = g.at[:a:3].set(jnp.where(moves[:n], g[:a:3], jnp.abs(g).max(0)))
     if cones.counts.joints:

@@ -16,7 +16,7 @@ from jaxtyping import Array
 
 from ..delassus.riding import factor_of
 from ..dynamics.rnea import stiffened
-from ..engine.core import at_or_zero, joined, widen
+from ..engine.core import at_or_zero, joined, lanes_of, widen
 from ..kinematics.embedding import body_rates, kinematics, reflected
 from ..kinematics.rows import Rows
 from ..kinematics.straight import apparent, moved
@@ -198,7 +198,7 @@ class Eliminated(NamedTuple):
         else:
             L = at_or_zero(cells, plan.placed(blocks, len(cells))[first:, first:])
             G, rounding = self.own.matrix(L, frozenset(blocks)), self.own.rounding(L)
-            G = widen(G, max(G.shape[-1], R.shape[-1])) + jnp.eye(len(R), dtype=G.dtype)[..., None] * R
+            G = widen(G, lanes_of(G, R)) + jnp.eye(len(R), dtype=G.dtype)[..., None] * R
         return Kept(self.problem, weights, factor, self.own, G, rounding, self.penalised)
 
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..engine.core import widen
+from ..engine.core import lanes_of, widen
 from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
@@ -148,7 +148,7 @@ class Free(Scaled):
 
 def free(G: Unformed, g: Array, cones: Cones) -> Free:
     """Return the problem of an operator G, g (m, lanes) and the cones of f."""
-    lanes = max(g.shape[-1], G.diagonal.shape[-1])
+    lanes = lanes_of(g, G.diagonal)
     d = widen(jnp.sqrt(scales(cones.counts, G.diagonal)), lanes)
     h, filled = widen(g, lanes) * d, Filled(cones.counts, tuple(range(len(g))))
     scaled = _scaled(cones, filled, d)

@@ -20,7 +20,7 @@ from jaxtyping import Array
 
 from ..constrained.implicit import saddle
 from ..constrained.iteration import tolerance
-from ..engine.core import joined
+from ..engine.core import joined, lanes_of
 from ..engine.lanes import laned
 from ..kinematics.rows import plan_of
 from ..spatial.options import check_count, check_number
@@ -72,7 +72,7 @@ def _damped(whitened: bool, given: Given, made: Prepared, R):
 
 def _inverse(stop: Stop, whitened: bool, given: Given, made: Prepared, factor, R, b):
     """Return (J_c M⁻¹ J_cᵀ + R)⁻¹ b (m, lanes)."""
-    lanes = max(b.shape[-1], R.shape[-1])
+    lanes = lanes_of(b, R)
     zero = jnp.zeros((given.model.nv, lanes), b.dtype)
     held = held_rows(given)
     wanted = joined([jnp.zeros((held, lanes), b.dtype), b])

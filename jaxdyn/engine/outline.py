@@ -130,16 +130,15 @@ class _Outline(Copy):
 
     def _clusters(self) -> list[list[int]]:
         s, old, level, same = self.s, self.old, self.level, self.same
-        parts = Disjoint()
-        above, join = parts.above, parts.join
+        parts: Disjoint[int] = Disjoint()
         for v, alive in enumerate(self.live):
             if not alive or old.region[v] not in self.regions or s.op[v] in LEAVES:
                 continue
-            above[v] = v
+            parts.add(v)
             for x in s.operands(v):
-                if x in above:
+                if x in parts:
                     if level[x] == level[v] and same[x] == same[v] and old.region[x] == old.region[v]:
-                        join(x, v)
+                        parts.join(x, v)
                     else:
                         self.read.add(x)
         return parts.sets()

@@ -12,6 +12,13 @@ class Disjoint(Generic[T]):
     def __init__(self, items: Iterable[T] = ()):
         self.above = {x: x for x in items}
 
+    def __contains__(self, x: T) -> bool:
+        return x in self.above
+
+    def add(self, x: T) -> None:
+        """Add an item that is alone at first."""
+        self.above[x] = x
+
     def find(self, x: T) -> T:
         """Return the item that stands for the set of x."""
         above = self.above

@@ -181,7 +181,7 @@ def _ratios_of(topology: Topology, cluster: Cluster) -> Ref | None:
 @tables
 def _spreading(topology: Topology) -> Table:
     def row(c):
-        reads = _ratios_of(topology, c), tuple(Ref("w", topology.places[v]) for v in c.independent)
+        reads = _ratios_of(topology, c), refs("w", (topology.places[v] for v in c.independent))
         return Row(Step(_combine, (len(c.dependent),)), reads, refs("v", c.dependent))
 
     return Table([row(c) for c in topology.clusters if c.independent], {"v": topology.nv})
@@ -191,7 +191,7 @@ def _spreading(topology: Topology) -> Table:
 def _gathering(topology: Topology) -> Table:
     def row(c):
         reads = _ratios_of(topology, c), refs("tau", c.dependent)
-        return Row(Step(_pull, (len(c.dependent),)), reads, tuple(Ref("w", topology.places[v]) for v in c.independent))
+        return Row(Step(_pull, (len(c.dependent),)), reads, refs("w", (topology.places[v] for v in c.independent)))
 
     return Table([row(c) for c in topology.clusters if c.independent], {"w": len(topology.independent)})
 

@@ -7,7 +7,7 @@
 | `<joint>`, `<freejoint>` | a joint of the same name, with its passive forces; its q is MuJoCo's qpos |
 | `<equality>` connect, weld | a `Point`, a `Weld` (a `Point` if its `torquescale` is zero) |
 | `<equality>` joint, tendon (fixed) | a `Coupling`; of higher degree a `Transmission` |
-| `<actuator>` | an actuator whose command is its force; `forcerange` and a motor's `ctrlrange` bound the `effort` |
+| `<actuator>` | an actuator with its law and bounds; `forcerange` and a motor's `ctrlrange` bound the `effort` too |
 | `<site>` | a frame |
 | `<geom>` that collides, `<pair>`, `<exclude>` | shapes and pairs, see `jaxdyn.loaders.mjcf_shapes` |
 

@@ -39,14 +39,11 @@ def add_actuators(spec: ModelSpec, notes: Notes, document: Document, m: Any, tre
         if not pulls or not all(p in joints and joints[p].kind.nv == len(g) for p, g in pulls.items()):
             notes.add(document.root, "actuators on what has no fixed gear to joints, left out: {}.", repr(name))
             continue
-        scale = _gain(m, k)
-        law = {} if scale else _servo(m, k, all(len(g) == 1 for g in pulls.values()))
+        scale, law = _gain(m, k) or 1.0, _law(m, tree, k, all(len(g) == 1 for g in pulls.values()))
         if law is None:
             text = "actuators with a law that is not modelled, whose commands are forces here: {}."
             notes.add(document.root, text, repr(name))
-        elif not is_off(m, "CLAMPCTRL") and m.actuator_ctrllimited[tree.control(k)]:
-            law["command_limits"] = tuple(m.actuator_ctrlrange[tree.control(k)])
-        scale, law = scale or 1.0, law or {}
+            law = {}
         if m.actuator_forcelimited[k]:
             law["limits"] = tuple(sorted(m.actuator_forcerange[k] / scale))
         gears = {joint: scale * (gear[0] if len(gear) == 1 else gear) for joint, gear in pulls.items()}
@@ -63,26 +60,34 @@ def _gain(m: Any, k: int) -> float:
     return float(m.actuator_gainprm[k][0]) if _plain(m, k) and not m.actuator_biastype[k] else 0.0
 
 
-def _servo(m: Any, k: int, single: bool) -> dict[str, Any] | None:
-    """Return the law of a servo, whose force is affine in control, length and velocity, or of a motor without gain.
-    Return None for other laws, negative gains, and, unless all its joints are `single`, lengths, which are those of
-    rotation vectors there."""
-    bias = int(m.actuator_biastype[k])
+def _controls(m: Any, tree: Tree, k: int) -> np.ndarray | None:
+    """Return the range (2,) of an actuator's controls, None if there is none."""
+    at = tree.control(k)
+    return np.array(m.actuator_ctrlrange[at]) if m.actuator_ctrllimited[at] and not is_off(m, "CLAMPCTRL") else None
+
+
+def _law(m: Any, tree: Tree, k: int, single: bool) -> dict[str, Any] | None:
+    """Return the law of a motor or of a servo, whose force is affine in control, length and velocity, and the limits of
+    its commands. Return None for other laws, negative gains, and, unless all its joints are `single`, lengths, which
+    are those of rotation vectors there."""
+    bias, controls = int(m.actuator_biastype[k]), _controls(m, tree, k)
     if not _plain(m, k) or bias not in (NONE, AFFINE):
         return None
     offset, stiffness, damping = m.actuator_biasprm[k][:3] * (1, -1, -1) * (bias == AFFINE)
     if stiffness < 0 or damping < 0 or stiffness and not single:
         return None
-    return {"gain": m.actuator_gainprm[k][0], "offset": offset, "stiffness": stiffness, "damping": damping}
+    gain = 1.0 if _gain(m, k) else m.actuator_gainprm[k][0]  # the gear includes that of a motor
+    limits = {} if controls is None else {"command_limits": tuple(controls)}
+    return {"gain": gain, "offset": offset, "stiffness": stiffness, "damping": damping} | limits
 
 
 def _range(m: Any, tree: Tree, k: int) -> tuple[float, float]:
     """Return the range of an actuator's force, infinite if there is none. The controls of others than motors are no
     forces."""
     low, high = -np.inf, np.inf
-    gain, control = _gain(m, k), tree.control(k)
-    if gain and m.actuator_ctrllimited[control] and not is_off(m, "CLAMPCTRL"):
-        low, high = sorted(gain * np.array(m.actuator_ctrlrange[control]))
+    gain, controls = _gain(m, k), _controls(m, tree, k)
+    if gain and controls is not None:
+        low, high = sorted(gain * controls)
     if m.actuator_forcelimited[k]:
         low, high = max(low, m.actuator_forcerange[k][0]), min(high, m.actuator_forcerange[k][1])
     return float(low), float(high)

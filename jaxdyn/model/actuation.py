@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ..spatial.numbers import constants, not_negative
+from ..spatial.numbers import constants
 from ..tree.topology import Topology
 from .actuators import Actuators
 from .arrays import floats_of
-from .values import limits_of
+from .values import limits_of, rules_of
 
 #: number of entries above which JAX fills a matrix on the device, because a copy from NumPy would double the memory
 MANY = 10_000_000
@@ -28,8 +28,7 @@ class Actuator(NamedTuple):
 def actuator(call: str, gears: Mapping[str, Any], limits: Any, command_limits: Any, **law: Any) -> Actuator:
     """Return an actuator with checked numbers. Joints are looked up later, by `actuation_of`."""
     checked = {str(j): constants(call, f"gear of {j!r}", g, None) for j, g in gears.items()}
-    rules = {"stiffness": (not_negative,), "damping": (not_negative,)}
-    numbers = {what: constants(call, what, x, (), *rules.get(what, ())) for what, x in law.items()}
+    numbers = {what: constants(call, what, x, (), *rules_of(what)) for what, x in law.items()}
     numbers["lower"], numbers["upper"] = (x[0] for x in limits_of(call, "limits", limits, 1))
     pair = limits_of(call, "command_limits", command_limits, 1)
     numbers["lower_command"], numbers["upper_command"] = (x[0] for x in pair)

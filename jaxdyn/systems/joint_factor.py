@@ -36,7 +36,7 @@ class JointFactor(System):
         nv = b.shape[0]
         if self.rows and rows is not None:
             right = jnp.zeros((rows.plan.rows, 1), b.dtype) if r2 is None else r2
-            lanes = max(b.shape[-1], right.shape[-1])
+            lanes = lanes_of(b, right)
             b = jnp.concatenate(widen([b, right], lanes))
         found = self.factor.solve(b)
         x = found[:nv]
