@@ -1,6 +1,6 @@
 """08 A quadruped stands up and walks.
 
-A robot with twelve motors lies on its belly, pushes itself up, and trots; PD control makes its feet follow a simple
+A robot with twelve servos lies on its belly, pushes itself up, and trots; its servos make its feet follow a simple
 path. Contacts of its four feet and its trunk with the ground support it.
 """
 
@@ -13,8 +13,7 @@ import jaxdyn as jd
 #: lengths of thigh and shin and radius of the foot, m; the legs in order, with the signs of their hips in x and y
 THIGH, SHIN, FOOT = 0.2, 0.2, 0.02
 LEGS = {"front_left": (1, 1), "front_right": (1, -1), "hind_left": (-1, 1), "hind_right": (-1, -1)}
-#: of all motors: stiffness, N m/rad; damping, N m s/rad, by dampers of the joints, which a step integrates implicitly;
-#: torque limit, N m
+#: of all servos: stiffness, N m/rad; damping, N m s/rad; torque limit, N m
 STIFFNESS, DAMPING, STRONGEST = 200.0, 5.0, 40.0
 
 
@@ -35,13 +34,15 @@ def quadruped(friction=0.7):
     spec.add_body("trunk", "world", jd.joints.Free(), inertia=jd.Inertia(8.0, (0, 0, 0), box))
     spec.add_shape("trunk", jd.shapes.Box(size), friction=0.5)
     for leg, (x, y) in LEGS.items():
-        turn = {"armature": 0.01, "damping": DAMPING}
-        side = jd.joints.Revolute(axis=(1, 0, 0), **turn)
-        hip, knee = (jd.joints.Revolute(axis=(0, 1, 0), **turn) for _ in range(2))
+        side = jd.joints.Revolute(axis=(1, 0, 0), armature=0.01)
+        hip, knee = (jd.joints.Revolute(axis=(0, 1, 0), armature=0.01) for _ in range(2))
         small = jd.Inertia(0.4, (0, 0, 0), 4e-4 * np.eye(3))
         spec.add_body(f"{leg}_side", "trunk", side, placement=at(0.18 * x, 0.08 * y, 0), inertia=small)
         spec.add_body(f"{leg}_hip", f"{leg}_side", hip, placement=at(0, 0.06 * y, 0), inertia=rod(0.6, THIGH))
         spec.add_body(f"{leg}_knee", f"{leg}_hip", knee, placement=at(0, 0, -THIGH), inertia=rod(0.2, SHIN))
+        for part in ("side", "hip", "knee"):
+            law = {"gain": STIFFNESS, "stiffness": STIFFNESS, "damping": DAMPING}
+            spec.add_actuator(f"{leg}_{part}", **law, limits=(-STRONGEST, STRONGEST))
         foot = jd.shapes.Sphere(FOOT)
         spec.add_shape(f"{leg}_knee", foot, name=f"{leg}_foot", placement=at(0, 0, -SHIN), friction=friction)
     spec.add_ground(friction=0.1)
@@ -81,8 +82,7 @@ def main(seconds=4.0, stride=0.1, period=0.4, dt=2e-3, verbose=True):
 
     def policy(state, t):
         angle, rate = jax.jvp(wanted, (t,), (jnp.ones_like(t),))
-        push = STIFFNESS * (angle[6:] - state.q[7:]) + DAMPING * rate[6:]  # the dampers of the joints add the rest
-        return jnp.zeros(robot.nv).at[6:].set(jnp.clip(push, -STRONGEST, STRONGEST))
+        return jd.Commands((angle + DAMPING / STIFFNESS * rate)[6:])  # so that the dampers do not resist this motion
 
     lying = robot.neutral().at[7:].set(wanted(0.0)[6:]).at[2].set(0.05 + 1e-3)
     start, steps = jd.State(lying, jnp.zeros(robot.nv)), round(seconds / dt)

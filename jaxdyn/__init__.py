@@ -34,6 +34,7 @@ from .model.model import Model
 from .model.spec import ModelSpec
 from .model.state import State
 from .model.values import ModelWarning
+from .simulate.commands import Commands
 from .simulate.rollout import Trajectory, simulate
 from .simulate.step import step
 from .spatial.inertia import Inertia, inertia_from_log_cholesky, log_cholesky_from_inertia
@@ -42,6 +43,7 @@ from .spatial.transform import Transform
 __version__ = "0.1.0"
 
 __all__ = [
+    "Commands",
     "Delassus",
     "Inertia",
     "Jump",

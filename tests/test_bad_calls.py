@@ -160,7 +160,7 @@ BAD = {
     "commands_of_a_policy": (
         lambda: roll_linkage(lambda state, t: COMMAND, steps=2),
         ValueError,
-        r"`simulate`: the policy returns shape \(1,\), not \(3,\).*actuator_f",
+        r"`simulate`: `tau\(state, t\)` has shape \(1,\), not \(3,\).*actuator_f",
     ),
     "embedded_within_jit": (
         lambda: jax.jit(lambda: jd.embed(LINKAGE).nv)(),
@@ -428,7 +428,7 @@ BAD = {
     "policy_of_another_shape": (
         lambda: run(lambda s, t: jnp.zeros(2), steps=3),
         ValueError,
-        r"`simulate`: the policy returns shape \(2,\)",
+        r"`simulate`: `tau\(state, t\)` has shape \(2,\)",
     ),
     "policy_of_one_argument": (
         lambda: run(lambda s: jnp.zeros(1), steps=3),

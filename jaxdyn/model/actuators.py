@@ -27,10 +27,10 @@ class Actuators(eqx.Module):
     lower_command: Float[Array, " nu"]
     upper_command: Float[Array, " nu"]
 
-    def force(
+    def forces(
         self, command: Float[Array, " nu"], length: Float[Array, " nu"], rate: Float[Array, " nu"]
-    ) -> Float[Array, " nu"]:
-        """Return the forces (nu,) at commands, lengths and rates of length."""
+    ) -> tuple[Float[Array, " nu"], Float[Array, " nu"]]:
+        """Return the forces (nu,) at commands, lengths and rates of length, without and with their bounds."""
         command = jnp.clip(command, self.lower_command, self.upper_command)
         force = self.gain * command + self.offset - self.stiffness * length - self.damping * rate
-        return jnp.clip(force, self.lower, self.upper)
+        return force, jnp.clip(force, self.lower, self.upper)

@@ -152,7 +152,8 @@ def check_vector(call: str, name: str, x: Any, shape: tuple[int, ...]) -> Array:
 
 def commands_hint(model: Model, shape: tuple[int, ...]) -> str:
     """Return advice if forces (..., nv) have the shape of commands (..., nu)."""
-    return " Convert commands by `jd.actuator_forces(model, state, command)`." if shape[-1:] == (model.nu,) else ""
+    known = " `step` and `simulate` take commands as `jd.Commands(command)`; `jd.actuator_forces` returns their forces."
+    return known if shape[-1:] == (model.nu,) else ""
 
 
 def check_state(call: str, model: Model, state: Any) -> State:

@@ -215,7 +215,7 @@ class ModelSpec(SceneSpec):
 
         f is the command u, or ``gain * u + offset - stiffness * length - damping * rate``, where the length is ``gear *
         q`` and the rate ``gear * v``: ``gain=kp, stiffness=kp, damping=kd`` makes a position servo, whose commands are
-        positions, ``gain=kd, damping=kd`` a velocity servo. `actuator_forces` computes the generalised forces.
+        positions, ``gain=kd, damping=kd`` a velocity servo. `step` and `simulate` take commands as `jaxdyn.Commands`.
 
         **Arguments:** `joint`, a joint's name, or a mapping of joints to gears if the actuator drives several (a
         differential, a tendon), without `gear`; `name` (default: the joint's); `gear`, a scalar (for a joint with one

@@ -15,11 +15,13 @@ from ..constrained.stepping import Stepped
 from ..contact.laws import Law
 from ..contact.solution import Contacts, ContactStepped, contact_step
 from ..contact.warm_start import WarmStart
+from ..kinematics.actuators import sprung
 from ..kinematics.embed import independent_forces
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from ..tree.topology import refuse_clusters
+from .commands import Commands
 
 
 class StepInfo(eqx.Module):
@@ -38,13 +40,21 @@ class Dynamics(eqx.Module):
     step ends with a projection onto the loops."""
 
     model: Model
-    tau: Float[Array, " nv"]
+    tau: Float[Array, " nv"] | Commands
     constraints: Sequence[Constraint]
     solver: Solver
     external: Float[Array, "nb 6"] | None = None
     warm: WarmStart | None = None
     law: Law | None = eqx.field(static=True, default=None)
     projected: bool = eqx.field(static=True, default=False)
+
+    def held(self, state: State) -> "tuple[Dynamics, Float[Array, ' nv']]":
+        """Return the dynamics during a step from a state, where servos are springs and dampers of their joints, and the
+        generalised forces at the state."""
+        if not isinstance(self.tau, Commands):
+            return self, independent_forces(self.model, state.q, self.tau)
+        model, tau, now = sprung(self.model, state, self.tau.values)
+        return dataclasses.replace(self, model=model, tau=tau), independent_forces(self.model, state.q, now)
 
     def __call__(self, state: State, inertia=None, force=None) -> Float[Array, " nv"]:
         """Return the accelerations at a state, with an inertia (n,) and a force (nv,) added to the joints."""

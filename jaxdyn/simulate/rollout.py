@@ -19,23 +19,23 @@ from ..contact.solution import Contacts
 from ..contact.warm_start import WarmStart, cold
 from ..engine.meshes import alike, sharded
 from ..engine.once import anew, once
-from ..kinematics.embed import independent_forces
 from ..model.checks import commands_hint
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import check_callable, check_flag, described
 from ..spatial.numbers import ArrayLike, floats
+from .commands import Commands
 from .dynamics import Dynamics
 from .integrators import Integrator, SemiImplicitEuler
 from .step import _prepared, advance, check_contacts_of_step, checked_time_step
 
 
 class Trajectory(eqx.Module):
-    """The states of T steps. **Fields:** `q` (T + 1, nq) and `v` (T + 1, nv), the initial state first; `tau` (T, nv),
-    `multipliers` (T, m) and `result` (T,) of the steps; `contacts` of the steps (`impulses` (T, slots, 3),
-    `gaps` (T, slots), ...), None without a law of contact; `warm_start`, that of the next call, None if the solves
-    started cold: it belongs to the end, without an axis of time."""
+    """The states of T steps. **Fields:** `q` (T + 1, nq) and `v` (T + 1, nv), the initial state first; of the steps,
+    `tau` (T, nv) at their starts, `multipliers` (T, m), `result` (T,), and `contacts` (`impulses` (T, slots, 3), `gaps`
+    (T, slots), ...), None without a law of contact; `warm_start`, that of the next call, None if the solves started
+    cold: it belongs to the end, without an axis of time."""
 
     q: Float[Array, "T+1 nq"]
     v: Float[Array, "T+1 nv"]
@@ -79,8 +79,8 @@ def _whole(x: Any) -> int | None:
         return None
 
 
-def _forces(call: str, model: Model, tau, steps, dtype) -> tuple[Array | None, int]:
-    """Return the forces (T, nv), None for a policy, and the number of steps."""
+def _controls(call: str, model: Model, tau, steps, dtype) -> tuple[Array | Commands | None, int]:
+    """Return the forces (T, nv) or commands (T, nu), None for a policy, and the number of steps."""
     if callable(tau):
         check_callable(f"`{call}`", "tau", tau, 2)
         number = _whole(steps)
@@ -88,19 +88,31 @@ def _forces(call: str, model: Model, tau, steps, dtype) -> tuple[Array | None, i
             hint = "with a policy, give the number of steps, a whole number of at least 1 and below 2**31"
             raise ValueError(f"`{call}`: `steps` is {steps!r:.60}; {hint}.")
         return None, number
-    taus = floats(f"`{call}`", "tau", tau).astype(dtype)
-    if taus.ndim != 2 or taus.shape[1] not in (model.nv, model.topology.nv):
-        hint = commands_hint(model, taus.shape)
-        raise ValueError(f"`{call}`: `tau` has shape {taus.shape}, not (T, {model.nv}).{hint}")
-    if steps is not None and _whole(steps) != taus.shape[0]:
-        raise ValueError(f"`{call}`: `steps` is {described(steps)}, but `tau` has {taus.shape[0]} rows.")
-    return taus, taus.shape[0]
+    controls = _typed(call, "tau", model, tau, dtype, "T, ")
+    rows = jax.tree.leaves(controls)[0].shape[0]
+    if steps is not None and _whole(steps) != rows:
+        raise ValueError(f"`{call}`: `steps` is {described(steps)}, but `tau` has {rows} rows.")
+    return controls, rows
+
+
+def _typed(call: str, name: str, model: Model, tau, dtype, axis: str) -> Array | Commands:
+    """Return forces (nv,) or (n,), or commands (nu,), as floats of a type; `axis` names the axis before, if any. Raise
+    `ValueError` for other shapes."""
+    commands = isinstance(tau, Commands)
+    name, given = (f"{name}.values", tau.values) if commands else (name, tau)
+    widths = (model.nu,) if commands else (model.nv, model.topology.nv)
+    x = floats(f"`{call}`", name, given).astype(dtype)
+    if x.ndim != 1 + bool(axis) or x.shape[-1] not in widths:
+        wanted = f"({axis}{widths[0]}{'' if axis else ','})"
+        hint = "" if commands else commands_hint(model, x.shape)
+        raise ValueError(f"`{call}`: `{name}` has shape {x.shape}, not {wanted}.{hint}")
+    return Commands(x) if commands else x
 
 
 def simulate(
     model: Model,
     state: State,
-    tau: ArrayLike | Callable[[State, Array], ArrayLike],
+    tau: ArrayLike | Commands | Callable[[State, Array], ArrayLike | Commands],
     dt: ArrayLike,
     *,
     steps: int | None = None,
@@ -112,8 +124,9 @@ def simulate(
     warm_start: bool | WarmStart | None = None,
     contacts: Law | None = None,
 ) -> Trajectory:
-    """Return the `Trajectory` of many steps under generalised forces `tau` (T, nv) or a policy (state, time) -> (nv,).
-    With embedded loops the forces may also be those at all joints of the tree.
+    """Return the `Trajectory` of many steps under generalised forces `tau` (T, nv), under `Commands` (T, nu) of the
+    actuators, or under a policy (state, time) that returns forces (nv,) or commands (nu,). With embedded loops the
+    forces may also be those at all joints of the tree.
 
     **Arguments:** `steps`, their number, required with a policy; `warm_start`: start each solve from the multipliers of
     the previous step (by default True with contact; without contact it pays off if you read the multipliers anyway), or
@@ -131,10 +144,10 @@ def simulate(
     dtype = state.q.dtype
     dt = checked_time_step(name, dt, dtype)
     policy = tau if callable(tau) else None
-    taus, steps = _forces(name, model, tau, steps, dtype)
+    controls, steps = _controls(name, model, tau, steps, dtype)
 
     warm = _first(name, model, constraints, contacts, warm_start, dtype)
-    dynamics = Dynamics(model, taus, constraints, solver, external, warm, contacts, project)
+    dynamics = Dynamics(model, controls, constraints, solver, external, warm, contacts, project)
     given = dynamics, state, dt, integrator, steps
     if policy is None:
         return _rolled_once(None, *given)
@@ -164,23 +177,19 @@ def _first(call: str, model: Model, constraints, law, warm_start, dtype) -> Warm
 
 
 def _rolled(policy, dynamics: Dynamics, state: State, dt, integrator, steps: int) -> Trajectory:
-    """Return the `Trajectory` under the forces (T, nv) of `dynamics`, or the policy's."""
-    model, taus, dtype = dynamics.model, dynamics.tau, state.q.dtype
+    """Return the `Trajectory` under the controls of `dynamics`, with an axis of time, or the policy's."""
+    model, controls, dtype = dynamics.model, dynamics.tau, state.q.dtype
 
     def body(carry, x):
         state, warm = carry
-        k, force = x
+        k, now = x
         if policy is not None:
-            force = floats("`simulate`", "tau(state, t)", policy(state, k * dt)).astype(dtype)
-            if force.shape not in ((model.nv,), (model.topology.nv,)):
-                hint = commands_hint(model, force.shape)
-                raise ValueError(f"`simulate`: the policy returns shape {force.shape}, not ({model.nv},).{hint}")
-        now = dataclasses.replace(dynamics, tau=force, warm=warm)
-        after, info = advance(model, now, state, dt, integrator)
+            now = _typed("simulate", "tau(state, t)", model, policy(state, k * dt), dtype, "")
+        held, force = dataclasses.replace(dynamics, tau=now, warm=warm).held(state)
+        after, info = advance(held, state, dt, integrator)
         if warm is not None:
             warm = info.warm if info.warm is not None else dataclasses.replace(warm, forces=info.multipliers)
             warm = jax.lax.stop_gradient(warm)
-        force = independent_forces(model, state.q, force)
         return (after, warm), (after, force, info.multipliers, info.result, info.contacts)
 
     times = jnp.arange(steps, dtype=dtype)
@@ -188,7 +197,7 @@ def _rolled(policy, dynamics: Dynamics, state: State, dt, integrator, steps: int
     if policy is not None and sharded():  # the types of a scan's carry have to be known
         given = *given, policy(state, jnp.zeros((), dtype))
     start = alike((state, dynamics.warm), *given)
-    (_, warm), (states, forces, lam, result, touched) = jax.lax.scan(body, start, (times, taus))
+    (_, warm), (states, forces, lam, result, touched) = jax.lax.scan(body, start, (times, controls))
     q, v = (jnp.concatenate([a[None], b]) for a, b in ((state.q, states.q), (state.v, states.v)))
     return Trajectory(q, v, forces, lam, result, touched, warm)
 

@@ -15,7 +15,6 @@ from ..engine.lanes import laned
 from ..engine.meshes import alike
 from ..engine.once import once
 from ..kinematics.assemble import residual
-from ..kinematics.embed import checked_forces
 from ..kinematics.manifold import integrate
 from ..model.checks import check_constraints, check_external, check_model, check_state, common_dtype
 from ..model.constraints import Constraint
@@ -23,6 +22,7 @@ from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import check_flag, check_instance
 from ..spatial.numbers import ArrayLike, check, finite, floats, positive
+from .commands import Commands, checked_controls
 from .dynamics import Dynamics, StepInfo
 from .integrators import Integrator, SemiImplicitEuler
 
@@ -60,8 +60,9 @@ def kept(model: Model, state: State, constraints, solver: Solver) -> State:
     return State(state.q, state.v + least(model, constraints, state.q, jnp.zeros_like(state.v), r2, solver)[0])
 
 
-def advance(model, dynamics: Dynamics, state, dt, integrator) -> tuple[State, StepInfo]:
+def advance(dynamics: Dynamics, state, dt, integrator) -> tuple[State, StepInfo]:
     """Return the next state, and the multipliers, result and contacts of the step."""
+    model = dynamics.model
     made = integrator.step(model, dynamics, state, dt)
     if not (isinstance(made, tuple) and len(made) == 2 and isinstance(made[1], StepInfo)):
         name = type(integrator).__name__
@@ -79,7 +80,7 @@ def advance(model, dynamics: Dynamics, state, dt, integrator) -> tuple[State, St
 def step(
     model: Model,
     state: State,
-    tau: ArrayLike,
+    tau: ArrayLike | Commands,
     dt: ArrayLike,
     *,
     integrator: Integrator = SemiImplicitEuler(),  # noqa: B008 - static
@@ -89,7 +90,8 @@ def step(
     external: ArrayLike | None = None,
     contacts: Law | None = None,
 ) -> State:
-    """Return the state after `dt` () seconds under constant generalised forces `tau` (nv,).
+    """Return the state after `dt` () seconds under constant generalised forces `tau` (nv,), or under `Commands` of the
+    actuators.
 
     **Arguments:** `integrator`, one of `jaxdyn.integrators`; `project`: after the step, close the loops to rounding
     and project the velocity so that they stay closed; with contact, also keep touching shapes from overlapping or
@@ -99,7 +101,7 @@ def step(
     Raises `ValueError` for wrong shapes, a `dt` that is not positive, constraints that the solver does not support,
     and contacts that the integrator or the model does not support; `TypeError` for other types.
     """
-    tau = checked_forces("step", check_model("step", model), tau)
+    tau = checked_controls("step", check_model("step", model), tau)
     model, state, tau, constraints, external = _prepared(
         "step", model, state, tau, constraints, external, integrator, solver
     )
@@ -107,7 +109,7 @@ def step(
     check_contacts_of_step("step", model, contacts, integrator, solver)
     dt = checked_time_step("step", dt, state.q.dtype)
     dynamics = Dynamics(model, tau, constraints, solver, external, None, contacts, project)
-    return advance(model, dynamics, state, dt, integrator)[0]
+    return advance(dynamics.held(state)[0], state, dt, integrator)[0]
 
 
 def check_contacts_of_step(call: str, model: Model, law: Law | None, integrator: Integrator, solver: Solver) -> None:
