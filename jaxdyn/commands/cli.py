@@ -151,6 +151,8 @@ def _simulate(args) -> int:
         if args.contacts:
             check_contacts(model, args.contacts, args.integrator)
         check_memory(model, args.batch, steps, args.contacts is not None)
+        if args.keyframe is not None:
+            model.keyframe(args.keyframe)
     return run(
         model,
         batch=args.batch,
@@ -162,6 +164,7 @@ def _simulate(args) -> int:
         integrator=args.integrator,
         project=args.project,
         contacts=args.contacts,
+        keyframe=args.keyframe,
         out=args.out,
         plot=args.plot,
     )
@@ -245,7 +248,7 @@ def parser() -> argparse.ArgumentParser:
     command.add_argument("--seed", type=SEED, default=0, help="seed of the random states (default: 0)")
     command = add(
         "simulate",
-        "simulate a batch of rollouts from random velocities, without motor torques, and save them",
+        "simulate a batch of rollouts from random velocities, without motor torques or from a keyframe, and save them",
         _simulate,
         *SIMULATIONS,
     )
@@ -307,6 +310,7 @@ def _simulate_options(command: argparse.ArgumentParser) -> None:
         help="size of the random start velocities (default: 0.5)",
     )
     command.add_argument("--seed", type=SEED, default=0, help="seed of the start velocities (default: 0)")
+    command.add_argument("--keyframe", metavar="NAME", help="the file's state to start from; its commands are held")
     command.add_argument(
         "--every",
         type=positive(int),

@@ -83,6 +83,8 @@ def describe(model: Model) -> str:
             rows.append((name, ", ".join(driven), numbers(B[B[:, k] != 0, k]), *_law(model.actuators, k)))
         out += ["", "actuators", _table(rows)]
     out += _shapes(model)
+    if model.keyframes is not None:
+        out += ["", "keyframes: " + listed(model.keyframes.names, MOST)]
     if model.frame_names:
         out += ["", "frames: " + ", ".join(model.frame_names)]
     return "\n".join(out)

@@ -19,6 +19,7 @@ from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual
 from ..kinematics.assemble import assemble
 from ..model.model import Model
 from ..model.state import State
+from ..simulate.commands import Commands
 from ..simulate.integrators import RK4, Gauss, ImplicitMidpoint, Leapfrog, SemiImplicitEuler
 from ..simulate.rollout import simulate
 from ..spatial.instances import counted
@@ -49,10 +50,11 @@ def null_space(rows: np.ndarray) -> np.ndarray:
     return vt[int((s > 1e-6 * s.max(initial=0.0)).sum()) :].T
 
 
-def closed(model: Model) -> jax.Array:
-    """Return the assembled configuration. Raise `ValueError` if a loop stays open by more than a micrometre (single
-    precision: a millimetre)."""
-    return assemble(model, model.neutral(), tol=1e-7 if model.gravity.dtype == jnp.float64 else 1e-5)
+def closed(model: Model, q: jax.Array | None = None) -> jax.Array:
+    """Return the assembled configuration, from q or the neutral one. Raise `ValueError` if a loop stays open by more
+    than a micrometre (single precision: a millimetre)."""
+    tol = 1e-7 if model.gravity.dtype == jnp.float64 else 1e-5
+    return assemble(model, model.neutral() if q is None else q, tol=tol)
 
 
 class Steps(NamedTuple):
@@ -133,14 +135,17 @@ class Rollouts(NamedTuple):
     failures: dict[str, int]
 
 
-def rolled(model: Model, start: State, dt: float, steps: Steps, integrator: str, project: bool, law, say) -> Rollouts:
-    """Return the rollouts from a batch of states."""
+def rolled(
+    model: Model, start: State, command, dt: float, steps: Steps, integrator: str, project: bool, law, say
+) -> Rollouts:
+    """Return the rollouts from a batch of states, under a command (nu,), None for no forces of motors."""
     size, every, pieces = steps.piece, steps.every, steps.total // steps.piece
 
     def piece(state: State):
-        torques = jnp.zeros((size, model.nv), state.q.dtype)
+        none = jnp.zeros((size, model.nv), state.q.dtype)
+        controls = none if command is None else Commands(jnp.tile(command, (size, 1)))
         options = {"integrator": INTEGRATORS[integrator](), "project": project, "contacts": law}
-        traj = simulate(model, state, torques, dt, **options)
+        traj = simulate(model, state, controls, dt, **options)
         kept = traj.q[every::every], traj.v[every::every], law and touches(traj.contacts, every, dt)
         opening = jax.vmap(lambda q: jnp.abs(constraint_residual(model, q)).max(initial=0.0))(traj.q[1:])
         return traj[-1], kept, opening.max(), traj.result
@@ -176,20 +181,25 @@ def run(
     integrator: str = "euler",
     project: bool = False,
     contacts: str | None = None,
+    keyframe: str | None = None,
     out: str | None = None,
     plot: str | None = None,
     say=tell,
 ) -> int:
-    """Simulate and save. Return 1 if a solve failed or the motion is not finite, else 0.
+    """Simulate and save. Return 1 if a solve failed or the motion is not finite, else 0. A `keyframe` is the state to
+    start from, whose commands are held.
 
     **Raises** `ValueError`, before the work, for times that do not divide and for a batch that does not fit the memory.
     """
     steps = steps_of(seconds, dt, every)
     check_memory(model, batch, steps, contacts is not None)
-    q, up = closed(model), 0.0
+    frame = None if keyframe is None else model.keyframe(keyframe)
+    q, up = closed(model, None if frame is None else frame.state.q), 0.0
     along = null_space(np.asarray(constraint_jacobian(model, q)))
     rng = np.random.default_rng(seed)
     v = speed * (along @ rng.standard_normal((along.shape[1], batch))).T
+    if frame is not None:
+        v = v + np.asarray(frame.state.v)
     if contacts is not None:
         check_contacts(model, contacts, integrator)
         q, up = lifted(model, q)
@@ -197,7 +207,8 @@ def run(
         say(f"{model.name} is lifted by {up:.3g} m, to start above the ground")
     start = State(jnp.broadcast_to(q, (batch, model.nq)), jnp.asarray(v, q.dtype))
     law = None if contacts is None else LAWS[contacts]()
-    found = rolled(model, start, dt, steps, integrator, project, law, say)
+    command = None if frame is None else frame.command
+    found = rolled(model, start, command, dt, steps, integrator, project, law, say)
     made = batch * steps.total
     say(f"  {found.spent:.2f} s: {batch / found.spent:.4g} rollouts/s, {1e6 * found.spent / made:.3g} µs a step")
     if model.constraints:

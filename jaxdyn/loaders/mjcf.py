@@ -9,6 +9,7 @@
 | `<equality>` joint, tendon (fixed) | a `Coupling`; of higher degree a `Transmission` |
 | `<actuator>` | an actuator with its law and bounds; `forcerange` and a motor's `ctrlrange` bound the `effort` too |
 | `<site>` | a frame |
+| `<key>` | a keyframe with its `qpos`, `qvel` and `ctrl` |
 | `<geom>` that collides, `<pair>`, `<exclude>` | shapes and pairs, see `jaxdyn.loaders.mjcf_shapes` |
 
 A free joint without a name becomes ``root_joint``. Equalities hold exactly here, and softly in MuJoCo. Sensors are not
@@ -25,6 +26,7 @@ from .free_names import free_name
 from .mjcf_base import Base, base_of
 from .mjcf_checks import Files, check
 from .mjcf_forces import add_actuators, keep_force_ranges, note_forces
+from .mjcf_keys import add_keyframes
 from .mjcf_rows import add_equalities
 from .mjcf_shapes import add_shapes
 from .mjcf_tree import BALL, FREE, HINGE, SLIDE, Tree, is_off
@@ -72,6 +74,7 @@ def load(
                     notes.add(document.root, text, repr(tree.joint_names[j]))
         add_actuators(spec, notes, document, m, tree)
         note_forces(notes, document, m, tree)
+        add_keyframes(spec, document, m, tree)
     return spec
 
 

@@ -64,6 +64,10 @@ def _check_shapes(call: str, model: Model) -> None:
         ("actuation", model.actuation, (n if np.shape(model.actuation)[:1] == (n,) else model.nv, model.nu)),
         *((f"actuators.{what}", x, (model.nu,)) for what, x in vars(model.actuators).items()),
     ]
+    if model.keyframes is not None:
+        sizes = {"q": nq, "v": n, "command": model.nu}
+        count = len(model.keyframes.names)
+        known += [(f"keyframes.{what}", getattr(model.keyframes, what), (count, m)) for what, m in sizes.items()]
     if model.home is not None:
         known.append(("home", model.home, (nq,)))
     if ns:

@@ -18,6 +18,7 @@ from ..tree.topology import Topology, unknown
 from .acting import widened
 from .actuators import Actuators
 from .collision import Collision
+from .keyframes import Keyframe, Keyframes
 from .kind import JointParameters
 from .state import State
 from .values import check_field, check_limits
@@ -90,7 +91,7 @@ class Model(eqx.Module):
     `gravity` (3,) m/s²; `actuation` (nv, nu), generalised forces per force of an actuator, or (n, nu) at all joints of
     the tree if actuators drive dependent joints of embedded loops; `actuators`, their laws; `constraints`, a tuple;
     `embedded`, the constraints that `embed` has turned into joints, and `home` (nq,), a configuration that satisfies
-    them; `collision`, the shapes that collide.
+    them; `collision`, the shapes that collide; `keyframes`, named states, None if there are none.
 
     `load` and `ModelSpec.build` create models. `jax.vmap` over models works; for instance,
     ``jax.vmap(lambda m: model.replace({"bodies.mass": m}))(masses)`` returns a batch of them.
@@ -107,6 +108,7 @@ class Model(eqx.Module):
     embedded: tuple = ()
     home: Float[Array, " nq"] | None = None
     collision: Collision = eqx.field(default_factory=Collision)
+    keyframes: Keyframes | None = None
 
     #: see `engine/lanes.py`
     parameters_of_lanes: ClassVar[bool] = True
@@ -209,6 +211,19 @@ class Model(eqx.Module):
             return self.topology.closes(self, self.home, False)
         rows = [k.neutral() for k in self.topology.kinds]
         return jnp.asarray(np.concatenate(rows) if rows else np.zeros(0), self.gravity.dtype)
+
+    def keyframe(self, name: str) -> Keyframe:
+        """Return a named state and the command (nu,) of the actuators there: ``model.keyframe("home").state``. Files
+        of MuJoCo have such states. Loops may be open there: see `assemble`.
+
+        Raises `ValueError` for an unknown name.
+        """
+        check_instance("`Model.keyframe`", "name", name, str)
+        names = () if self.keyframes is None else self.keyframes.names
+        if self.keyframes is None or name not in names:
+            raise ValueError(f"`Model.keyframe`: {unknown('keyframe', name, names)}")
+        k, rows = names.index(name), self.keyframes
+        return Keyframe(State(rows.q[k], rows.v[k][jnp.asarray(self.topology.independent, int)]), rows.command[k])
 
     def random_state(self, key: PRNGKeyArray) -> State:
         """Return a random state: configurations within the limits (±π and ±1 m where there are none), unit quaternions,

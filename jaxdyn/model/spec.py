@@ -20,6 +20,7 @@ from .constraints import Constraint, check_names
 from .described import Body
 from .joints import Fixed, Joint, Revolute
 from .model import Model
+from .named_states import KeyframeSpec, keyframe, keyframes_of
 from .scene import SceneSpec
 from .transmission import Coupling
 from .values import ModelWarning, checked_joint, checked_rotation
@@ -54,6 +55,7 @@ class ModelSpec(SceneSpec):
         self.bodies: dict[str, Body] = {}
         self.frames: dict[str, tuple[str, np.ndarray, np.ndarray]] = {}
         self.actuators: dict[str, Actuator] = {}
+        self.keyframes: dict[str, KeyframeSpec] = {}
         self.constraints: list = []
         #: names of joints that follow others (`<mimic>`, `independent="false"`): `embed` solves for them first
         self.followers: set[str] = set()
@@ -241,6 +243,29 @@ class ModelSpec(SceneSpec):
         self.actuators[name] = actuator(call, gears, limits, command_limits, **law)
         return self
 
+    def add_keyframe(
+        self,
+        name: str,
+        q: Mapping[str, Any],
+        *,
+        v: Mapping[str, Any] | None = None,
+        command: Mapping[str, Any] | None = None,
+    ) -> Self:
+        """Add a named state, such as "home", which `Model.keyframe` returns.
+
+        **Arguments:** `q` and `v`, coordinates and velocities by joint, which is neutral and at rest if it is not
+        named; `command` by actuator, zero if it is not named.
+
+        Raises `ValueError` for a taken name and numbers that are not finite, `TypeError` for other types. Joints and
+        actuators are looked up by `build`, which also checks that quaternions are of unit length.
+        """
+        check_instance("`ModelSpec.add_keyframe`", "name", name, str)
+        call = f"`ModelSpec.add_keyframe({name!r})`"
+        if name in self.keyframes:
+            raise ValueError(f"{call}: the name is already taken by a keyframe.")
+        self.keyframes[name] = keyframe(call, q=q, v=v or {}, command=command or {})
+        return self
+
     def build(self) -> Model:
         """Return the model. Bodies on `Fixed` joints become part of their parents; frames keep their names.
 
@@ -281,6 +306,7 @@ class ModelSpec(SceneSpec):
             actuators=laws_of(list(self.actuators.values())),
             constraints=tuple(self.constraints),
             topology=topology,
+            keyframes=keyframes_of(call, topology, self.keyframes),
         )
         for k, constraint in enumerate(self.constraints):
             try:
