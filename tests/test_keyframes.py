@@ -23,7 +23,7 @@ FILE = """<mujoco><compiler angle="radian"/><worldbody><body name="trunk" pos="0
 <actuator><general name="off" joint="hip" group="3"/><position joint="hip" kp="5" name="servo"/>
 <motor joint="slide" name="motor"/></actuator><option actuatorgroupdisable="3"/>
 <keyframe><key name="home" qpos="1 2 3 1 1 1 1 .7 .1 0 0 2 0" qvel="1 2 3 .1 .2 .3 .4 .5 .6 .7 .8" ctrl="9 3 4"/>
-<key qvel="1 0 0 0 0 0 0 0 0 0 0"/></keyframe></mujoco>"""
+<key qpos="0 0 1 0 0 0 0 0 0 0 0 2 0" qvel="1 0 0 0 0 0 0 0 0 0 0"/></keyframe></mujoco>"""
 
 
 @pytest.fixture(scope="module")

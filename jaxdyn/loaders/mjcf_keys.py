@@ -9,6 +9,9 @@ from .mjcf_tree import BALL, FREE, Tree
 from .pose import from_quaternion
 from .xml import Document, located
 
+#: a quaternion that is shorter turns nothing
+SHORTEST = 1e-15
+
 
 def add_keyframes(spec: ModelSpec, document: Document, m: Any, tree: Tree) -> None:
     """Add the keyframes, of all joints and actuators that were read."""
@@ -30,7 +33,8 @@ def _state(m: Any, k: int, j: int) -> tuple[np.ndarray, np.ndarray]:
     nq, nv = {FREE: (7, 6), BALL: (4, 3)}.get(kind, (1, 1))
     q, v = np.array(m.key_qpos[k][at : at + nq]), np.array(m.key_qvel[k][to : to + nv])
     if kind in (FREE, BALL):
-        q[-4:] /= np.linalg.norm(q[-4:]) or 1.0
+        size = np.linalg.norm(q[-4:])
+        q[-4:] = q[-4:] / size if size > SHORTEST else (1, 0, 0, 0)  # as MuJoCo
     if kind == FREE:
         v[:3] = from_quaternion(q[-4:]).T @ v[:3]
     return q, v
