@@ -17,7 +17,7 @@ from ..kinematics.embedding import jacobian_at
 from ..kinematics.rows import plan_of
 from ..systems.joint_factor import flat, saddle_fronts
 from ..systems.problem import problem_of
-from ..tree.fronts import Pattern, bordered, factorise_sparse
+from ..tree.fronts import Pattern, bordered, columns, factorise_sparse
 from ..tree.topology import Topology
 from .base import Given
 from .explicit import Explicit, projected
@@ -48,20 +48,14 @@ def _fronts(topology: Topology, plan):
 def _places(topology: Topology, plan) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the indices of the nonzero entries of Y, and for each the index of its pivot in D and of its entry in the
     factor's l."""
-    entries, pivots, below = [], [], []
-    nv = len(topology.independent)
-    start = pivot = 0
-    for front in _fronts(topology, plan):
-        every = front.own + front.front
-        for c, v in enumerate(front.own):
-            for k, u in enumerate(every[c + 1 :]):
-                if u >= nv:
-                    entries.append(v * plan.rows + u - nv)
-                    pivots.append(pivot)
-                    below.append(start + k)
-            start += len(every) - c - 1
-            pivot += 1
-    return np.asarray(entries), np.asarray(pivots), np.asarray(below)
+    nv, entries, pivots, places = len(topology.independent), [], [], []
+    for pivot, (v, below, at) in enumerate(columns(_fronts(topology, plan))):
+        for k, u in enumerate(below):
+            if u >= nv:
+                entries.append(v * plan.rows + u - nv)
+                pivots.append(pivot)
+                places.append(at + k)
+    return np.asarray(entries), np.asarray(pivots), np.asarray(places)
 
 
 def _factor(given: Given):

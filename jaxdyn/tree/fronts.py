@@ -9,7 +9,7 @@ Any symmetric positive definite matrix with the sparsity of a tree can be factor
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 import equinox as eqx
 import jax
@@ -213,6 +213,17 @@ def front_elimination(order: tuple[Front, ...], pattern: "Pattern", hard: bool) 
     return FrontElimination(order, pattern, hard)
 
 
+def columns(order: Iterable[Front]) -> Iterator[tuple[int, tuple[int, ...], int]]:
+    """Return, for each column of a factor in the order of its D: its variable, the variables of its entries below the
+    diagonal, and the place of the first of these in its l."""
+    at = 0
+    for front in order:
+        every = front.own + front.front
+        for c, v in enumerate(front.own):
+            yield v, every[c + 1 :], at
+            at += len(every) - c - 1
+
+
 class SparseFactor(eqx.Module):
     """A factorised matrix. `D` holds 1 / D, `l` the columns below the diagonal over D, run by run."""
 
@@ -232,25 +243,15 @@ class SparseFactor(eqx.Module):
     def remainder(self, first: int) -> Array:
         """Return the Schur complement after eliminating the variables before `first`: Σ D l lᵀ of the remaining
         columns, (n − first, n − first, lanes)."""
-        heads, place = [], []
-        for x, at in zip(self.tables.order, self.tables.at, strict=True):
-            every, start = x.own + x.front, at["l"].start
-            for c, v in enumerate(x.own):
-                below = every[c + 1 :]
-                if v >= first:
-                    heads.append((v, at["D"].start + c))
-                    place += [(len(heads) - 1, u - first, start + k) for k, u in enumerate(below)]
-                start += len(below)
-        size, lanes = len(heads), self.D.shape[-1]
-        count = 0 if self.l is None else len(self.l)
-        places = np.full((size, size), count)
-        for c, (v, _) in enumerate(heads):
+        lanes, count = self.D.shape[-1], 0 if self.l is None else len(self.l)
+        kept = [(k, v, below, at) for k, (v, below, at) in enumerate(columns(self.tables.order)) if v >= first]
+        places = np.full((len(kept), len(kept)), count)
+        for c, (_, v, below, at) in enumerate(kept):
             places[c, v - first] = count + 1
-        for c, i, at in place:
-            places[c, i] = at
+            places[c, [u - first for u in below]] = np.arange(at, at + len(below))
         ends = [jnp.zeros((1, lanes), self.D.dtype), jnp.ones((1, lanes), self.D.dtype)]
         L = jnp.take(jnp.concatenate(([] if self.l is None else [self.l]) + ends), places, axis=0, mode="clip")
-        D = 1 / jnp.take(self.D, np.asarray([d for _, d in heads]), axis=0, mode="clip")
+        D = 1 / jnp.take(self.D, np.asarray([k for k, *_ in kept]), axis=0, mode="clip")
         return jnp.einsum("cil,cl,cjl->ijl", L, D, L)
 
     def inverse(self, first: int) -> Array:
