@@ -125,6 +125,23 @@ def test_no_gain_is_too_high(dt):
     assert np.abs(end.v).max() < 1e-4
 
 
+@pytest.mark.parametrize("bounds", [{"limits": (-400, 400)}, {"effort": 400.0}])
+@pytest.mark.parametrize("dt", [1e-3, 5e-3, 2e-2])
+def test_bounded_servos_of_light_joints_come_to_rest(dt, bounds):
+    """Constant forces at the bounds, as in MuJoCo, make it swing from one bound to the other for ever, at 5 ms too."""
+    hinge = jd.joints.Revolute(axis=(0, 1, 0), armature=1e-3, effort=bounds.get("effort", np.inf))
+    spec = jd.ModelSpec("finger")
+    spec.add_body("link", "world", hinge, inertia=jd.Inertia(0.05, (0, 0, -0.07), 1e-4 * np.eye(3)))
+    spec.add_actuator("link", gain=2000.0, stiffness=2000.0, damping=200.0, limits=bounds.get("limits"))
+    still = jd.State(jnp.zeros(1), jnp.zeros(1))
+    motion = jd.simulate(spec.build(), still, lambda s, t: jd.Commands([0.5]), dt, steps=round(1 / dt))
+    assert motion.tau[0] == 400
+    np.testing.assert_allclose(motion.final.q, 0.5, atol=1e-3)
+    assert motion.q.max() < 0.501
+    wanted = 0.5 * (1 - np.exp(-10 * dt * np.arange(len(motion.q))))  # as if it had no inertia
+    np.testing.assert_allclose(motion.q[:, 0], wanted, atol=2 * dt)
+
+
 def test_tendons_are_stable_and_converge():
     """A tendon over two light joints: at a step with which constant forces explode, and in the limit of small ones."""
     spec = jd.ModelSpec("tendon")
@@ -144,6 +161,44 @@ def test_tendons_are_stable_and_converge():
     coarse, off, fine = (np.abs(end(dt, held) - exact).max() for dt in (2e-2, 4e-4, 2e-4))
     assert not np.abs(end(2e-2, constant)).max() < 10
     assert coarse < 0.3 and off < 0.1 and fine < 0.6 * off, (coarse, off, fine)
+
+
+@pytest.mark.parametrize("name", ["SemiImplicitEuler", "Leapfrog", "RK4", "ImplicitMidpoint"])
+def test_tendons_do_not_brake_motions_that_keep_their_length(name):
+    """Two free wheels with a stiff servo on the difference of their angles turn together for ever."""
+    spec = jd.ModelSpec("wheels")
+    for wheel in ("a", "b"):
+        spec.add_body(wheel, "world", jd.joints.Revolute(axis=(0, 0, 1)), inertia=jd.Inertia(1.0, (0, 0, 0), np.eye(3)))
+    model = spec.add_actuator({"a": 1.0, "b": -1.0}, gain=1e3, stiffness=1e3, damping=10.0, limits=(-5, 5)).build()
+    start = jd.State(jnp.array([0.3, 0.3]), jnp.ones(2))
+    integrator = getattr(jd.integrators, name)()
+    end = jd.simulate(model, start, lambda s, t: jd.Commands([0.0]), 1e-2, steps=20, integrator=integrator).final
+    np.testing.assert_allclose(end.v, 1, atol=1e-12)
+
+
+def test_only_coordinates_of_joints_have_springs():
+    """Stiffness that `replace` gives to an actuator of a ball joint acts no more than in `actuator_forces`."""
+    spec = jd.ModelSpec("ball").add_body("ball", "world", jd.joints.Spherical(), inertia=ROD)
+    model = spec.add_actuator("ball", gear=(1.0, 2.0, 0.5)).add_actuator("ball", "one", gear=(0.0, 1.0, 0.0)).build()
+    model = model.replace({"actuators.stiffness": np.full(2, 30.0), "gravity": np.zeros(3)})
+    start = jd.State(jd.integrate(model, model.neutral(), jnp.array([0.3, 0.2, 0.1])), jnp.zeros(3))
+    end = jd.step(model, start, jd.Commands(np.zeros(2)), 1e-2)
+    assert not jd.actuator_forces(model, start, np.zeros(2)).any() and not end.v.any()
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_derivatives_near_zero_force(dtype):
+    """A ratio of two forces that vanish together must not enter them."""
+    model = jax.tree.map(lambda x: x.astype(dtype), bounded(limits=(-30.0, 30.0)))
+
+    def end(q):
+        return jd.step(model, jd.State(q[None], jnp.zeros(1, dtype)), jd.Commands(jnp.zeros(1, dtype)), 1e-2).v[0]
+
+    places = jnp.array([0.0, 1e-36, 1e-30, 1e-22, 1e-15, 1e-9, 1e-6], dtype)
+    for mode in (jax.jacfwd, jax.jacrev):
+        slopes = jax.vmap(mode(end))(places)
+        np.testing.assert_allclose(slopes, slopes[-1], rtol=1e-4)
+        assert slopes[-1] < -0.5
 
 
 def test_as_mujoco():

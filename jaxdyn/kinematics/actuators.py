@@ -1,7 +1,5 @@
 """What actuators exert on the joints at a command, and their laws as springs and dampers of the joints."""
 
-from typing import NamedTuple
-
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
@@ -10,18 +8,11 @@ from jaxtyping import Array, Float
 from ..model.checks import check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
 from ..model.state import State
-from ..spatial.numbers import ArrayLike
+from ..spatial.numbers import ArrayLike, numbers_of
 from .embed import velocities
 
-
-class Acting(NamedTuple):
-    """What actuators do at a state: the `forces` (k,) on the joints, and the `stiffness` (k,) and `damping` (k,) that
-    they give to them. The k velocities, `rows` of the tree's, are the independent ones, or all."""
-
-    rows: np.ndarray
-    forces: Array
-    stiffness: Array
-    damping: Array
+#: kg m² or kg, of joints of which no inertia is known
+LIGHTEST = 1e-12
 
 
 def actuator_forces(model: Model, state: State, command: ArrayLike) -> Float[Array, " _"]:
@@ -40,7 +31,7 @@ def actuator_forces(model: Model, state: State, command: ArrayLike) -> Float[Arr
     state = check_state("actuator_forces", model, state)
     command = check_vector("actuator_forces", "command", command, (model.nu,))
     model, q, v, command = common_dtype(model, state.q, state.v, command)
-    return _acting(model, q, _rates(model, q, v), command).forces
+    return _within(model, model.actuation @ _lawful(model, q, _rates(model, q, v), command)[1])
 
 
 def _rates(model: Model, q, v) -> Array:
@@ -48,36 +39,94 @@ def _rates(model: Model, q, v) -> Array:
     return velocities(model, q, v) if len(model.actuation) > model.nv else v
 
 
-def _coordinates(model: Model, rows) -> tuple[np.ndarray, np.ndarray]:
+def _rows(model: Model) -> np.ndarray:
+    """Return which of the tree's velocities may have actuators: the independent ones, or all."""
+    topology = model.topology
+    return np.arange(topology.nv) if len(model.actuation) > model.nv else np.asarray(topology.independent, int)
+
+
+def _straight(model: Model) -> tuple[np.ndarray, np.ndarray]:
     """Return which of the rows belong to joints with one coordinate, and the places of those coordinates in q. Others,
     such as free joints, do not count towards lengths."""
-    topology = model.topology
+    topology, rows = model.topology, _rows(model)
     places = {topology.v_slice(b).start: topology.q_slice(b).start for b, k in enumerate(topology.kinds) if k.nq == 1}
     straight = np.array([r for r, at in enumerate(rows) if at in places], int)
     return straight, np.array([places[rows[r]] for r in straight], int)
 
 
-def _acting(model: Model, q, rates, command) -> Acting:
-    gears, topology, laws = model.actuation, model.topology, model.actuators
-    rows = np.arange(topology.nv) if len(gears) > model.nv else np.asarray(topology.independent, int)
-    straight, places = _coordinates(model, rows)
-    length, rate = jnp.stack([jnp.zeros_like(rates).at[straight].set(q[places]), rates]) @ gears
-    free, held = laws.forces(command, length, rate)
-    forces, effort = gears @ held, model.joints.effort[rows]
-    # a diagonal matrix that is at least gears law gears.T, which couples the joints of one actuator (Gershgorin)
-    shared = jnp.abs(gears) * jnp.abs(gears).sum(0, keepdims=True)
-    given = jnp.where((free == held)[None], jnp.stack([laws.stiffness, laws.damping]), 0) @ shared.T
-    stiffness, damping = jnp.where((jnp.abs(forces) <= effort)[None], given, 0)
-    return Acting(rows, jnp.clip(forces, -effort, effort), stiffness, damping)
+def _lawful(model: Model, q, rates, command) -> tuple[Array, Array]:
+    """Return the forces (nu,) of actuators, without and with their bounds."""
+    straight, places = _straight(model)
+    length, rate = jnp.stack([jnp.zeros_like(rates).at[straight].set(q[places]), rates]) @ model.actuation
+    return model.actuators.forces(command, length, rate)
 
 
-def sprung(model: Model, state: State, command) -> tuple[Model, Array, Array]:
+def _within(model: Model, forces) -> Array:
+    """Return generalised forces within the efforts of the joints."""
+    effort = model.joints.effort[_rows(model)]
+    return jnp.clip(forces, -effort, effort)
+
+
+def bounded_servos(model: Model) -> bool:
+    """Return False if it is known that no actuator has gains, or that no force has bounds."""
+    laws = model.actuators
+    gains = [numbers_of(x) for x in (laws.stiffness, laws.damping)]
+    bounds = [numbers_of(x) for x in (laws.upper, laws.lower, model.joints.effort)]
+    return any(x is None or x.any() for x in gains) and any(x is None or np.isfinite(x).any() for x in bounds)
+
+
+def sprung(model: Model, state: State, command, inertia, dt) -> tuple[Model, Array, Array]:
     """Return the model whose joints have the springs and dampers of its servos as well, the generalised forces that
-    make it move as the servos do, and the forces of the actuators at the state."""
-    q, rates = state.q, _rates(model, state.q, state.v)
-    now, joints = _acting(model, q, rates, command), model.joints
-    straight, places = _coordinates(model, now.rows)
+    make it move as the servos do in a step of dt, and the forces of the actuators at the state. `inertia` (nv,) is that
+    of the joints, roughly; None if no servo has bounds.
+
+    A servo that drives several joints adds an inertia to each of them instead: a diagonal matrix, which is at least
+    ``gears @ diag(dt damping + dt² stiffness) @ gears.T`` (Gershgorin).
+    """
+    gears, laws, joints, rows = model.actuation, model.actuators, model.joints, _rows(model)
+    q, rates, (straight, places) = state.q, _rates(model, state.q, state.v), _straight(model)
+    free, held = _lawful(model, q, rates, command)
+    whole = gears @ held
+    forces = _within(model, whole)
+    gains, part = jnp.stack([laws.stiffness, laws.damping]), jnp.ones_like(rates)
+    if inertia is not None:
+        light = jnp.full(len(rows), LIGHTEST, q.dtype).at[_independent(model)].set(inertia)
+        yields, squares = 1 / jnp.maximum(light, LIGHTEST), gears**2
+        gains = gains * _part(held, free, _change(gains, dt) * (yields @ squares))[None]
+        part = _part(forces, whole, _change(gains @ squares.T, dt) * yields)
+    alone, lengthens = jnp.sum(gears != 0, 0) == 1, jnp.zeros_like(rates).at[straight].set(1)
+    springs, dampers = jnp.where(alone[None], gains, 0) @ (gears**2).T * part[None]
+    springs = springs * lengthens
+    coupled = jnp.where(alone[None], 0, gains)
+    added = (jnp.abs(gears) * jnp.abs(gears).sum(0, keepdims=True)) @ _change(coupled, dt) * part
     stretch = jnp.zeros_like(rates).at[straight].set(q[places] - joints.rest[places])
-    both = joints.stiffness.at[now.rows].add(now.stiffness), joints.damping.at[now.rows].add(now.damping)
-    with_servos = eqx.tree_at(lambda m: (m.joints.stiffness, m.joints.damping), model, both)
-    return with_servos, now.forces + now.stiffness * stretch + now.damping * rates, now.forces
+    tau = forces + springs * stretch + dampers * rates
+    tau = tau - part * (gears @ (dt * coupled[0] * ((rates * lengthens) @ gears)))
+    changed = [x.at[rows].add(y) for x, y in zip(_parts(model), (springs, dampers, added), strict=True)]
+    return eqx.tree_at(_parts, model, changed), tau, forces
+
+
+def _parts(model: Model) -> list[Array]:
+    return [model.joints.stiffness, model.joints.damping, model.joints.armature]
+
+
+def _independent(model: Model) -> np.ndarray:
+    """Return the places of the independent velocities among those that may have actuators."""
+    return np.asarray(model.topology.independent, int) if len(model.actuation) > model.nv else np.arange(model.nv)
+
+
+def _change(gains, dt):
+    """Return by how much forces with a stiffness and a damping change with an acceleration during a step."""
+    return dt * (dt * gains[0] + gains[1])
+
+
+def _part(held, free, x):
+    """Return the part, from 0 to 1, of the gains with which bounded forces act during a step.
+
+    A joint of inertia m under a law f − G a with the bound B accelerates by m a = min(B, f − G a). So it does under B −
+    ρ G a with ρ = r − (1 − r) / x, not below 0, where r = B / f and x = G / m. Constant forces at the bounds would make
+    light joints with strong gains overshoot by more and more."""
+    tiny = np.sqrt(jnp.finfo(free.dtype).tiny)  # of smaller numbers the squares, which are in derivatives, are zero
+    beyond = (free != held) & (jnp.abs(free) > tiny)
+    r = jnp.where(beyond, jnp.clip(held / jnp.where(beyond, free, 1), 0, 1), 1)
+    return jnp.clip(r - (1 - r) / jnp.where(x > tiny, x, 1), 0, 1)

@@ -14,11 +14,12 @@ class Commands(eqx.Module):
 
     Each command (nu,) is held over its step. Its forces follow from the laws of `model.actuators`, with all bounds, as
     `actuator_forces` returns them at the start of a step. During the step a servo acts as a spring and a damper of its
-    joint, like those of `Joints`, so that it is stable at any gain with the integrators that take these implicitly. A
-    servo that starts a step at a bound, or in a joint at its effort limit, exerts that force until its end.
+    joint, like those of `Joints`, so that it is stable at any gain with the integrators that take these implicitly. At
+    a bound of its force, or at the effort limit of its joint, it exerts this bound, and in a joint so light that it
+    would leave the bound during the step, as much less at the end as it should.
 
-    A servo that drives several joints is a spring and a damper of each of them during a step, strong enough for it to
-    be stable. They also resist motions that do not change its length, by an inertia in proportion to dt.
+    A servo that drives several joints exerts a constant force, that of its spring at the end of the step, and adds an
+    inertia to each of its joints that keeps it stable. They are in proportion to dt, so such a step is of first order.
 
     **Fields:** `values`: (nu,), or (T, nu) for the steps of `simulate`.
     """

@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Sequence
 
 import equinox as eqx
+import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ..constrained.base import Solver
@@ -15,7 +16,8 @@ from ..constrained.stepping import Stepped
 from ..contact.laws import Law
 from ..contact.solution import Contacts, ContactStepped, contact_step
 from ..contact.warm_start import WarmStart
-from ..kinematics.actuators import sprung
+from ..dynamics.inverse import mass_matrix
+from ..kinematics.actuators import bounded_servos, sprung
 from ..kinematics.embed import independent_forces
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -34,10 +36,16 @@ class StepInfo(eqx.Module):
     warm: WarmStart | None = None
 
 
+def inertia_of(model: Model) -> Float[Array, " nv"] | None:
+    """Return the inertia of each joint, with all joints after it held, in the neutral configuration; None for a model
+    without servos whose forces have bounds."""
+    return jnp.diagonal(mass_matrix(model, model.neutral())) if bounded_servos(model) else None
+
+
 class Dynamics(eqx.Module):
     """A function from states to accelerations (nv,), under the generalised forces `tau` (nv,) and wrenches `external`
     (nb, 6). Solves start from `warm`, if given. Contact follows the `law`. If `projected`, each
-    step ends with a projection onto the loops."""
+    step ends with a projection onto the loops. `inertia` is roughly that of the joints, for servos with bounds."""
 
     model: Model
     tau: Float[Array, " nv"] | Commands
@@ -47,13 +55,14 @@ class Dynamics(eqx.Module):
     warm: WarmStart | None = None
     law: Law | None = eqx.field(static=True, default=None)
     projected: bool = eqx.field(static=True, default=False)
+    inertia: Float[Array, " nv"] | None = None
 
-    def held(self, state: State) -> "tuple[Dynamics, Float[Array, ' nv']]":
+    def held(self, state: State, dt) -> "tuple[Dynamics, Float[Array, ' nv']]":
         """Return the dynamics during a step from a state, where servos are springs and dampers of their joints, and the
         generalised forces at the state."""
         if not isinstance(self.tau, Commands):
             return self, independent_forces(self.model, state.q, self.tau)
-        model, tau, now = sprung(self.model, state, self.tau.values)
+        model, tau, now = sprung(self.model, state, self.tau.values, self.inertia, dt)
         return dataclasses.replace(self, model=model, tau=tau), independent_forces(self.model, state.q, now)
 
     def __call__(self, state: State, inertia=None, force=None) -> Float[Array, " nv"]:

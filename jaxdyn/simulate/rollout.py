@@ -26,7 +26,7 @@ from ..model.state import State
 from ..spatial.instances import check_callable, check_flag, described
 from ..spatial.numbers import ArrayLike, floats
 from .commands import Commands
-from .dynamics import Dynamics
+from .dynamics import Dynamics, inertia_of
 from .integrators import Integrator, SemiImplicitEuler
 from .step import _prepared, advance, check_contacts_of_step, checked_time_step
 
@@ -147,7 +147,8 @@ def simulate(
     controls, steps = _controls(name, model, tau, steps, dtype)
 
     warm = _first(name, model, constraints, contacts, warm_start, dtype)
-    dynamics = Dynamics(model, controls, constraints, solver, external, warm, contacts, project)
+    rough = inertia_of(model) if policy or isinstance(controls, Commands) else None
+    dynamics = Dynamics(model, controls, constraints, solver, external, warm, contacts, project, rough)
     given = dynamics, state, dt, integrator, steps
     if policy is None:
         return _rolled_once(None, *given)
@@ -185,7 +186,7 @@ def _rolled(policy, dynamics: Dynamics, state: State, dt, integrator, steps: int
         k, now = x
         if policy is not None:
             now = _typed("simulate", "tau(state, t)", model, policy(state, k * dt), dtype, "")
-        held, force = dataclasses.replace(dynamics, tau=now, warm=warm).held(state)
+        held, force = dataclasses.replace(dynamics, tau=now, warm=warm).held(state, dt)
         after, info = advance(held, state, dt, integrator)
         if warm is not None:
             warm = info.warm if info.warm is not None else dataclasses.replace(warm, forces=info.multipliers)

@@ -23,7 +23,7 @@ from ..model.state import State
 from ..spatial.instances import check_flag, check_instance
 from ..spatial.numbers import ArrayLike, check, finite, floats, positive
 from .commands import Commands, checked_controls
-from .dynamics import Dynamics, StepInfo
+from .dynamics import Dynamics, StepInfo, inertia_of
 from .integrators import Integrator, SemiImplicitEuler
 
 #: number of Newton corrections of the position in one projection
@@ -108,8 +108,9 @@ def step(
     check_flag("`step`", "project", project)
     check_contacts_of_step("step", model, contacts, integrator, solver)
     dt = checked_time_step("step", dt, state.q.dtype)
-    dynamics = Dynamics(model, tau, constraints, solver, external, None, contacts, project)
-    return advance(dynamics.held(state)[0], state, dt, integrator)[0]
+    rough = inertia_of(model) if isinstance(tau, Commands) else None
+    dynamics = Dynamics(model, tau, constraints, solver, external, None, contacts, project, rough)
+    return advance(dynamics.held(state, dt)[0], state, dt, integrator)[0]
 
 
 def check_contacts_of_step(call: str, model: Model, law: Law | None, integrator: Integrator, solver: Solver) -> None:
