@@ -253,6 +253,13 @@ def test_check_of_a_sound_model(capsys):
     assert "no problem found" in text
 
 
+def test_check_counts_rows_where_loops_are_closed(capsys):
+    """An opening of a micrometre makes the redundant row of a linkage that can lean an independent one."""
+    assert main(["check", "four_bar", "--floating"]) == 0
+    text = capsys.readouterr().out
+    assert "3 constraint rows of rank 2: 7 motions" in text and "warning" not in text
+
+
 def test_the_largest_seed(tmp_path, capsys):
     assert main(["check", FOUR_BAR, "--seed", str(2**64 - 1)]) == 0
     assert main(["simulate", FOUR_BAR, "--seed", str(2**64 - 1), "--seconds", "0.01", "--out", "t.npz"]) == 0

@@ -25,6 +25,7 @@ from .terminal import tell
 ZERO, DOUBTFUL = 1e-9, 1e-3
 #: loops that are open by less, in metres or radians, count as closed, given the digits that files print
 CLOSED = 1e-6
+EXACT = 1e-10
 #: relative difference of accelerations at which two solvers disagree
 AGREE = 1e-6
 STATES = 4
@@ -76,24 +77,26 @@ def _close(found: _Findings, model: Model, seed: int):
     said = ""
     for k, guess in enumerate(guesses):
         try:
-            q = assemble(model, guess, tol=1e-10)
+            q = _closed(model, guess)
         except ValueError as error:
-            q, said = _nearly(model, guess), said or str(error)
-        if q is not None:
-            left = float(jnp.abs(constraint_residual(model, q)).max(initial=0.0))
-            where = "near q = 0" if k == 0 else f"from a random start (number {k}); near q = 0 they stay open"
-            if model.constraints:
-                found.note(f"loops close {where}, to {left:.1e} (m or rad)")
-            return q
+            said = said or str(error)
+            continue
+        left = float(jnp.abs(constraint_residual(model, q)).max(initial=0.0))
+        where = "near q = 0" if k == 0 else f"from a random start (number {k}); near q = 0 they stay open"
+        if model.constraints:
+            found.note(f"loops close {where}, to {left:.1e} (m or rad)")
+        return q
     found.problem(f"loops do not close, from q = 0 and from {len(guesses) - 1} random starts: {said}")
     return None
 
 
-def _nearly(model: Model, guess):
+def _closed(model: Model, guess):
+    """Return the assembled configuration. Raise `ValueError` if it cannot be closed to what counts as closed. Loops are
+    closed further if they can be: rows that are redundant where loops are closed are independent elsewhere."""
     try:
-        return assemble(model, guess, tol=CLOSED)
+        return assemble(model, guess, tol=EXACT)
     except ValueError:
-        return None
+        return assemble(model, guess, tol=CLOSED)
 
 
 def _limits(found: _Findings, model: Model, q) -> None:
@@ -214,7 +217,7 @@ def _states(model: Model, q, seed: int):
         near = integrate(model, q, jnp.asarray(0.1 * rng.standard_normal(model.nv)))
         if model.constraints:
             try:
-                near = assemble(model, near, tol=CLOSED)
+                near = _closed(model, near)
             except ValueError:
                 near = q
         v = jnp.asarray(rng.standard_normal(model.nv))
