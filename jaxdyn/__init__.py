@@ -30,11 +30,11 @@ from .kinematics.frames import (
 )
 from .kinematics.manifold import difference, integrate, tangent
 from .loaders.load import load, load_spec
+from .model.commands import Commands
 from .model.model import Model
 from .model.spec import ModelSpec
 from .model.state import State
 from .model.values import ModelWarning
-from .simulate.commands import Commands
 from .simulate.rollout import Trajectory, simulate
 from .simulate.step import step
 from .spatial.inertia import Inertia, inertia_from_log_cholesky, log_cholesky_from_inertia

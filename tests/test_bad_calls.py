@@ -155,6 +155,26 @@ BAD = {
         TypeError,
         r"`name` is bytes b'x', not",
     ),
+    "commands_to_forward_dynamics": (
+        lambda: jd.forward_dynamics(LINKAGE, LINKAGE_REST, jd.Commands(COMMAND)),
+        TypeError,
+        r"`tau` is `Commands`, not forces; `jd.actuator_forces`",
+    ),
+    "whole_state_of_an_embedded_model": (
+        lambda: jd.step(jd.embed(LINKAGE), LINKAGE_REST, np.zeros(1), 1e-3),
+        ValueError,
+        r"`step`: `state.v` has shape \(3,\), of all joints.*`jd.reduce",
+    ),
+    "batch_of_forces_in_time": (
+        lambda: roll_linkage(np.ones((4, 10, 3))),
+        ValueError,
+        r"\(4, 10, 3\), not \(T, 3\). For a batch, use `jax.vmap`",
+    ),
+    "text_that_includes_a_file": (
+        lambda: jd.load('<mujoco><include file="gone.xml"/></mujoco>'),
+        ValueError,
+        "gone.xml.*Give the path of the file in place of its text",
+    ),
     "commands_for_forces": (lambda: step_of_linkage(COMMAND), ValueError, r"`step`.*\(1,\), not \(3,\).*actuator_f"),
     "commands_in_time": (lambda: roll_linkage(np.ones((4, 1))), ValueError, r"`simulate`.*\(T, 3\)\. .*actuator_f"),
     "commands_of_a_policy": (

@@ -246,5 +246,3 @@ def test_errors():
         jd.simulate(SERVOS, START, lambda s, t: jd.Commands(np.zeros(5)), 1e-3, steps=2)
     with pytest.raises(TypeError, match=r"`simulate`: `tau.values` .*numbers"):
         jd.simulate(SERVOS, START, jd.Commands("up"), 1e-3)
-    with pytest.raises(TypeError, match="`forward_dynamics`: `tau` "):
-        jd.forward_dynamics(SERVOS, START, jd.Commands(np.zeros(2)))

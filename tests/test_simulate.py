@@ -3,6 +3,7 @@
 import functools
 import itertools
 import re
+import warnings
 
 import jax
 import jax.numpy as jnp
@@ -551,3 +552,19 @@ def test_the_leapfrog_has_derivatives_at_rest():
         return jd.simulate(model, rest, tau, 1e-3, constraints=lock, integrator=leap).v[-1, 1]
 
     np.testing.assert_allclose(jax.grad(end)(0.0), (end(1e-3) - end(-1e-3)) / 2e-3, rtol=1e-9)
+
+
+def test_steps_too_long_for_the_stabilisation_are_told():
+    model = jd.load("four_bar")
+    start = jd.State(model.neutral(), np.zeros(3))
+    told = "`step`: steps of 0.011 s make the openings of constraint 'pin' grow; .* less than 0.0104 s"
+    with pytest.warns(jd.ModelWarning, match=told):
+        jd.step(model, start, np.zeros(3), 0.011)
+    with pytest.warns(jd.ModelWarning, match="`simulate`: steps of 0.011 s"):
+        jax.jit(lambda s: jd.simulate(model, s, np.zeros((2, 3)), 0.011))(start)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        jd.step(model, start, np.zeros(3), 0.010)
+        jd.step(model, start, np.zeros(3), 0.011, project=True)
+        jd.step(model, start, np.zeros(3), 0.011, integrator=jd.integrators.RK4())
+        jax.jit(lambda dt: jd.step(model, start, np.zeros(3), dt))(0.011)

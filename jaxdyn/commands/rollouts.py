@@ -17,9 +17,9 @@ from ..contact.limbs import rows_of
 from ..contact.places import names_of
 from ..dynamics.constraint_terms import constraint_jacobian, constraint_residual
 from ..kinematics.assemble import assemble
+from ..model.commands import Commands
 from ..model.model import Model
 from ..model.state import State
-from ..simulate.commands import Commands
 from ..simulate.integrators import RK4, Gauss, ImplicitMidpoint, Leapfrog, SemiImplicitEuler
 from ..simulate.rollout import simulate
 from ..spatial.instances import counted

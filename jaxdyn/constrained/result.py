@@ -37,7 +37,7 @@ class Result(eqx.Enumeration):
         "independent ones: leave out what is said twice, or use `jd.solvers.LCABA()`."
     )
     not_finite = "The accelerations are not finite: an input was NaN or infinite, or the mass matrix is singular."
-    non_unit_quaternion = "A quaternion of the configuration is not of unit length."
+    non_unit_quaternion = "A quaternion of the configuration is not of unit length: divide it by its norm."
     diverged = "A velocity of more than 1e6 rad/s or m/s: no robot moves so fast, the simulation has blown up."
     inaccurate = (
         "Rounding errors leave the accelerations less accurate than 1e-6 (float64) or 1e-3 (float32): masses, lengths "

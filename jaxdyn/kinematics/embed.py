@@ -16,6 +16,7 @@ from ..engine.kept import programs
 from ..engine.lanes import laned
 from ..engine.once import once
 from ..model.checks import check_model, check_state, check_vector, commands_hint, common_dtype
+from ..model.commands import Commands
 from ..model.joints import RevoluteKind
 from ..model.model import Model
 from ..model.state import State
@@ -340,6 +341,8 @@ def gained(model: Model, q: Array, each: Array, w: Array, v: Array) -> Float[Arr
 def checked_forces(call: str, model: Model, tau) -> Array:
     """Return generalised forces as floats: (nv,), or, with embedded loops, also (n,) at all joints of the tree. Raise
     `ValueError` for other shapes."""
+    if isinstance(tau, Commands):
+        raise TypeError(f"`{call}`: `tau` is `Commands`, not forces; `jd.actuator_forces` returns those of commands.")
     n, tau = model.topology.nv, floats(f"`{call}`", "tau", tau)
     if model.topology.clusters and tau.shape == (n,):
         return tau

@@ -104,6 +104,8 @@ def compiled(document: Document, notes: Notes) -> tuple[Any, list[str]]:
         except (ValueError, TypeError, AttributeError):  # still refused, or a MuJoCo whose specs cannot be edited
             notes.kinds.clear()
     told = " ".join(str(refusal).split())
+    if path is None and "file" in told:
+        told += ". Give the path of the file in place of its text: names of other files are relative to it."
     raise ValueError(f"`load`: {document.origin}: MuJoCo refuses the file: {cut(told)}") from refusal
 
 

@@ -163,6 +163,10 @@ def commands_hint(model: Model, shape: tuple[int, ...]) -> str:
 def check_state(call: str, model: Model, state: Any) -> State:
     check_instance(f"`{call}`", "state", state, State, " Use `jd.State(q, v)`.")
     q = check_vector(call, "state.q", state.q, (model.nq,))
+    n = model.topology.nv
+    if n != model.nv and jnp.shape(state.v) == (n,):
+        text = f"of all joints; that of an embedded model has ({model.nv},): use `jd.reduce(model, state)`."
+        raise ValueError(f"`{call}`: `state.v` has shape ({n},), {text}")
     return State(q, check_vector(call, "state.v", state.v, (model.nv,)))
 
 

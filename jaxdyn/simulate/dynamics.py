@@ -19,11 +19,11 @@ from ..contact.warm_start import WarmStart
 from ..dynamics.inverse import mass_matrix
 from ..kinematics.actuators import bounded_servos, sprung
 from ..kinematics.embed import independent_forces
+from ..model.commands import Commands
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from ..tree.topology import refuse_clusters
-from .commands import Commands
 
 
 class StepInfo(eqx.Module):

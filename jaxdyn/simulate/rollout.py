@@ -19,16 +19,16 @@ from ..contact.solution import Contacts
 from ..contact.warm_start import WarmStart, cold
 from ..engine.meshes import alike, sharded
 from ..engine.once import anew, once
-from ..model.checks import commands_hint
+from ..model.checks import check_constraints, check_model, commands_hint
+from ..model.commands import Commands
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
 from ..spatial.instances import check_callable, check_flag, described
 from ..spatial.numbers import ArrayLike, floats
-from .commands import Commands
 from .dynamics import Dynamics, inertia_of
 from .integrators import Integrator, SemiImplicitEuler
-from .step import _prepared, advance, check_contacts_of_step, checked_time_step
+from .step import _prepared, advance, check_contacts_of_step, checked_time_step, warn_of_gains
 
 
 class Trajectory(eqx.Module):
@@ -105,6 +105,7 @@ def _typed(call: str, name: str, model: Model, tau, dtype, axis: str) -> Array |
     if x.ndim != 1 + bool(axis) or x.shape[-1] not in widths:
         wanted = f"({axis}{widths[0]}{'' if axis else ','})"
         hint = "" if commands else commands_hint(model, x.shape)
+        hint = " For a batch, use `jax.vmap`." if x.ndim > 1 + bool(axis) and x.shape[-1] in widths else hint
         raise ValueError(f"`{call}`: `{name}` has shape {x.shape}, not {wanted}.{hint}")
     return Commands(x) if commands else x
 
@@ -136,13 +137,17 @@ def simulate(
     **Raises** `ValueError` for wrong shapes and for a policy without `steps`.
     """
     name = "simulate"
+    check_model(name, model)
+    written = check_constraints(name, model, constraints)
     model, state, _, constraints, external = _prepared(
         name, model, state, None, constraints, external, integrator, solver
     )
     check_contacts_of_step(name, model, contacts, integrator, solver)
     check_flag(f"`{name}`", "project", project)
     dtype = state.q.dtype
-    dt = checked_time_step(name, dt, dtype)
+    h, dt = dt, checked_time_step(name, dt, dtype)
+    if not project:
+        warn_of_gains(name, written, h, integrator)
     policy = tau if callable(tau) else None
     controls, steps = _controls(name, model, tau, steps, dtype)
 

@@ -1,9 +1,11 @@
 """`step`: one time step."""
 
+import warnings
 from collections.abc import Sequence
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..constrained.auto import Auto
 from ..constrained.base import Solver, check_solver
@@ -15,19 +17,28 @@ from ..engine.lanes import laned
 from ..engine.meshes import alike
 from ..engine.once import once
 from ..kinematics.assemble import residual
+from ..kinematics.embed import checked_forces
 from ..kinematics.manifold import integrate
-from ..model.checks import check_constraints, check_external, check_model, check_state, common_dtype
+from ..model.checks import check_constraints, check_external, check_model, check_state, check_vector, common_dtype
+from ..model.commands import Commands
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
+from ..model.values import ModelWarning
 from ..spatial.instances import check_flag, check_instance
-from ..spatial.numbers import ArrayLike, check, finite, floats, positive
-from .commands import Commands, checked_controls
+from ..spatial.numbers import ArrayLike, check, finite, floats, numbers_of, positive
 from .dynamics import Dynamics, StepInfo, inertia_of
 from .integrators import Integrator, SemiImplicitEuler
 
 #: number of Newton corrections of the position in one projection
 CORRECTIONS = 2
+
+
+def checked_controls(call: str, model: Model, tau) -> jax.Array | Commands:
+    """Return generalised forces as `checked_forces` does, or commands (nu,)."""
+    if isinstance(tau, Commands):
+        return Commands(check_vector(call, "tau.values", tau.values, (model.nu,)))
+    return checked_forces(call, model, tau)
 
 
 def checked_time_step(call_name: str, dt: ArrayLike, dtype):
@@ -102,12 +113,15 @@ def step(
     and contacts that the integrator or the model does not support; `TypeError` for other types.
     """
     tau = checked_controls("step", check_model("step", model), tau)
+    given = check_constraints("step", model, constraints)
     model, state, tau, constraints, external = _prepared(
         "step", model, state, tau, constraints, external, integrator, solver
     )
     check_flag("`step`", "project", project)
     check_contacts_of_step("step", model, contacts, integrator, solver)
-    dt = checked_time_step("step", dt, state.q.dtype)
+    h, dt = dt, checked_time_step("step", dt, state.q.dtype)
+    if not project:
+        warn_of_gains("step", given, h, integrator)
     rough = inertia_of(model) if isinstance(tau, Commands) else None
     dynamics = Dynamics(model, tau, constraints, solver, external, None, contacts, project, rough)
     return advance(dynamics.held(state, dt)[0], state, dt, integrator)[0]
@@ -123,6 +137,26 @@ def check_contacts_of_step(call: str, model: Model, law: Law | None, integrator:
             f"`{call}`: `{type(integrator).__name__}` takes no `contacts`. Use `jd.integrators.SemiImplicitEuler()`."
         )
     check_contacts(call, model, law, solver)
+
+
+def warn_of_gains(call: str, constraints: Sequence[Constraint], dt, integrator: Integrator) -> None:
+    """Warn of a stabilisation that makes openings grow: with v' = v − dt (k x + d v) and x' = x + dt v', they do unless
+    dt² k + 2 dt d < 4."""
+    h = numbers_of(dt)
+    for k, c in enumerate(constraints if isinstance(integrator, SemiImplicitEuler) else ()):
+        gains = [numbers_of(x) for x in (c.stabilization.stiffness, c.stabilization.damping)]
+        if h is None or h.shape or any(x is None or x.shape for x in gains):
+            continue
+        stiffness, damping = (float(x) for x in gains)
+        if h * h * stiffness + 2 * h * damping >= 4:
+            most = (np.sqrt(damping**2 + 4 * stiffness) - damping) / stiffness if stiffness else 2 / damping
+            warnings.warn(
+                f"`{call}`: steps of {h:g} s make the openings of constraint {c.name or k!r} grow; its stabilization "
+                f"takes less than {most:.3g} s. Give `project=True`, smaller steps, or weaker gains, "
+                "`jd.constraints.Baumgarte(stiffness)`.",
+                ModelWarning,
+                stacklevel=3,
+            )
 
 
 def _prepared(name, model, state, tau, constraints, external, integrator, solver):

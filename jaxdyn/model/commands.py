@@ -1,11 +1,8 @@
 """`Commands`: what `step` and `simulate` take in place of generalised forces where a robot has actuators."""
 
 import equinox as eqx
-from jaxtyping import Array, Float
+from jaxtyping import Float
 
-from ..kinematics.embed import checked_forces
-from ..model.checks import check_vector
-from ..model.model import Model
 from ..spatial.numbers import ArrayLike
 
 
@@ -25,10 +22,3 @@ class Commands(eqx.Module):
     """
 
     values: Float[ArrayLike, "*T nu"]
-
-
-def checked_controls(call: str, model: Model, tau) -> Array | Commands:
-    """Return generalised forces as `checked_forces` does, or commands (nu,)."""
-    if isinstance(tau, Commands):
-        return Commands(check_vector(call, "tau.values", tau.values, (model.nu,)))
-    return checked_forces(call, model, tau)
