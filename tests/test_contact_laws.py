@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import jaxdyn as jd
+from jaxdyn.contact import newton
 from jaxdyn.contact.cones import Cones, Counts, Limited, left_over
 from jaxdyn.contact.joints import joint_rows
 from jaxdyn.contact.newton_step import newton_step
@@ -53,6 +54,26 @@ def test_laws_are_exact_where_contacts_jam(law, contacts, rank):
     assert np.isfinite(f).all()
     assert np.quantile(left, 0.95) < 1e-6
     assert np.quantile(left, 0.95) < np.quantile(swept, 0.95)
+
+
+def test_newton_ends_where_rounding_keeps_it_near_its_tolerance(monkeypatch):
+    """Single lanes whose residuals come to rest between the tolerance and its tenfold would take all 24 steps."""
+    taken = []
+
+    def counted(problem):
+        step = newton_step(problem)
+        return lambda *given: (jax.debug.callback(lambda: taken.append(1)), step(*given))[1]
+
+    monkeypatch.setattr(newton, "newton_step", counted)
+    given = [jnp.asarray(np.moveaxis(x, 0, -1), jnp.float32) for x in problems(6, 6, 2, lanes=32)]
+    steps = {}
+    for tol in (2e-7, 1e-12):
+        taken.clear()
+        left = jax.jit(functools.partial(_solved, Newton(tol=tol), Counts(6)))(*given)[1]
+        jax.effects_barrier()
+        steps[tol] = len(taken)
+        assert left.max() < 2e-6
+    assert steps[2e-7] < 16 and steps[1e-12] == 24, steps
 
 
 def test_a_contact_that_slides_takes_few_sweeps():

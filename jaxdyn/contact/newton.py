@@ -8,7 +8,8 @@ With ε = 0 this is the method of Alart and Curnier (1991), which cycles if cont
 redundant. Here each step is that of a robot with slightly soft contacts, which harden as it converges: ε is a share of
 the residual of the law. In each lane (element of the batch) the share finds its own size, as in the method of Levenberg
 and Marquardt: it doubles where a step brings no residual below the least so far, which ends most cycles, and shrinks
-where steps approach the solution slowly. Steps are full, and the best forces seen are returned. Sweeps of Gauss-Seidel
+where steps approach the solution slowly. Steps are full, and the best forces seen are returned. A lane whose residual
+comes to rest near the tolerance, as rounding makes it do in single precision, ends there. Sweeps of Gauss-Seidel
 come first, which bring most lanes near the solution.
 
 Where there are at least as many rows of joints as of contacts, contacts are solved first, with the forces of joints
@@ -31,6 +32,8 @@ LEAST = {4: 3e-5, 8: 1e-9}
 #: the share of the residual of the law that ε is at first; its factors after steps that find no residual below the
 #: least so far, and after those that find one above HALF of it; its bounds; the residual beyond which ε does not grow
 SHARE, MORE, LESS, HALF, SHARES, MOST = 1.0, 2.0, 0.5, 0.5, (2e-3, 16.0), 1e-2
+#: a lane ends near the tolerance, within this factor, after as many steps that do not halve the residual
+NEAR, PATIENCE = 10, 4
 #: number of contacts up to which joints that rub are solved with them at once: their forces change in most batches
 FEW = 4
 
@@ -40,7 +43,8 @@ class Newton(Law):
     redundant contact points.
 
     **Arguments:** `tol`, of the law relative to the speeds at the contacts (None: 1e-9 in double, 1e-5 in single
-    precision); `max_steps` of Newton's method; `sweeps` of Gauss-Seidel before it.
+    precision), up to ten times as much where steps no longer halve what is left; `max_steps` of Newton's method;
+    `sweeps` of Gauss-Seidel before it.
     """
 
     tol: float | None = eqx.field(static=True, default=None)
@@ -71,7 +75,7 @@ class Newton(Law):
         step, minimum = newton_step(problem), LEAST[x.dtype.itemsize]
 
         def once(carried):
-            x, s, off, best, least, share, active, count = carried
+            x, s, off, best, least, share, mark, waited, active, count = carried
             ridge = jnp.maximum(share * jnp.minimum(off, MOST), minimum)
             x = jnp.where(active, x + step(x, s, ridge), x)
             s = problem.answer(x)
@@ -80,9 +84,13 @@ class Newton(Law):
             factor = jnp.where(off < HALF * least, 1, jnp.where(better, LESS, MORE))
             best, least = jnp.where(better, x, best), jnp.where(better, off, least)
             share = jnp.clip(factor * share, *SHARES)
-            return x, s, off, best, least, share, active & (least > tol), count + 1
+            halved = least < HALF * mark
+            mark, waited = jnp.where(halved, least, mark), jnp.where(halved, 0, waited + 1)
+            slow = (waited >= PATIENCE) & (least < NEAR * tol)
+            return x, s, off, best, least, share, mark, waited, active & (least > tol) & ~slow, count + 1
 
         s = problem.answer(x)
         off = problem.left_of(x, s)
-        begun = x, s, off, x, off, jnp.full_like(off, SHARE), off > tol, jnp.asarray(0)
+        waited = jnp.zeros(off.shape, jnp.int32)
+        begun = x, s, off, x, off, jnp.full_like(off, SHARE), off, waited, off > tol, jnp.asarray(0)
         return jax.lax.while_loop(lambda c: c[-2].any() & (c[-1] < self.max_steps), once, begun)[3]
