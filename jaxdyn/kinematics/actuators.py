@@ -71,8 +71,8 @@ def bounded_servos(model: Model) -> bool:
     """Return False if it is known that no actuator has gains, or that no force has bounds."""
     laws = model.actuators
     gains = [numbers_of(x) for x in (laws.stiffness, laws.damping)]
-    bounds = [numbers_of(x) for x in (laws.upper, laws.lower, model.joints.effort)]
-    return any(x is None or x.any() for x in gains) and any(x is None or np.isfinite(x).any() for x in bounds)
+    bounds = laws.upper, laws.lower, model.joints.effort
+    return any(x is None or x.any() for x in gains) and not all(map(_endless, bounds))
 
 
 def sprung(model: Model, state: State, command, inertia, dt) -> tuple[Model, Array, Array]:
@@ -86,28 +86,39 @@ def sprung(model: Model, state: State, command, inertia, dt) -> tuple[Model, Arr
     gears, laws, joints, rows = model.actuation, model.actuators, model.joints, _rows(model)
     q, rates, (straight, places) = state.q, _rates(model, state.q, state.v), _straight(model)
     free, held = _lawful(model, q, rates, command)
-    whole = gears @ held
-    forces = _within(model, whole)
-    gains, part = jnp.stack([laws.stiffness, laws.damping]), jnp.ones_like(rates)
+    whole, gains, squares = gears @ held, jnp.stack([laws.stiffness, laws.damping]), gears**2
+    forces, part = _within(model, whole), jnp.ones_like(rates)
     if inertia is not None:
         light = jnp.full(len(rows), LIGHTEST, q.dtype).at[_independent(model)].set(inertia)
-        yields, squares = 1 / jnp.maximum(light, LIGHTEST), gears**2
+        yields = 1 / jnp.maximum(light, LIGHTEST)
         gains = gains * _part(held, free, _change(gains, dt) * (yields @ squares))[None]
-        part = _part(forces, whole, _change(gains @ squares.T, dt) * yields)
+        if not _endless(joints.effort):
+            part = _part(forces, whole, _change(gains @ squares.T, dt) * yields)
     alone, lengthens = jnp.sum(gears != 0, 0) == 1, jnp.zeros_like(rates).at[straight].set(1)
-    springs, dampers = jnp.where(alone[None], gains, 0) @ (gears**2).T * part[None]
+    springs, dampers = jnp.where(alone[None], gains, 0) @ squares.T * part[None]
     springs = springs * lengthens
-    coupled = jnp.where(alone[None], 0, gains)
-    added = (jnp.abs(gears) * jnp.abs(gears).sum(0, keepdims=True)) @ _change(coupled, dt) * part
     stretch = jnp.zeros_like(rates).at[straight].set(q[places] - joints.rest[places])
     tau = forces + springs * stretch + dampers * rates
-    tau = tau - part * (gears @ (dt * coupled[0] * ((rates * lengthens) @ gears)))
-    changed = [x.at[rows].add(y) for x, y in zip(_parts(model), (springs, dampers, added), strict=True)]
-    return eqx.tree_at(_parts, model, changed), tau, forces
+    both = joints.stiffness.at[rows].add(springs), joints.damping.at[rows].add(dampers)
+    model = eqx.tree_at(lambda m: (m.joints.stiffness, m.joints.damping), model, both)
+    if not _all_alone(gears):
+        coupled = jnp.where(alone[None], 0, gains)
+        added = (jnp.abs(gears) * jnp.abs(gears).sum(0, keepdims=True)) @ _change(coupled, dt) * part
+        model = eqx.tree_at(lambda m: m.joints.armature, model, joints.armature.at[rows].add(added))
+        tau = tau - part * (gears @ (dt * coupled[0] * ((rates * lengthens) @ gears)))
+    return model, tau, forces
 
 
-def _parts(model: Model) -> list[Array]:
-    return [model.joints.stiffness, model.joints.damping, model.joints.armature]
+def _endless(bounds) -> bool:
+    """Return whether bounds are known to be infinite."""
+    known = numbers_of(bounds)
+    return known is not None and bool(np.isinf(known).all())
+
+
+def _all_alone(gears) -> bool:
+    """Return whether it is known that no actuator drives several joints."""
+    known = numbers_of(gears)
+    return known is not None and bool(((known != 0).sum(0) <= 1).all())
 
 
 def _independent(model: Model) -> np.ndarray:
