@@ -6,6 +6,7 @@ import mujoco
 import numpy as np
 import pytest
 from embedding_robots import cut, states
+from test_actuators import ARM
 
 import jaxdyn as jd
 
@@ -216,6 +217,36 @@ def test_as_mujoco():
     ours = jd.simulate(model, jd.State(jnp.zeros(2), jnp.zeros(2)), lambda s, t: jd.Commands(u), 1e-4, steps=2000)
     assert (np.abs(ours.tau[0]) == [15, 40]).all() and np.abs(data.qpos).max() > 0.3
     np.testing.assert_allclose(ours.final.q, data.qpos, atol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [jnp.float32, jnp.float64])
+def test_bits_do_not_depend_on_the_batch(dtype):
+    model = jax.tree.map(lambda x: x.astype(dtype), ARM)
+    starts = jax.vmap(model.random_state)(jax.random.split(jax.random.key(0), 5))
+    commands = jnp.linspace(-1, 1, 5 * model.nu, dtype=dtype).reshape(5, model.nu)
+
+    def moved(start, u):
+        motion = jd.simulate(model, start, lambda s, t: jd.Commands(u), 2e-3, steps=5)
+        return motion.final, motion.tau
+
+    batch, alone = jax.jit(jax.vmap(moved))(starts, commands), jax.jit(moved)
+    for k in range(5):
+        start = jax.tree.map(lambda x, k=k: x[k], starts)
+        one = alone(start, commands[k])
+        assert all(np.array_equal(x[k], y) for x, y in zip(*map(jax.tree.leaves, (batch, one)), strict=True))
+
+
+def test_known_and_traced_models_move_alike():
+    """Gears that are known are folded into kernels; XLA multiplies by others."""
+    start, u = ARM.random_state(jax.random.key(3)), jnp.linspace(-1, 1, ARM.nu)
+
+    def moved(model):
+        return jd.simulate(model, start, lambda s, t: jd.Commands(u), 2e-3, steps=5).final.v
+
+    many = jax.tree.map(lambda x: jnp.stack([x, x]), ARM)
+    known = jax.jit(lambda: moved(ARM))()
+    np.testing.assert_allclose(jax.jit(moved)(ARM), known, atol=1e-10)
+    np.testing.assert_allclose(jax.jit(jax.vmap(moved))(many)[1], known, atol=1e-10)
 
 
 def test_derivatives():

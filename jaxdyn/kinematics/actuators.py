@@ -1,10 +1,16 @@
-"""What actuators exert on the joints at a command, and their laws as springs and dampers of the joints."""
+"""What actuators exert on the joints at a command, and their laws as springs and dampers of the joints.
+
+Functions without a state among their arguments are for arrays with the lanes last. k is the number of velocities that
+may have actuators: the independent ones, or all.
+"""
 
 import equinox as eqx
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
+from ..engine.core import at_or_zero
+from ..engine.lanes import laned
 from ..model.checks import check_model, check_state, check_vector, common_dtype
 from ..model.model import Model
 from ..model.state import State
@@ -31,40 +37,58 @@ def actuator_forces(model: Model, state: State, command: ArrayLike) -> Float[Arr
     state = check_state("actuator_forces", model, state)
     command = check_vector("actuator_forces", "command", command, (model.nu,))
     model, q, v, command = common_dtype(model, state.q, state.v, command)
-    return _within(model, model.actuation @ _lawful(model, q, _rates(model, q, v), command)[1])
+    return laned(_exerted)(_compiled(model), q, _rates(model, q, v), command)
+
+
+def _compiled(model: Model) -> Model:
+    """Return the model, left to XLA unless its gears are known: a kernel has an operation for each gear that is not
+    known to be zero."""
+    return model if numbers_of(model.actuation) is not None else model.with_compiler("xla")
 
 
 def _rates(model: Model, q, v) -> Array:
-    """Return the velocities of the joints that may have actuators."""
+    """Return the velocities (k,) of the joints that may have actuators, for a single state."""
     return velocities(model, q, v) if len(model.actuation) > model.nv else v
 
 
 def _rows(model: Model) -> np.ndarray:
-    """Return which of the tree's velocities may have actuators: the independent ones, or all."""
+    """Return which of the tree's velocities may have actuators (k,)."""
     topology = model.topology
     return np.arange(topology.nv) if len(model.actuation) > model.nv else np.asarray(topology.independent, int)
 
 
-def _straight(model: Model) -> tuple[np.ndarray, np.ndarray]:
-    """Return which of the rows belong to joints with one coordinate, and the places of those coordinates in q. Others,
-    such as free joints, do not count towards lengths."""
-    topology, rows = model.topology, _rows(model)
+def _places(model: Model) -> np.ndarray:
+    """Return the places in q of the joints' coordinates (k,), nq for joints that have several, such as free ones, which
+    do not count towards lengths."""
+    topology = model.topology
     places = {topology.v_slice(b).start: topology.q_slice(b).start for b, k in enumerate(topology.kinds) if k.nq == 1}
-    straight = np.array([r for r, at in enumerate(rows) if at in places], int)
-    return straight, np.array([places[rows[r]] for r in straight], int)
+    return np.array([places.get(r, model.nq) for r in _rows(model)], int)
+
+
+def _times(gears, x):
+    """Return the products (k, lanes) of gears (k, nu, lanes) and x (nu, lanes)."""
+    return gears[..., 0] @ x if gears.shape[-1] == 1 else (gears * x[None]).sum(1)
+
+
+def _along(gears, x):
+    """Return the products (nu, lanes) of the transposed gears and x (k, lanes)."""
+    return _times(jnp.swapaxes(gears, 0, 1), x)
 
 
 def _lawful(model: Model, q, rates, command) -> tuple[Array, Array]:
-    """Return the forces (nu,) of actuators, without and with their bounds."""
-    straight, places = _straight(model)
-    length, rate = jnp.stack([jnp.zeros_like(rates).at[straight].set(q[places]), rates]) @ model.actuation
-    return model.actuators.forces(command, length, rate)
+    """Return the forces (nu, lanes) of actuators, without and with their bounds."""
+    length = _along(model.actuation, at_or_zero(q, _places(model)))
+    return model.actuators.forces(command, length, _along(model.actuation, rates))
 
 
 def _within(model: Model, forces) -> Array:
-    """Return generalised forces within the efforts of the joints."""
+    """Return generalised forces (k, lanes) within the efforts of the joints."""
     effort = model.joints.effort[_rows(model)]
     return jnp.clip(forces, -effort, effort)
+
+
+def _exerted(model: Model, q, rates, command) -> Array:
+    return _within(model, _times(model.actuation, _lawful(model, q, rates, command)[1]))
 
 
 def bounded_servos(model: Model) -> bool:
@@ -73,40 +97,6 @@ def bounded_servos(model: Model) -> bool:
     gains = [numbers_of(x) for x in (laws.stiffness, laws.damping)]
     bounds = laws.upper, laws.lower, model.joints.effort
     return any(x is None or x.any() for x in gains) and not all(map(_endless, bounds))
-
-
-def sprung(model: Model, state: State, command, inertia, dt) -> tuple[Model, Array, Array]:
-    """Return the model whose joints have the springs and dampers of its servos as well, the generalised forces that
-    make it move as the servos do in a step of dt, and the forces of the actuators at the state. `inertia` (nv,) is that
-    of the joints, roughly; None if no servo has bounds.
-
-    A servo that drives several joints adds an inertia to each of them instead: a diagonal matrix, which is at least
-    ``gears @ diag(dt damping + dt² stiffness) @ gears.T`` (Gershgorin).
-    """
-    gears, laws, joints, rows = model.actuation, model.actuators, model.joints, _rows(model)
-    q, rates, (straight, places) = state.q, _rates(model, state.q, state.v), _straight(model)
-    free, held = _lawful(model, q, rates, command)
-    whole, gains, squares = gears @ held, jnp.stack([laws.stiffness, laws.damping]), gears**2
-    forces, part = _within(model, whole), jnp.ones_like(rates)
-    if inertia is not None:
-        light = jnp.full(len(rows), LIGHTEST, q.dtype).at[_independent(model)].set(inertia)
-        yields = 1 / jnp.maximum(light, LIGHTEST)
-        gains = gains * _part(held, free, _change(gains, dt) * (yields @ squares))[None]
-        if not _endless(joints.effort):
-            part = _part(forces, whole, _change(gains @ squares.T, dt) * yields)
-    alone, lengthens = jnp.sum(gears != 0, 0) == 1, jnp.zeros_like(rates).at[straight].set(1)
-    springs, dampers = jnp.where(alone[None], gains, 0) @ squares.T * part[None]
-    springs = springs * lengthens
-    stretch = jnp.zeros_like(rates).at[straight].set(q[places] - joints.rest[places])
-    tau = forces + springs * stretch + dampers * rates
-    both = joints.stiffness.at[rows].add(springs), joints.damping.at[rows].add(dampers)
-    model = eqx.tree_at(lambda m: (m.joints.stiffness, m.joints.damping), model, both)
-    if not _all_alone(gears):
-        coupled = jnp.where(alone[None], 0, gains)
-        added = (jnp.abs(gears) * jnp.abs(gears).sum(0, keepdims=True)) @ _change(coupled, dt) * part
-        model = eqx.tree_at(lambda m: m.joints.armature, model, joints.armature.at[rows].add(added))
-        tau = tau - part * (gears @ (dt * coupled[0] * ((rates * lengthens) @ gears)))
-    return model, tau, forces
 
 
 def _endless(bounds) -> bool:
@@ -121,9 +111,56 @@ def _all_alone(gears) -> bool:
     return known is not None and bool(((known != 0).sum(0) <= 1).all())
 
 
+def sprung(model: Model, state: State, command, inertia, dt) -> tuple[Model, Array, Array]:
+    """Return the model whose joints have the springs and dampers of its servos as well, the generalised forces that
+    make it move as the servos do in a step of dt, and the forces of the actuators at the state. `inertia` (nv,) is that
+    of the joints, roughly; None if no servo has bounds.
+
+    A servo that drives several joints adds an inertia to each of them instead: a diagonal matrix, which is at least
+    ``gears @ diag(dt damping + dt² stiffness) @ gears.T`` (Gershgorin).
+    """
+    several, limited = not _all_alone(model.actuation), inertia is not None and not _endless(model.joints.effort)
+    given = _compiled(model), state.q, _rates(model, state.q, state.v), command, inertia, dt
+    tau, forces, *joints = laned(_sprung, several, limited)(*given)
+    parts = lambda m: [m.joints.stiffness, m.joints.damping, *([m.joints.armature] if several else [])]  # noqa: E731
+    return eqx.tree_at(parts, model, joints), tau, forces
+
+
+def _sprung(several: bool, limited: bool, model: Model, q, rates, command, inertia, dt) -> list[Array]:
+    """Return what `sprung` returns: forces, and those at the state; stiffness, damping, and, if an actuator may drive
+    `several` joints, armature of the joints. With `limited` joints may have efforts."""
+    gears, laws, joints, places = model.actuation, model.actuators, model.joints, _places(model)
+    free, held = _lawful(model, q, rates, command)
+    whole, gains, squares = _times(gears, held), (laws.stiffness, laws.damping), gears**2
+    forces, part = _within(model, whole), 1
+    if inertia is not None:
+        yields = 1 / jnp.maximum(at_or_zero(inertia, _independent(model)), LIGHTEST)
+        share = _part(held, free, _change(gains, dt) * _along(squares, yields))
+        gains = tuple(x * share for x in gains)
+        if limited:
+            part = _part(forces, whole, _times(squares, _change(gains, dt)) * yields)
+    alone, straight = jnp.sum(gears != 0, 0) <= 1, (places < model.nq)[:, None].astype(q.dtype)
+    springs, dampers = (_times(squares, jnp.where(alone, x, 0)) * part for x in gains)
+    springs = springs * straight
+    stretch = at_or_zero(q, places) - at_or_zero(joints.rest, places)
+    tau = forces + springs * stretch + dampers * rates
+    rows = _rows(model)
+    back = np.full(model.topology.nv, len(rows))
+    back[rows] = np.arange(len(rows))
+    changed = [joints.stiffness + at_or_zero(springs, back), joints.damping + at_or_zero(dampers, back)]
+    if several:
+        coupled = [jnp.where(alone, 0, x) for x in gains]
+        added = _times(jnp.abs(gears) * jnp.abs(gears).sum(0, keepdims=True), _change(coupled, dt)) * part
+        tau = tau - part * _times(gears, dt * coupled[0] * _along(gears, rates * straight))
+        changed.append(joints.armature + at_or_zero(added, back))
+    return [tau, forces, *changed]
+
+
 def _independent(model: Model) -> np.ndarray:
-    """Return the places of the independent velocities among those that may have actuators."""
-    return np.asarray(model.topology.independent, int) if len(model.actuation) > model.nv else np.arange(model.nv)
+    """Return the place among the independent velocities of each that may have actuators (k,), nv for dependent ones."""
+    if len(model.actuation) == model.nv:
+        return np.arange(model.nv)
+    return np.array([model.topology.places.get(r, model.nv) for r in _rows(model)], int)
 
 
 def _change(gains, dt):
