@@ -163,7 +163,7 @@ BAD = {
     "whole_state_of_an_embedded_model": (
         lambda: jd.step(jd.embed(LINKAGE), LINKAGE_REST, np.zeros(1), 1e-3),
         ValueError,
-        r"`step`: `state.v` has shape \(3,\), of all joints.*`jd.reduce",
+        r"`step`: `state.v` has shape \(3,\), not \(1,\)\. It has the velocities of all joints: use `jd.reduce",
     ),
     "batch_of_forces_in_time": (
         lambda: roll_linkage(np.ones((4, 10, 3))),

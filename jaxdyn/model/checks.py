@@ -165,8 +165,8 @@ def check_state(call: str, model: Model, state: Any) -> State:
     q = check_vector(call, "state.q", state.q, (model.nq,))
     n = model.topology.nv
     if n != model.nv and jnp.shape(state.v) == (n,):
-        text = f"of all joints; that of an embedded model has ({model.nv},): use `jd.reduce(model, state)`."
-        raise ValueError(f"`{call}`: `state.v` has shape ({n},), {text}")
+        text = "It has the velocities of all joints: use `jd.reduce(model, state)`."
+        raise ValueError(f"`{call}`: `state.v` has shape ({n},), not ({model.nv},). {text}")
     return State(q, check_vector(call, "state.v", state.v, (model.nv,)))
 
 
