@@ -25,6 +25,7 @@ from .terminal import tell
 ZERO, DOUBTFUL = 1e-9, 1e-3
 #: loops that are open by less, in metres or radians, count as closed, given the digits that files print
 CLOSED = 1e-6
+#: how far they are closed where they can be
 EXACT = 1e-10
 #: relative difference of accelerations at which two solvers disagree
 AGREE = 1e-6

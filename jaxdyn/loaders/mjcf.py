@@ -29,7 +29,7 @@ from .mjcf_forces import add_actuators, keep_force_ranges, note_forces
 from .mjcf_keys import add_keyframes
 from .mjcf_rows import add_equalities
 from .mjcf_shapes import add_shapes
-from .mjcf_tree import BALL, FREE, HINGE, SLIDE, Tree, is_off
+from .mjcf_tree import FREE, HINGE, SIZES, SLIDE, Tree, is_off
 from .pose import Mass, Pose, about, from_quaternion
 from .shapes import Wanted
 from .skeleton import hang
@@ -197,7 +197,7 @@ def _add(
 def _joint(m: Any, tree: Tree, j: int, notes: Notes, root: Any) -> Joint:
     """Return the joint with its spring, damper, friction and limits."""
     kind, name = int(m.jnt_type[j]), tree.joint_names[j]
-    nq, nv = {FREE: (7, 6), BALL: (4, 3)}.get(kind, (1, 1))
+    nq, nv = SIZES[kind]
     q, v = int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
     stiffness = 0.0 if is_off(m, "SPRING") else float(m.jnt_stiffness[j])
     if kind == FREE and stiffness:

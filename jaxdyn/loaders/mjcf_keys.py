@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from ..model.spec import ModelSpec
-from .mjcf_tree import BALL, FREE, Tree
+from .mjcf_tree import BALL, FREE, SIZES, Tree
 from .pose import from_quaternion
 from .xml import Document, located
 
@@ -30,7 +30,7 @@ def _state(m: Any, k: int, j: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the coordinates and velocities of a joint at a keyframe. The linear velocity of a free joint is in the
     body's axes, in MuJoCo in the world's."""
     kind, at, to = int(m.jnt_type[j]), int(m.jnt_qposadr[j]), int(m.jnt_dofadr[j])
-    nq, nv = {FREE: (7, 6), BALL: (4, 3)}.get(kind, (1, 1))
+    nq, nv = SIZES[kind]
     q, v = np.array(m.key_qpos[k][at : at + nq]), np.array(m.key_qvel[k][to : to + nv])
     if kind in (FREE, BALL):
         size = np.linalg.norm(q[-4:])

@@ -9,6 +9,8 @@ from .pose import Pose, from_quaternion
 
 #: MuJoCo's types of joints
 FREE, BALL, SLIDE, HINGE = range(4)
+#: their numbers of coordinates and of velocities
+SIZES = (7, 6), (4, 3), (1, 1), (1, 1)
 
 
 def field(m: Any, what: str, count: int) -> np.ndarray:

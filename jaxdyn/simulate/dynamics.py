@@ -57,13 +57,13 @@ class Dynamics(eqx.Module):
     projected: bool = eqx.field(static=True, default=False)
     inertia: Float[Array, " nv"] | None = None
 
-    def held(self, state: State, dt) -> "tuple[Dynamics, Float[Array, ' nv']]":
+    def held(self, state: State, dt) -> "tuple[Dynamics, Array]":
         """Return the dynamics during a step from a state, where servos are springs and dampers of their joints, and the
-        generalised forces at the state."""
+        generalised forces (nv,) or (n,) at the state."""
         if not isinstance(self.tau, Commands):
-            return self, independent_forces(self.model, state.q, self.tau)
+            return self, self.tau
         model, tau, now = sprung(self.model, state, self.tau.values, self.inertia, dt)
-        return dataclasses.replace(self, model=model, tau=tau), independent_forces(self.model, state.q, now)
+        return dataclasses.replace(self, model=model, tau=tau), now
 
     def __call__(self, state: State, inertia=None, force=None) -> Float[Array, " nv"]:
         """Return the accelerations at a state, with an inertia (n,) and a force (nv,) added to the joints."""

@@ -19,7 +19,8 @@ from ..contact.solution import Contacts
 from ..contact.warm_start import WarmStart, cold
 from ..engine.meshes import alike, sharded
 from ..engine.once import anew, once
-from ..model.checks import check_constraints, check_model, commands_hint
+from ..kinematics.embed import independent_forces
+from ..model.checks import commands_hint
 from ..model.commands import Commands
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -28,7 +29,7 @@ from ..spatial.instances import check_callable, check_flag, described
 from ..spatial.numbers import ArrayLike, floats
 from .dynamics import Dynamics, inertia_of
 from .integrators import Integrator, SemiImplicitEuler
-from .step import _prepared, advance, check_contacts_of_step, checked_time_step, warn_of_gains
+from .step import _prepared, advance
 
 
 class Trajectory(eqx.Module):
@@ -137,17 +138,10 @@ def simulate(
     **Raises** `ValueError` for wrong shapes and for a policy without `steps`.
     """
     name = "simulate"
-    check_model(name, model)
-    written = check_constraints(name, model, constraints)
-    model, state, _, constraints, external = _prepared(
-        name, model, state, None, constraints, external, integrator, solver
+    model, state, _, constraints, external, dt = _prepared(
+        name, model, state, None, constraints, external, integrator, solver, project, contacts, dt
     )
-    check_contacts_of_step(name, model, contacts, integrator, solver)
-    check_flag(f"`{name}`", "project", project)
     dtype = state.q.dtype
-    h, dt = dt, checked_time_step(name, dt, dtype)
-    if not project:
-        warn_of_gains(name, written, h, integrator)
     policy = tau if callable(tau) else None
     controls, steps = _controls(name, model, tau, steps, dtype)
 
@@ -196,6 +190,7 @@ def _rolled(policy, dynamics: Dynamics, state: State, dt, integrator, steps: int
         if warm is not None:
             warm = info.warm if info.warm is not None else dataclasses.replace(warm, forces=info.multipliers)
             warm = jax.lax.stop_gradient(warm)
+        force = independent_forces(model, state.q, force)
         return (after, warm), (after, force, info.multipliers, info.result, info.contacts)
 
     times = jnp.arange(steps, dtype=dtype)

@@ -113,15 +113,9 @@ def step(
     and contacts that the integrator or the model does not support; `TypeError` for other types.
     """
     tau = checked_controls("step", check_model("step", model), tau)
-    given = check_constraints("step", model, constraints)
-    model, state, tau, constraints, external = _prepared(
-        "step", model, state, tau, constraints, external, integrator, solver
+    model, state, tau, constraints, external, dt = _prepared(
+        "step", model, state, tau, constraints, external, integrator, solver, project, contacts, dt
     )
-    check_flag("`step`", "project", project)
-    check_contacts_of_step("step", model, contacts, integrator, solver)
-    h, dt = dt, checked_time_step("step", dt, state.q.dtype)
-    if not project:
-        warn_of_gains("step", given, h, integrator)
     rough = inertia_of(model) if isinstance(tau, Commands) else None
     dynamics = Dynamics(model, tau, constraints, solver, external, None, contacts, project, rough)
     return advance(dynamics.held(state, dt)[0], state, dt, integrator)[0]
@@ -143,9 +137,11 @@ def warn_of_gains(call: str, constraints: Sequence[Constraint], dt, integrator: 
     """Warn of a stabilisation that makes openings grow: with v' = v − dt (k x + d v) and x' = x + dt v', they do unless
     dt² k + 2 dt d < 4."""
     h = numbers_of(dt)
-    for k, c in enumerate(constraints if isinstance(integrator, SemiImplicitEuler) else ()):
+    if h is None or not isinstance(integrator, SemiImplicitEuler):
+        return
+    for k, c in enumerate(constraints):
         gains = [numbers_of(x) for x in (c.stabilization.stiffness, c.stabilization.damping)]
-        if h is None or h.shape or any(x is None or x.shape for x in gains):
+        if any(x is None or x.shape for x in gains):
             continue
         stiffness, damping = (float(x) for x in gains)
         if h * h * stiffness + 2 * h * damping >= 4:
@@ -155,11 +151,12 @@ def warn_of_gains(call: str, constraints: Sequence[Constraint], dt, integrator: 
                 f"takes less than {most:.3g} s. Give `project=True`, smaller steps, or weaker gains, "
                 "`jd.constraints.Baumgarte(stiffness)`.",
                 ModelWarning,
-                stacklevel=3,
+                stacklevel=4,
             )
 
 
-def _prepared(name, model, state, tau, constraints, external, integrator, solver):
+def _prepared(name, model, state, tau, constraints, external, integrator, solver, project, contacts, dt):
+    """Return the model, state, forces, constraints, wrenches and dt, checked and of one type."""
     check_model(name, model)
     state = check_state(name, model, state)
     external = check_external(name, model, external)
@@ -167,4 +164,11 @@ def _prepared(name, model, state, tau, constraints, external, integrator, solver
     constraints = check_constraints(name, model, constraints)
     check_solver(name, solver)
     solver.check(f"`{name}`", model.topology, constraints)
-    return common_dtype(model, state, given=(tau, constraints, external))
+    written = constraints
+    model, state, tau, constraints, external = common_dtype(model, state, given=(tau, constraints, external))
+    check_flag(f"`{name}`", "project", project)
+    check_contacts_of_step(name, model, contacts, integrator, solver)
+    step = checked_time_step(name, dt, state.q.dtype)
+    if not project:
+        warn_of_gains(name, written, dt, integrator)
+    return model, state, tau, constraints, external, step
