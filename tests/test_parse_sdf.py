@@ -253,6 +253,21 @@ def _pose_of(model, q, name):
     return frame.R, frame.p
 
 
+def test_rotors_of_drake_are_armature():
+    inner = axis() + "<drake:gear_ratio>160</drake:gear_ratio><drake:rotor_inertia>1e-4</drake:rotor_inertia>"
+    parts = link("base"), link("a"), joint("j", "base", "a", inner=inner)
+    model = load(sdf(*parts), floating=False)
+    np.testing.assert_allclose(model.joints.armature, [2.56])
+    # a tree that enters the joint from its child has it too
+    tied = load(sdf(*parts, joint("foot", "world", "a", "fixed")))
+    np.testing.assert_allclose(tied.joints.armature, [2.56])
+    ball = joint("j", "base", "a", "ball", inner.replace(axis(), ""))
+    with pytest.warns(jd.ModelWarning, match="rotors of joints without a single velocity, left out: 'j'"):
+        load(sdf(*parts[:2], ball))
+    with pytest.raises(ValueError, match="<joint name='j'>.*armature.*negative"):
+        load(sdf(*parts[:2], joint("j", "base", "a", inner=inner.replace("1e-4", "-1e-4"))))
+
+
 def test_a_gearbox_couples_two_joints():
     gear = axis("0 0 1") + axis("0 0 -1", tag="axis2") + "<gearbox_ratio>0.5</gearbox_ratio>"
     gear += "<gearbox_reference_body>base</gearbox_reference_body>"

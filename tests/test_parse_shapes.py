@@ -116,6 +116,22 @@ def test_shapes_of_sdf():
     assert found.pairs == ((0, 2), (1, 2))
 
 
+def test_friction_that_files_state_for_drake():
+    own = "<drake:proximity_properties><drake:mu_static{0}<drake:mu_dynamic{0}</drake:proximity_properties>"
+    ball = '<collision name="{}"><geometry>{}</geometry>{}</collision>'
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", jd.ModelWarning)
+        stated = own.replace("{0}", ">0.6</drake:mu_static>", 1).replace("{0}", ">0.4</drake:mu_dynamic>", 1)
+        gazebo = "<surface><friction><ode><mu>0.2</mu></ode></friction></surface>"
+        sphere = "<sphere><radius>1</radius></sphere>"
+        inner = ball.format("c", sphere, stated) + ball.format("d", sphere, stated + gazebo)
+        np.testing.assert_allclose(jd.load(sdf(body("a", inner))).collision.friction, [0.4, 0.2], rtol=1e-6)
+        inner = ball.format(
+            "c", '<sphere radius="1"/>', own.replace("{0}", ' value="0.6"/>', 1).format(' value="0.4"/>')
+        )
+        np.testing.assert_allclose(jd.load(robot(inner)).collision.friction, [0.4], rtol=1e-6)
+
+
 @pytest.mark.parametrize("tag", ["surface", "friction", "ode", "mu"])
 def test_surfaces_that_are_told_twice(tag):
     """Neither is taken without a word."""

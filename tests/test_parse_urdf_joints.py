@@ -87,3 +87,41 @@ def test_an_effort_of_zero_is_none():
     state = jd.State(model.neutral(), np.zeros(1))
     assert jd.actuator_forces(model, state, [3.0]) == 3
     assert jd.actuator_forces(load(text.format(2)), state, [3.0]) == 2
+
+
+def test_an_effort_of_minus_one_is_none():
+    text = urdf('<link name="base"/>', link("a"), joint("j1", "base", "a")).replace("30", "-1")
+    with pytest.warns(jd.ModelWarning, match="`effort` of -1, taken as unlimited: 'j1'"):
+        model = load(text)
+    assert np.isinf(model.joints.effort).all()
+
+
+@pytest.mark.parametrize("kind", ["spherical", "ball"])
+def test_ball_joints_of_bullet_and_drake(kind):
+    text = urdf('<link name="base"/>', link("a"), joint("j1", "base", "a", kind, inner='<dynamics damping="2"/>'))
+    model = load(text)
+    assert model.topology.kinds[0].name == "Spherical" and model.nv == 3
+    np.testing.assert_array_equal(model.joints.damping, 2)
+
+
+def test_a_world_that_is_no_link():
+    """Drake's files tie their robots to a world that they do not list."""
+    text = urdf(link("a"), joint("j1", "world", "a"))
+    model, known = load(text), load(text.replace("<link", '<link name="world"/><link', 1))
+    assert model.body_names == known.body_names == ("a",)
+    q = np.array([0.3])
+    np.testing.assert_array_equal(jd.mass_matrix(model, q), jd.mass_matrix(known, q))
+
+
+def test_rotors_of_drake_are_armature():
+    motor = """<transmission name="t{0}"><joint name="j{0}"/><actuator name="m{0}">
+      <mechanicalReduction>1</mechanicalReduction><drake:gear_ratio value="100"/><drake:rotor_inertia value="{1}"/></actuator></transmission>"""
+    base, parts = '<link name="base"/>', (link("a"), link("b"), joint("j1", "base", "a"), joint("j2", "a", "b"))
+    model = load(urdf(base, *parts, motor.format(1, 2e-5), motor.format(2, 1e-5)))
+    np.testing.assert_allclose(model.joints.armature, [0.2, 0.1])
+    np.testing.assert_array_equal(model.actuation, np.eye(2))
+    with pytest.raises(ValueError, match="<rotor_inertia> of <actuator name='m1'>: `value` is negative: -1"):
+        load(urdf(base, *parts, motor.format(1, -1)))
+    told = pytest.warns(jd.ModelWarning, match="rotors that turn with no joint of one velocity, left out: 'm3'")
+    with told, pytest.warns(jd.ModelWarning, match="what drives nothing: there is no joint 'j3'"):
+        load(urdf(base, *parts, motor.format(3, 1e-5)))

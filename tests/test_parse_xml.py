@@ -4,6 +4,7 @@ import pinocchio as pin
 import pytest
 from parse_help import arm
 
+import jaxdyn as jd
 from jaxdyn.loaders.load import load
 
 BODY = '<worldbody><body name="b"><joint name="j"/><geom size=".1" pos="1 0 0"/></body></worldbody>'
@@ -41,6 +42,22 @@ def test_urdf_that_pinocchio_reads(comment, tmp_path):
     assert pin.buildModelFromUrdf(str(file)).nv == load(file).nv == 2
 
 
+@pytest.mark.parametrize("prefix", ["gz", "drake"])
+def test_prefixes_without_a_namespace_are_those_with_one(prefix, tmp_path):
+    own = f'<{prefix}:policies {prefix}:kind="a"><{prefix}::x/></{prefix}:policies>'
+    text = arm().replace("<link", f"{own}<link", 1)
+    file = write(tmp_path / "robot.urdf", text)
+    assert pin.buildModelFromUrdf(str(file)).nv == 2
+    for told in (text, text.replace("<robot", f'<robot xmlns:{prefix}="x.y"', 1).replace("::x", ":x")):
+        with pytest.warns(jd.ModelWarning, match="that are not read: <policies> in <robot name='robot'>, line 1.$"):
+            assert load(told).nv == 2
+
+
+def test_versions_of_xml_that_do_not_exist(tmp_path):
+    file = write(tmp_path / "robot.urdf", '<?xml version="0.0" ?>\n' + arm())
+    assert pin.buildModelFromUrdf(str(file)).nv == load(file).nv == 2
+
+
 @pytest.mark.parametrize("comment", ["<!-- a\n -- \n b -->", "\n\n<!-- 90\xb0 -->"])
 def test_lines_are_those_of_the_file(comment, tmp_path):
     text = arm().replace("<link", f"{comment}<link", 1).replace('xyz="0 0 0.3"', 'xyz="0 0"', 1)
@@ -55,7 +72,7 @@ def test_lines_are_those_of_the_file(comment, tmp_path):
     [
         ("<mujoco><!-- a -- b --><worldbody></mujoco>", "line 1: the XML cannot be read"),
         ("<mujoco><!-- a -- b", "line 1: the XML cannot be read"),
-        ('<robot name="r"><!-- -- --><xacro:leg/></robot>', "line 1: the XML cannot be read"),
+        ('<robot name="r"><!-- -- --><xacro:leg/></robot>', "line 1, .*<xacro:leg> is a macro"),
         ('<!DOCTYPE robot [<!ENTITY l "ha">]><!-- a -- b --><robot name="&l;"/>', "declares the entity 'l'"),
     ],
 )

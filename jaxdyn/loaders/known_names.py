@@ -22,6 +22,12 @@ class Names(NamedTuple):
     text: bool = False
 
 
+#: Drake's numbers of soft contact, which is rigid here
+SOFT = (
+    "mu_static compliant_hydroelastic rigid_hydroelastic hydroelastic_modulus hydroelastic_margin mesh_resolution_hint "
+    "declare_convex hunt_crossley_dissipation relaxation_time point_contact_stiffness"
+)
+
 URDF = {
     "robot": Names(
         "link joint loop coupling transmission ros2_control",
@@ -35,7 +41,11 @@ URDF = {
         {"origin": "0 -0", "gravity": "1 true", "kinematic": "0 false"},
     ),
     "inertial": Names("origin mass inertia"),
-    "collision": Names("origin geometry", "name group", "verbose contact_coefficients material max_contacts"),
+    "collision": Names(
+        "origin geometry proximity_properties", "name group", "verbose contact_coefficients material max_contacts"
+    ),
+    "proximity_properties": Names("mu_dynamic", idle=SOFT),
+    "mu_dynamic": Names("", "value"),
     "geometry": Names("box sphere cylinder capsule ellipsoid plane mesh", "name", "verbose"),
     "box": Names("", "size"),
     "sphere": Names("", "radius"),
@@ -78,8 +88,12 @@ URDF = {
         "ignoreTransmissionAbsoluteEncoder",
     ),
     "transmission/actuator": Names(
-        "mechanicalReduction", "name role type", "hardwareInterface role offset param motorTorqueConstant"
+        "mechanicalReduction gear_ratio rotor_inertia",  # the last two are Drake's
+        "name role type",
+        "hardwareInterface role offset param motorTorqueConstant",
     ),
+    "gear_ratio": Names("", "value"),
+    "rotor_inertia": Names("", "value"),
     "flexJoint": Names("", "name mechanicalReduction"),
     "rollJoint": Names("", "name mechanicalReduction"),
     "gap_joint": Names("", "name L0 a b gear_ratio h mechanical_reduction phi0 r screw_reduction t0 theta0"),
@@ -94,10 +108,10 @@ URDF = {
 SDF = {
     "sdf": Names("world model", "version", "actor light"),
     "world": Names(
-        "gravity physics model include joint",
+        "gravity physics model include joint frame",
         "name",
-        "audio wind magnetic_field atmosphere gui scene light actor plugin road spherical_coordinates",
-        {"frame": "", "population": "", "state": ""},
+        "audio wind magnetic_field atmosphere gui scene light actor plugin road spherical_coordinates policies",
+        {"population": "", "state": ""},
     ),
     "physics": Names(
         "gravity",
@@ -111,6 +125,7 @@ SDF = {
         "plugin self_collide allow_auto_disable gripper",
         {"enable_wind": "0 false"},
     ),
+    "include": Names("uri name pose static placement_frame", "merge", "plugin"),
     "link": Names(
         "pose inertial gravity collision",
         "name",
@@ -118,7 +133,12 @@ SDF = {
         "particle_emitter frame plugin",
         {"enable_wind": "0 false", "velocity_decay": "0", "kinematic": "0 false"},
     ),
-    "collision": Names("pose geometry surface", "name", "laser_retro max_contacts frame density auto_inertia_params"),
+    "collision": Names(
+        "pose geometry surface proximity_properties",
+        "name",
+        "laser_retro max_contacts frame density auto_inertia_params",
+    ),
+    "proximity_properties": Names("mu_dynamic", idle=SOFT),
     "geometry": Names("box sphere cylinder capsule ellipsoid plane mesh", "", "heightmap polyline image cone empty"),
     "box": Names("size"),
     "sphere": Names("radius"),
@@ -138,14 +158,15 @@ SDF = {
     "pose": Names("", "relative_to frame rotation_format degrees", text=True),
     "frame": Names("pose", "name attached_to"),
     "joint": Names(
-        "pose parent child axis axis2 gearbox_ratio gearbox_reference_body thread_pitch screw_thread_pitch",
+        "pose parent child axis axis2 gearbox_ratio gearbox_reference_body thread_pitch screw_thread_pitch "
+        "gear_ratio rotor_inertia",  # these two are Drake's
         "name type",
         "physics sensor frame plugin",
     ),
     "axis": Names("xyz limit dynamics mimic use_parent_model_frame", acts={"initial_position": "0"}),
     "axis2": Names("xyz limit dynamics mimic use_parent_model_frame", acts={"initial_position": "0"}),
     "xyz": Names("", "expressed_in", text=True),
-    "limit": Names("lower upper effort", idle="velocity stiffness dissipation"),
+    "limit": Names("lower upper effort", idle="velocity acceleration stiffness dissipation"),
     "dynamics": Names("damping friction spring_stiffness spring_reference"),
     "mimic": Names("multiplier offset reference", "joint axis"),
 }

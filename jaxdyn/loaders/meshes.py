@@ -2,7 +2,7 @@
 on them."""
 
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from urllib.parse import unquote, urlparse
 
@@ -18,7 +18,7 @@ def references(document: Document) -> Iterator[tuple[str, int]]:
             yield name.strip(), mesh.sourceline
 
 
-def found(name: str, folder: Path) -> Path | None:
+def found(name: str, folder: Path, is_there: Callable[[Path], bool] = Path.is_file) -> Path | None:
     """Return the file of a mesh, None if it is missing. The name is a path, a ``file://`` URL, or a ``package://`` or
     ``model://`` URL, which is searched for in `folder` and all folders above it."""
     scheme, rest = name.split("://", 1) if "://" in name else ("", name)
@@ -27,13 +27,13 @@ def found(name: str, folder: Path) -> Path | None:
             parts, place = rest.lstrip("/").split("/"), folder
             while True:
                 near = [place.joinpath(*parts), *([place.joinpath(*parts[1:])] if place.name == parts[0] else [])]
-                if path := next((p for p in near if p.is_file()), None):
+                if path := next((p for p in near if is_there(p)), None):
                     return path
                 if place == place.parent:
                     return None
                 place = place.parent
         path = Path(unquote(urlparse(name).path)) if scheme == "file" else folder / rest
-        return path if scheme in ("", "file") and path.is_file() else None
+        return path if scheme in ("", "file") and is_there(path) else None
     except (OSError, ValueError):
         return None
 

@@ -35,7 +35,7 @@ def add_shapes(spec: ModelSpec, notes: Notes, document: Document, m: Any, tree: 
         notes.add(root, "a <flag> that lets neighbours collide, which they do not: {}.", "filterparent")
     paired = {int(g) for ends in (m.pair_geom1, m.pair_geom2) for g in ends}
     colliding = [g for g in range(m.ngeom) if m.geom_contype[g] or m.geom_conaffinity[g] or g in paired]
-    shapes = Shapes(spec, notes, document, wanted, (m.geom(g).name for g in colliding))
+    shapes = Shapes(spec, notes, wanted, (m.geom(g).name for g in colliding))
     names: dict[int, str] = {}
     for g in colliding:
         body = int(m.geom_bodyid[g])

@@ -41,7 +41,7 @@ def _odd(element: Element, names: Names, table: Mapping[str, Names], hint: bool)
     """Yield a text for each part of an element that is not in its table. `hint` adds the name that may be meant."""
     attributes, elements = names.attributes.split(), [*names.inner.split(), *names.idle.split(), *names.acts]
     for name in element.attrib:
-        if name not in attributes and not name.startswith("{"):
+        if name not in attributes and not name.startswith("{") and ":" not in name:
             near = nearest(name, attributes) if hint else None
             yield f"`{name[:60]}` of {_shown(element)}" + (f" (`{near}`?)" if near else "")
     for child in element.iterchildren(etree.Element):

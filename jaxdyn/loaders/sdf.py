@@ -73,7 +73,7 @@ def load(
         for part, reverse in span.tree:
             _grow(spec, notes, robot, part, reverse, frames)
         _name_frames(spec, notes, robot, frames)
-        add_shapes(spec, notes, document, robot.links, frames, collision)
+        add_shapes(spec, notes, robot.links, frames, collision)
         routes = Routes((p.parent, p.child, p) if reverse else (p.child, p.parent, p) for p, reverse in span.tree)
         touching: dict[str, list[Part]] = {}
         for part in robot.joints:
@@ -84,8 +84,9 @@ def load(
             _cut(spec, notes, part, frames, driven, graph)
         follow = _couple(spec, notes, robot, [p for p, _ in span.tree if p not in ties])
         _drive(spec, [p for p, _ in span.tree], driven, follow)
-        note_names(notes, document.root, "SDF")
-        warn_of_missing(document)
+        for each in robot.documents.values():
+            note_names(notes, each.root, "SDF")
+            warn_of_missing(each)
     return spec
 
 

@@ -2,13 +2,14 @@
 another."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import cast
 
 import numpy as np
 
 from ..tree.topology import unknown
 from .pose import Pose, from_quaternion, from_rpy
-from .xml import Element, arrows, attribute, brief, fail, numbers, only, truth
+from .xml import Document, Element, arrows, attribute, brief, fail, numbers, only, truth
 
 
 def pose_of(element: Element | None) -> Pose:
@@ -49,22 +50,40 @@ class Frame:
 
 @dataclass
 class Scope:
-    """The frames of one `<model>`, by name. Its names have `prefix` in front in the flat robot."""
+    """The frames of one `<model>` of a `document`, or of its world, by name. Its names have `prefix` in front in the
+    flat robot. `offset` is its pose in the frame `base` of the scope `outer`, in the world if there is none; `include`
+    is the element by which another file includes it."""
 
     element: Element
-    pose: Pose
+    document: Document
+    version: tuple[int, ...]
     prefix: str = ""
+    outer: "Scope | None" = None
+    offset: Pose = field(default_factory=Pose)
+    base: str = "__model__"
+    include: Element | None = None
     frames: dict[str, Frame] = field(default_factory=dict)
     inner: dict[str, "Scope"] = field(default_factory=dict)
+    #: models whose names are those of this one
+    merged: list["Scope"] = field(default_factory=list)
     #: the name of the first link
     first: str = ""
 
-    def add(self, element: Element, base: str, attached: str | None = None) -> str:
-        """Add a frame for an element with a `<pose>`, and return its name."""
-        name = attribute(element, "name")
+    @cached_property
+    def pose(self) -> Pose:
+        """The pose of the model in the world."""
+        return self.offset if self.outer is None else self.outer.place(self.element, self.base) @ self.offset
+
+    @property
+    def is_world(self) -> bool:
+        return self.element.tag in ("world", "sdf")
+
+    def add(self, element: Element, base: str, attached: str | None = None, name: str | None = None) -> str:
+        """Add a frame for an element with a `<pose>`, and return its name, by default the element's."""
+        name = name or attribute(element, "name")
         if "::" in name or name in ("world", "__model__"):
             fail(element, f"the name {brief(name)} is reserved.")
-        if name in self.frames or name in self.inner:
+        if self.holds(name):
             fail(element, f"the name {name!r} is taken in this model.")
         pose = only(element, "pose")
         told = base_of(pose)
@@ -73,9 +92,17 @@ class Scope:
             self.first = self.first or name
         return name
 
+    def holds(self, name: str) -> bool:
+        """Return True if a frame or a model of this scope has a name."""
+        return name in self.frames or name in self.inner
+
     def find(self, element: Element, name: str) -> tuple["Scope", str]:
         """Return the scope and the plain name for a name that is used here and may have the form ``inner::name``."""
+        if self.is_world and name == "world":
+            return self, "__model__"
         scope, parts = self, name.split("::")
+        if self.merged and not self.holds(parts[0]):
+            scope = next((m for m in self.merged if m.holds(parts[0])), self)
         for part in parts[:-1]:
             if part not in scope.inner:
                 fail(element, unknown("model", part, scope.inner))
@@ -117,6 +144,9 @@ class Scope:
                 link = frame.hung or scope.prefix + plain
                 break
             trail[here] = frame
+            if frame is None and scope.is_world:
+                link = "world"
+                break
             if frame is None:  # a model stands for its first link, or for that of the first model in it
                 plain = scope.element.get("canonical_link") or scope.first or next(iter(scope.inner), "")
                 if not plain:

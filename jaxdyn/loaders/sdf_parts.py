@@ -8,6 +8,7 @@ import numpy as np
 from ..model.joints import Fixed, Helical, Joint, Prismatic, Revolute, Spherical, Universal
 from .pose import Mass, Pose, moments
 from .sdf_frames import Scope, base_of, pose_of
+from .sdf_scopes import outermost_of
 from .xml import Document, Element, Notes, attribute, brief, fail, needed, numbers, only, text_number, truth, warn
 
 TYPES = ("revolute", "continuous", "prismatic", "ball", "fixed", "universal", "revolute2", "screw", "gearbox")
@@ -55,6 +56,8 @@ class Part:
     pose: Pose
     axes: list[Axis]
     pitch: float = 0.0
+    #: inertia of the motor that turns with the joint
+    armature: float = 0.0
     #: limit of the actuator's force in the file; -1 if there is none
     effort: float = -1.0
     mimic: tuple[Element, str, float, float] | None = None
@@ -82,6 +85,7 @@ class Part:
         columns = {k: [getattr(a, k) for a in axes] for k in ("damping", "friction", "stiffness", "rest", "effort")}
         columns["limits"] = tuple(np.array([a.limits for a in axes]).T)
         columns["axis"] = tuple(sign * axes[0].direction)
+        columns["armature"] = self.armature if self.is_single else 0.0
         if self.kind in ("universal", "revolute2"):
             return Universal(self.name, axis2=tuple(sign * axes[1].direction), **columns)
         if self.kind == "screw":
@@ -91,7 +95,8 @@ class Part:
 
 @dataclass
 class Robot:
-    """The contents of a file, flat. `plugged` are the joints that plugins name."""
+    """The contents of a file, flat. `plugged` are the joints that plugins name, `documents` the file itself and those
+    that it includes."""
 
     name: str
     gravity: np.ndarray
@@ -100,39 +105,17 @@ class Robot:
     gears: list[Part] = field(default_factory=list)
     frames: dict[str, tuple[Element, str, Pose]] = field(default_factory=dict)
     plugged: set[str] = field(default_factory=set)
+    documents: dict[int, Document] = field(default_factory=dict)
 
 
 def flatten(document: Document, notes: Notes) -> Robot:
     """Return the robot of an `<sdf>` with one `<model>`, or a `<world>` of models."""
-    root = document.root
-    parts = root.get("version", "1.7").split(".")
-    version = tuple(
-        int(x) if x.isdecimal() and len(x) < 10 else fail(root, f"`version` is {brief('.'.join(parts))}.")
-        for x in parts
-    )
-    world = only(root, "world")
-    holder = root if world is None else world
-    models = holder.findall("model")
-    for element in holder.iter("include", "experimental_params"):
-        fail(
-            element, f"<{element.tag}> is not read; put the model {brief(element.findtext('uri') or '')} into the file."
-        )
-    if not models:
-        fail(holder, "there is no <model> in it.")
-    if world is None and len(models) > 1:
-        fail(models[1], "an <sdf> without <world> takes one <model>.")
-    robot = Robot(attribute(models[0] if len(models) == 1 else holder, "name"), gravity_of(world, version, notes))
-    scopes = {}
-    for model in models:
-        prefix = f"{attribute(model, 'name')}::" if len(models) > 1 else ""
-        if prefix in scopes:
-            fail(model, f"the name {model.get('name')!r} is taken by another model.")
-        scopes[prefix] = read_scope(model, prefix, Pose())
-    for scope in scopes.values():
-        fill(robot, notes, scope, version, static=False)
-    if world is not None:
-        for joint in world.findall("joint"):
-            fail(joint, "a <joint> between models of a <world> is not read; nest the models in one.")
+    world = only(document.root, "world")
+    outermost = outermost_of(document, world)
+    names = list(outermost.inner)
+    name = names[0] if len(names) == 1 else attribute(outermost.element, "name")
+    robot = Robot(name, gravity_of(world, outermost.version, notes))
+    fill(robot, notes, outermost, static=False)
     drop_gravity(robot, notes)
     return robot
 
@@ -171,51 +154,33 @@ def pulls(element: Element) -> bool:
     return truth(element, element.text, "gravity", default=True)
 
 
-def read_scope(model: Element, prefix: str, outer: Pose) -> Scope:
-    """Return the frames of a model and of those nested in it."""
-    placement = model.get("placement_frame")
-    pose = only(model, "pose")
-    if placement is not None or (pose is not None and pose.get("relative_to")):
-        fail(model, "`placement_frame` and `relative_to` of a model's pose are not read; place the model's own frame.")
-    scope = Scope(model, outer @ pose_of(pose), prefix)
-    for element in model.findall("link"):
-        scope.add(element, "__model__")
-    for element in model.findall("frame"):
-        attached = element.get("attached_to") or "__model__"
-        scope.add(element, attached, attached)
-    for element in model.findall("joint"):
-        child = (needed(element, "child").text or "").strip()
-        scope.add(element, child, child)
-    for element in model.findall("model"):
-        name = attribute(element, "name")
-        if name in scope.frames or name in scope.inner:
-            fail(element, f"the name {name!r} is taken in this model.")
-        scope.inner[name] = read_scope(element, f"{prefix}{name}::", scope.pose)
-    return scope
-
-
-def fill(robot: Robot, notes: Notes, scope: Scope, version: tuple[int, ...], static: bool) -> None:
+def fill(robot: Robot, notes: Notes, scope: Scope, static: bool) -> None:
     """Add the links, joints and frames of a model to `robot`."""
-    model = scope.element
-    still = only(model, "static")
+    holders = [e for e in (scope.include, scope.element) if e is not None]
+    robot.documents.setdefault(id(scope.document.root), scope.document)
+    still = next((e for holder in holders if (e := only(holder, "static")) is not None), None)
     static = static or (still is not None and truth(still, still.text, "static"))
     for name, frame in scope.frames.items():
         element = frame.element
         if element.tag == "link":
+            if scope.prefix + name in robot.links:
+                fail(element, f"the name {name!r} is taken by a link of the model.")
             robot.links[scope.prefix + name] = Body(
                 element, scope.place(element, name), mass_of(element, notes), static, scope
             )
         elif element.tag == "frame":
             link = scope.link(element, name)
+            if scope.prefix + name in robot.frames:
+                fail(element, f"the name {name!r} is taken by a frame of the model.")
             robot.frames[scope.prefix + name] = (element, link, scope.place(element, name))
-    for inner in scope.inner.values():
-        fill(robot, notes, inner, version, static)
+    for inner in (*scope.inner.values(), *scope.merged):
+        fill(robot, notes, inner, static)
     for name, frame in scope.frames.items():
         if frame.element.tag == "joint":
-            part = joint_of(scope, frame.element, name, version)
+            part = joint_of(scope, frame.element, name)
             note_unread(notes, part)
             (robot.gears if part.kind == "gearbox" else robot.joints).append(part)
-    for plugin in model.findall("plugin"):
+    for plugin in (e for holder in holders for e in holder.findall("plugin")):
         for tag in ("joint_name", "jointName", "joint"):
             robot.plugged |= {scope.prefix + (e.text or "").strip() for e in plugin.iter(tag)}
 
@@ -229,6 +194,8 @@ def note_unread(notes: Notes, part: Part) -> None:
         if any(held.values()):
             told = ", ".join(what for what, value in held.items() if value)
             notes.add(element, "ball joints whose springs and limits are not kept: {}.", f"{part.name!r} ({told})")
+    if part.armature and not part.is_single:
+        notes.add(element, "rotors of joints without a single velocity, left out: {}.", repr(part.name))
     if element.find("axis2") is not None and part.kind not in TWO_AXES:
         notes.add(element, "joints whose <axis2> means nothing for their type: {}.", repr(part.name))
 
@@ -257,8 +224,8 @@ def mass_of(link: Element, notes: Notes) -> Mass:
     return Mass(value, np.zeros(3), moments(*six)).seen_from(pose_of(pose))
 
 
-def joint_of(scope: Scope, element: Element, name: str, version: tuple[int, ...]) -> Part:
-    """Return a `<joint>` with its frame and axes."""
+def joint_of(scope: Scope, element: Element, name: str) -> Part:
+    """Return a `<joint>` with its frame, of this name, and axes."""
     kind = attribute(element, "type")
     if kind not in TYPES:
         fail(element, f"the type {brief(kind)} is none of {', '.join(TYPES)}.")
@@ -273,11 +240,11 @@ def joint_of(scope: Scope, element: Element, name: str, version: tuple[int, ...]
     if ends[1] == "world":
         fail(element, "the world cannot be a child; exchange <parent> and <child>.")
     pose = scope.place(element, name)
-    part = Part(scope.prefix + name, element, kind, ends[0], ends[1], pose, [])
+    part = Part(scope.prefix + attribute(element, "name"), element, kind, ends[0], ends[1], pose, [])
     for tag in ("axis", "axis2"):
         axis = only(element, tag)
         if axis is not None and (tag == "axis" or kind in TWO_AXES):
-            part.axes.append(axis_of(scope, axis, pose, version))
+            part.axes.append(axis_of(scope, axis, pose))
             part.effort = max(part.effort, part.axes[-1].effort if np.isfinite(part.axes[-1].effort) else -1.0)
             mimic = only(axis, "mimic")
             if mimic is not None:
@@ -293,6 +260,7 @@ def joint_of(scope: Scope, element: Element, name: str, version: tuple[int, ...]
             if metres is not None
             else -1.0 / (text_number(element, "thread_pitch", 1.0) or fail(element, "<thread_pitch> is zero."))
         )
+    part.armature = text_number(element, "rotor_inertia", 0.0) * text_number(element, "gear_ratio", 1.0) ** 2
     if kind == "gearbox":
         part.ratio = text_number(element, "gearbox_ratio", 1.0)
         told = (needed(element, "gearbox_reference_body").text or "").strip()
@@ -300,7 +268,7 @@ def joint_of(scope: Scope, element: Element, name: str, version: tuple[int, ...]
     return part
 
 
-def axis_of(scope: Scope, axis: Element, pose: Pose, version: tuple[int, ...]) -> Axis:
+def axis_of(scope: Scope, axis: Element, pose: Pose) -> Axis:
     """Return an `<axis>`. Its direction is in the model's frame before version 1.5, in the joint's from then on."""
     xyz = only(axis, "xyz")
     direction = np.array([0.0, 0, 1]) if xyz is None else numbers(xyz, xyz.text, 3, "xyz")
@@ -310,7 +278,7 @@ def axis_of(scope: Scope, axis: Element, pose: Pose, version: tuple[int, ...]) -
     told = None if xyz is None else xyz.get("expressed_in")
     if told:
         direction = pose.R.T @ scope.place(axis, told).R @ direction
-    elif truth(axis, None if flag is None else flag.text, "use_parent_model_frame", default=version < (1, 5)):
+    elif truth(axis, None if flag is None else flag.text, "use_parent_model_frame", default=scope.version < (1, 5)):
         direction = pose.R.T @ scope.pose.R @ direction
     options: dict = {}
     limit, dynamics = only(axis, "limit"), only(axis, "dynamics")

@@ -4,6 +4,7 @@ Two shapes collide if their masks share a bit. A `<collision>` without contact f
 """
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ from .pose import Pose, rotation_to
 from .sdf_frames import Scope, base_of, pose_of
 from .sdf_parts import Body
 from .shapes import Shapes, Wanted, geometry_of, is_mesh, unknown_shape
-from .xml import Document, Element, Notes, brief, fail, needed, numbers, only, text_number, truth, within
+from .xml import Element, Notes, brief, fail, needed, numbers, only, text_number, truth, within
 
 #: the mask of a `<collision>` that has none
 EVERY = 0xFFFF
@@ -24,7 +25,6 @@ EVERY = 0xFFFF
 def add_shapes(
     spec: ModelSpec,
     notes: Notes,
-    document: Document,
     links: dict[str, Body],
     frames: dict[str, Pose],
     wanted: Wanted,
@@ -33,8 +33,9 @@ def add_shapes(
     if wanted == "none":
         return
     told = [c.get("name", "").strip() for link in links.values() for c in link.element.findall("collision")]
-    shapes = Shapes(spec, notes, document, wanted, told)
+    shapes = Shapes(spec, notes, wanted, told)
     for name, link in links.items():
+        folder = link.scope.document.folder
         own = frames[name].inverse() @ link.pose
         for c in link.element.findall("collision"):
             shapes.add(
@@ -42,7 +43,7 @@ def add_shapes(
                 c.get("name"),
                 name,
                 lambda c=c, link=link, own=own: own @ _place(c, link) @ _tilt(c),
-                lambda c=c: shape_of(c, shapes),
+                lambda c=c, folder=folder: shape_of(c, shapes, folder),
                 lambda c=c: surface_of(c, notes),
                 mesh=is_mesh(c),
             )
@@ -80,8 +81,8 @@ def _tilt(collision: Element) -> Pose:
     return Pose() if normal is None else Pose(rotation_to(numbers(normal, normal.text, 3, "normal")))
 
 
-def shape_of(collision: Element, shapes: Shapes) -> Shape:
-    """Return the shape of a `<collision>`. Errors name its line."""
+def shape_of(collision: Element, shapes: Shapes, folder: Path | None) -> Shape:
+    """Return the shape of a `<collision>` of a file in a folder. Errors name its line."""
     e = geometry_of(collision)
     three = lambda tag: np.ones(3) if only(e, tag) is None else numbers(only(e, tag), only(e, tag).text, 3, tag)  # noqa: E731
     if e.tag == "box":
@@ -98,7 +99,7 @@ def shape_of(collision: Element, shapes: Shapes) -> Shape:
     if e.tag == "mesh":
         if only(e, "submesh") is not None:
             fail(e, "one <submesh> of a mesh is not read.")
-        return shapes.mesh((needed(e, "uri").text or "").strip(), three("scale"))
+        return shapes.mesh((needed(e, "uri").text or "").strip(), three("scale"), folder)
     unknown_shape(e)
 
 
@@ -109,7 +110,9 @@ def surface_of(collision: Element, notes: Notes) -> dict[str, Any] | None:
     if not mask:
         return None
     out: dict[str, Any] = {"collides": mask, "collides_with": mask}
+    # Gazebo's coefficient, or else Drake's
     mu = within(collision, "surface/friction/ode/mu")
+    mu = within(collision, "proximity_properties/mu_dynamic") if mu is None else mu
     if mu is not None:
         out["friction"] = float(numbers(mu, mu.text, 1, "mu")[0])
     ode = within(collision, "surface/friction/ode")

@@ -17,7 +17,7 @@ from .mesh_files import triangles
 from .meshes import found
 from .pose import Pose
 from .skeleton import rigid
-from .xml import Document, Element, Notes, brief, cut, fail, needed
+from .xml import Element, Notes, brief, cut, fail, needed
 
 #: choices of the shapes to read
 Wanted = Literal["all", "primitives", "none"]
@@ -48,9 +48,8 @@ class Shapes:
     """Adds shapes to a `ModelSpec`. If `wanted` is not "all", meshes are left out. `names` are the names of all shapes
     in the file."""
 
-    def __init__(self, spec: ModelSpec, notes: Notes, document: Document, wanted: Wanted, names: Iterable[str] = ()):
+    def __init__(self, spec: ModelSpec, notes: Notes, wanted: Wanted, names: Iterable[str] = ()):
         self.spec, self.notes, self.wanted = spec, notes, wanted
-        self.folder = None if document.folder is None else document.folder.resolve()
         self.moves = rigid(spec)
         self._names = Counter(names)
         self._meshes: dict[tuple, Mesh] = {}
@@ -105,9 +104,10 @@ class Shapes:
             name = f"{body}_{name}"
         return self.spec.free_name(name) if name else self.spec.free_name(body, self._names)
 
-    def mesh(self, name: str, scale: np.ndarray) -> Mesh:
-        """Return the hull of a mesh file, in metres. Raise `ValueError` if the file is missing or cannot be read."""
-        path = self._file(name)
+    def mesh(self, name: str, scale: np.ndarray, folder: Path | None) -> Mesh:
+        """Return the hull of a mesh file, in metres, named by a file in a folder. Raise `ValueError` if the mesh is
+        missing or cannot be read."""
+        path = self._file(name, folder)
         key = path, tuple(scale)
         if key not in self._meshes:
             try:
@@ -117,10 +117,10 @@ class Shapes:
             self._meshes[key] = Mesh(vertices * scale, faces)
         return self._meshes[key]
 
-    def _file(self, name: str) -> Path:
-        if self.folder is None:
+    def _file(self, name: str, folder: Path | None) -> Path:
+        if folder is None:
             raise ValueError(f"{brief(name)} is a file beside a text, which has no folder")
-        path = found(name, self.folder)
+        path = found(name, folder.resolve())
         if path is None:
             raise ValueError(f"the file {brief(name)} is missing")
         return path

@@ -4,15 +4,19 @@ An actuator has the name that the file gives it. Its gear is the `mechanicalRedu
 at the motor. If a transmission mixes several motors and joints (differentials, hands with one motor for many joints),
 every joint gets an actuator of its own name that drives it directly, with a warning. If the file has neither element,
 every joint with one velocity that does not mimic another gets such an actuator.
+
+Drake's `<rotor_inertia>` times the square of its `<gear_ratio>` is the joint's armature. Its actuators act on the side of
+the joint, whatever that ratio is.
 """
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from ..model.joints import Fixed
 from ..model.spec import ModelSpec
 from .skeleton import Connection
-from .xml import Element, Notes, attribute, brief, located, numbers, only
+from .xml import Element, Notes, attribute, brief, fail, located, number, numbers, only
 
 #: tags that name the joints of a transmission; the last three are PR2's
 DRIVEN = ("joint", "flexJoint", "rollJoint", "gap_joint")
@@ -22,6 +26,22 @@ def reduction(element: Element | None) -> float | None:
     """Return the `<mechanicalReduction>` in an element, None if there is none."""
     found = None if element is None else only(element, "mechanicalReduction")
     return None if found is None else float(numbers(found, found.text, 1, "mechanicalReduction")[0])
+
+
+def add_rotors(robot: Element, joints: Mapping[str, Connection], notes: Notes) -> None:
+    """Set the armature of joints to the inertias of their motors, as the file states them for Drake."""
+    for rotor in robot.iterfind("transmission/actuator/rotor_inertia"):
+        motor = rotor.getparent()
+        driven = motor.getparent().findall("joint")
+        name = attribute(driven[0], "name") if len(driven) == 1 else ""
+        ratio = only(motor, "gear_ratio")
+        inertia = number(rotor, "value") * (1.0 if ratio is None else number(ratio, "value")) ** 2
+        if inertia < 0:
+            fail(rotor, f"`value` is negative: {rotor.get('value')}.")
+        if name in joints and joints[name].joint.kind.nv == 1:
+            joints[name].joint = replace(joints[name].joint, armature=inertia)
+        elif inertia:
+            notes.add(rotor, "rotors that turn with no joint of one velocity, left out: {}.", repr(motor.get("name")))
 
 
 def add_actuators(

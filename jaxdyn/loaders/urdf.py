@@ -18,7 +18,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from ..model.joints import Fixed, Free, Joint, Planar, Prismatic, Revolute
+from ..model.joints import Fixed, Free, Joint, Planar, Prismatic, Revolute, Spherical
 from ..model.spec import ModelSpec
 from ..model.transmission import Coupling
 from .free_names import free_name
@@ -29,12 +29,13 @@ from .origin import direction_of, origin
 from .pose import Mass, moments
 from .shapes import Wanted
 from .skeleton import Connection, Link, collect, grow, ring_in
-from .transmissions import add_actuators
+from .transmissions import add_actuators, add_rotors
 from .urdf_plus import add_closures
 from .urdf_shapes import add_shapes
 from .xml import Document, Element, Notes, arrows, attribute, brief, fail, located, needed, number, numbers, only, warn
 
-TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar")
+#: URDF's types of joints, and "spherical", which PyBullet has in addition ("ball" in Drake)
+TYPES = ("revolute", "continuous", "prismatic", "fixed", "floating", "planar", "spherical", "ball")
 #: attributes of <dynamics> that some files have in addition to URDF's damping and friction
 UNREAD = ("K", "D", "mu_viscous", "mu_coulomb")
 SPRING = ("springStiffness", "springReference")
@@ -59,8 +60,8 @@ def joint_of(element: Element, name: str, notes: Notes) -> Joint:
     if kind == "fixed":
         return Fixed(name)
     options = _dynamics(element, name, notes) | _limits(element, kind, name, notes)
-    if kind == "floating":
-        return Free(name, **options)
+    if kind in ("floating", "spherical", "ball"):
+        return (Free if kind == "floating" else Spherical)(name, **options)
     axis = only(element, "axis")
     if kind == "planar" and axis is None:  # Drake's own element of that type moves in x and y
         notes.add(
@@ -84,21 +85,22 @@ def _dynamics(element: Element, name: str, notes: Notes) -> dict:
 
 
 def _limits(element: Element, kind: str, name: str, notes: Notes) -> dict:
-    """Return the limits and the effort of a joint. Note those of planar and floating joints: URDF gives ends to
-    revolute and prismatic joints only, and an effort would be a force and a torque at once."""
+    """Return the limits and the effort of a joint. Note those of joints with several coordinates: URDF gives ends to
+    revolute and prismatic joints only, and the effort of a planar one would be a force and a torque at once."""
     limit = only(element, "limit")
     if limit is None:
         if kind in ("revolute", "prismatic"):
             notes.add(element, "revolute and prismatic joints without a <limit>, taken as unlimited: {}.", repr(name))
         return {}
     told = {what: number(limit, what, endless=True) for what in ("lower", "upper", "effort") if what in limit.attrib}
-    if kind in ("planar", "floating"):
+    if kind not in ("revolute", "continuous", "prismatic"):
         if told:
-            text = "<limit> of planar and floating joints, which is not kept: {}."
+            text = "<limit> of joints with several coordinates, which is not kept: {}."
             notes.add(limit, text, f"{name!r} ({', '.join(told)})")
         return {}
-    if told.get("effort") == 0:
-        notes.add(limit, "joints with an `effort` of zero, taken as unlimited: {}.", repr(name))
+    if told.get("effort") in (0, -1):  # SDF has minus one for no limit
+        text = f"joints with an `effort` of {'zero' if told['effort'] == 0 else '-1'}, taken as unlimited: {{}}."
+        notes.add(limit, text, repr(name))
         del told["effort"]
     options: dict = {"effort": told["effort"]} if "effort" in told else {}
     # URDF's default for both ends is 0, which no file intends: a joint with neither end is unlimited
@@ -108,8 +110,12 @@ def _limits(element: Element, kind: str, name: str, notes: Notes) -> dict:
 
 
 def links_of(robot: Element) -> dict[str, Link]:
-    """Return the links of a robot, by name."""
-    return collect(Link(attribute(e, "name"), e, mass_of(e)) for e in robot.findall("link"))
+    """Return the links of a robot, by name. Drake's files have joints whose parent is a world that they do not list."""
+    links = collect(Link(attribute(e, "name"), e, mass_of(e)) for e in robot.findall("link"))
+    held = next((e for e in robot.iterfind("joint/parent") if (e.get("link") or "").strip() == "world"), None)
+    if held is not None and "world" not in links:
+        links["world"] = Link("world", held.getparent(), Mass())
+    return links
 
 
 def joints_of(robot: Element, notes: Notes) -> dict[str, Connection]:
@@ -223,6 +229,7 @@ def load(
         links, joints = links_of(robot), joints_of(robot, notes)
         note_joints(robot, joints, notes)
         add_springs(robot, joints, notes)
+        add_rotors(robot, joints, notes)
         if retype is not None:
             retype(joints)
         chain = grow(spec, notes, robot, links, joints, floating)

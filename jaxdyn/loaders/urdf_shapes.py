@@ -1,5 +1,6 @@
 """Reader of the shapes of URDF: the `<collision>` of links, and surface properties from Gazebo and Bullet."""
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from .gazebo import note_friction
 from .origin import origin
 from .pose import Pose, rotation_to
 from .shapes import Shapes, Wanted, geometry_of, is_mesh, unknown_shape
-from .xml import Document, Element, Notes, attribute, number, numbers, only, vector
+from .xml import Document, Element, Notes, attribute, number, numbers, only, vector, within
 
 #: jaxdyn's names of Bullet's elements in <contact>
 BULLET = {
@@ -28,7 +29,7 @@ def add_shapes(spec: ModelSpec, notes: Notes, document: Document, wanted: Wanted
         return
     links = document.root.findall("link")
     told = [c for link in links for c in link.findall("collision")]
-    shapes = Shapes(spec, notes, document, wanted, (c.get("name", "").strip() for c in told))
+    shapes = Shapes(spec, notes, wanted, (c.get("name", "").strip() for c in told))
     blocks: dict[str, list[Element]] = {}
     for block in document.root.findall("gazebo"):
         blocks.setdefault((block.get("reference") or "").strip(), []).append(block)
@@ -48,8 +49,8 @@ def add_shapes(spec: ModelSpec, notes: Notes, document: Document, wanted: Wanted
                 c.get("name"),
                 body,
                 lambda c=c: origin(only(c, "origin")) @ _tilt(c),
-                lambda c=c: shape_of(c, shapes),
-                lambda link=link, name=name: surface(link, name),
+                lambda c=c: shape_of(c, shapes, document.folder),
+                lambda c=c, link=link, name=name: surface(link, name) | _friction_of(c),
                 mesh=is_mesh(c),
             )
 
@@ -61,8 +62,14 @@ def _tilt(collision: Element) -> Pose:
     return Pose(rotation_to(vector(e, "normal", (0, 0, 1)))) if e.tag == "plane" else Pose()
 
 
-def shape_of(collision: Element, shapes: Shapes) -> Shape:
-    """Return the shape of a `<collision>`. Errors name its line."""
+def _friction_of(collision: Element) -> dict[str, Any]:
+    """Return the friction that a `<collision>` states for Drake."""
+    mu = within(collision, "proximity_properties/mu_dynamic")
+    return {} if mu is None else {"friction": number(mu, "value")}
+
+
+def shape_of(collision: Element, shapes: Shapes, folder: Path | None) -> Shape:
+    """Return the shape of a `<collision>` of a file in a folder. Errors name its line."""
     e = geometry_of(collision, ("verbose",))
     if e.tag == "box":
         return Box(numbers(e, attribute(e, "size"), 3, "size"))
@@ -77,7 +84,7 @@ def shape_of(collision: Element, shapes: Shapes) -> Shape:
     if e.tag == "mesh":
         told = (e.get("scale") or "1 1 1").split()
         scale = numbers(e, " ".join(told * 3 if len(told) == 1 else told), 3, "scale")
-        return shapes.mesh(attribute(e, "filename"), np.array(scale))
+        return shapes.mesh(attribute(e, "filename"), np.array(scale), folder)
     unknown_shape(e)
 
 

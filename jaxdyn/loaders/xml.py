@@ -116,8 +116,8 @@ def parse(data: bytes | str, path: Path | None = None) -> Document:
     """Return the tree of an XML file or text.
 
     Entities, external files and huge trees are disabled, and a document that declares entities is an error, so that
-    none is ever expanded. Only MJCF without a DOCTYPE may nest deeply. Namespaces are removed from tags. Elements of
-    xacro are an error: run xacro first.
+    none is ever expanded. Only MJCF without a DOCTYPE may nest deeply. Namespaces and prefixes are removed from tags.
+    Elements of xacro are an error: run xacro first.
 
     **Raises** `ValueError` with file and line.
     """
@@ -143,12 +143,11 @@ def parse(data: bytes | str, path: Path | None = None) -> Document:
                 f"`load`: {origin}: the file declares {named}; remove the DOCTYPE, entities are not expanded."
             )
     for element in root.iter(etree.Element):
-        if element.tag.startswith("{"):
-            space, tag = element.tag[1:].split("}", 1)
-            if "xacro" in space:
-                element.tag = tag
-                fail(element, f"<xacro:{tag}> is a macro; run `xacro` on the file first and load the result.")
+        space, mark, tag = element.tag.removeprefix("{").rpartition("}" if element.tag.startswith("{") else ":")
+        if mark and tag:
             element.tag = tag
+            if "xacro" in space:
+                fail(element, f"<xacro:{tag}> is a macro; run `xacro` on the file first and load the result.")
     return Document(root, origin, path, data)
 
 

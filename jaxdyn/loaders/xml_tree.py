@@ -10,6 +10,10 @@ _DECLARATION = re.compile(r"^\s*<\?xml[^>]*\?>")
 LARGE = 50_000_000
 _COMMENT = re.compile(rb"<!--.*?-->", re.DOTALL)
 _LATE_DECLARATION = re.compile(rb"\A(\s+)(<\?xml[^>]*\?>)")
+#: the version in a declaration: PyBullet's files say 0.0
+_VERSION = re.compile(rb"\A(\s*<\?xml\s+version\s*=\s*[\"'])[^\"']*")
+#: what is wrong with prefixes without a namespace, and with ``::`` in names
+PREFIXES = ("NS_ERR_UNDEFINED_NAMESPACE", "NS_ERR_QNAME")
 #: an ampersand that begins no entity
 _AMPERSAND = re.compile(rb"&(?!#?\w+;)")
 
@@ -23,7 +27,8 @@ def tree(data: bytes, url: str) -> Any:
     """Return the root element of an XML file; entities, external files and huge trees are disabled.
 
     Files that XML forbids and that other engines read are read too: with ``--`` or another encoding in comments,
-    ampersands that begin no entity, white space before the declaration, and, in MJCF, prefixes without a namespace.
+    ampersands that begin no entity, white space before the declaration, unknown versions of XML, and prefixes without
+    a namespace, such as ``gz:`` and ``drake:``.
 
     **Raises** `etree.XMLSyntaxError` and `LookupError`.
     """
@@ -79,15 +84,14 @@ def _mended(data: bytes) -> bytes:
     """Return a file without its comments, with ampersands that are text, and with its declaration first. All lines keep
     their numbers."""
     data = _COMMENT.sub(lambda m: b"\n" * m.group().count(b"\n"), data)
-    data = _LATE_DECLARATION.sub(rb"\2\1", data)
+    data = _VERSION.sub(rb"\g<1>1.0", _LATE_DECLARATION.sub(rb"\2\1", data))
     # a DOCTYPE may declare entities, which are an error
     return data if b"<!DOCTYPE" in data else _AMPERSAND.sub(b"&amp;", data)
 
 
 def _unbound(data: bytes, url: str) -> Any:
-    """Return the root element of an MJCF file in which nothing is wrong but prefixes without a namespace, else None:
-    MuJoCo reads it itself."""
+    """Return the root element of a file in which nothing is wrong but prefixes without a namespace, else None. The
+    prefixes stay in the names of tags."""
     parser = parser_of(recover=True)
     root = etree.fromstring(data, parser, base_url=url)
-    known = all(e.type_name == "NS_ERR_UNDEFINED_NAMESPACE" for e in parser.error_log)
-    return root if known and root is not None and root.tag == "mujoco" else None
+    return root if root is not None and all(e.type_name in PREFIXES for e in parser.error_log) else None
