@@ -115,7 +115,8 @@ def test_a_world_that_is_no_link():
 
 def test_rotors_of_drake_are_armature():
     motor = """<transmission name="t{0}"><joint name="j{0}"/><actuator name="m{0}">
-      <mechanicalReduction>1</mechanicalReduction><drake:gear_ratio value="100"/><drake:rotor_inertia value="{1}"/></actuator></transmission>"""
+      <mechanicalReduction>1</mechanicalReduction><drake:gear_ratio value="100"/>
+      <drake:rotor_inertia value="{1}"/></actuator></transmission>"""
     base, parts = '<link name="base"/>', (link("a"), link("b"), joint("j1", "base", "a"), joint("j2", "a", "b"))
     model = load(urdf(base, *parts, motor.format(1, 2e-5), motor.format(2, 1e-5)))
     np.testing.assert_allclose(model.joints.armature, [0.2, 0.1])

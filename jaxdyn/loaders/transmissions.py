@@ -5,8 +5,8 @@ at the motor. If a transmission mixes several motors and joints (differentials, 
 every joint gets an actuator of its own name that drives it directly, with a warning. If the file has neither element,
 every joint with one velocity that does not mimic another gets such an actuator.
 
-Drake's `<rotor_inertia>` times the square of its `<gear_ratio>` is the joint's armature. Its actuators act on the side of
-the joint, whatever that ratio is.
+Drake's `<rotor_inertia>` times the square of its `<gear_ratio>` is the joint's armature. Its actuators act on the side
+of the joint, whatever that ratio is.
 """
 
 from collections import Counter
