@@ -1,5 +1,7 @@
 """SDF: models that stand still, and what holds for the joints that a loop cuts."""
 
+import warnings
+
 import numpy as np
 import oracle
 import pytest
@@ -21,6 +23,16 @@ def test_a_static_model_does_not_move_at_all():
     assert any("joints of <static> models, which do not move: 'j'." in t for t in texts)
     assert model.nv == 0 and model.nu == 0 and model.constraints == ()
     np.testing.assert_allclose(jd.frame_pose(model, model.neutral(), "b").translation, [0, 0, 2])
+
+
+def test_static_links_need_no_inertia():
+    bare, leg = '<link name="floor"/>', link("leg") + joint("j", "world", "leg")
+    world = '<sdf version="1.7"><world name="w"><model name="a">{}{}</model><model name="b">{}</model></world></sdf>'
+    with pytest.warns(jd.ModelWarning, match="links without <inertial>.*: 'floor'"):
+        load(world.format("", bare, leg))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", jd.ModelWarning)
+        load(world.format(STILL, bare, leg))
 
 
 @pytest.mark.parametrize(("parent", "child"), [("base::l", "b"), ("b", "base::l")])

@@ -337,3 +337,17 @@ def test_an_absolute_path_and_a_relative_one(tmp_path, monkeypatch):
     (tmp_path / "arm.urdf").write_text(arm())
     monkeypatch.chdir(tmp_path)
     assert load("arm.urdf").nv == load(Path("arm.urdf")).nv == quiet(tmp_path / "arm.urdf").nv == 2
+
+
+def test_frames_of_drake():
+    frame = '<frame name="{}" link="{}" xyz="0.1 0 0.2" rpy="0 0 1.5707963267948966"/>'
+    model = load(arm(frame.format("tool", "l2"), frame.format("post", "base")))
+    q = np.array([0.3, -0.4])
+    host, tool = jd.frame_pose(model, q, "l2"), jd.frame_pose(model, q, "tool")
+    np.testing.assert_allclose(tool.translation, host.translation + host.rotation @ np.array([0.1, 0, 0.2]), atol=1e-15)
+    np.testing.assert_allclose(tool.rotation[:, 0], host.rotation[:, 1], atol=1e-15)
+    np.testing.assert_allclose(jd.frame_pose(model, q, "post").translation, [0.1, 0, 0.2])
+    with pytest.raises(ValueError, match="<frame name='tool'>.*there is no link 'l9'"):
+        load(arm(frame.format("tool", "l9")))
+    with pytest.warns(jd.ModelWarning, match="frames whose name was taken: 'l1' is now 'l1_'"):
+        load(arm(frame.format("l1", "l2")))

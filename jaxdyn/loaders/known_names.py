@@ -30,7 +30,7 @@ SOFT = (
 
 URDF = {
     "robot": Names(
-        "link joint loop coupling transmission ros2_control",
+        "link joint frame loop coupling transmission ros2_control",
         "name version",
         "gazebo material sensor mujoco",
     ),
@@ -40,6 +40,7 @@ URDF = {
         "visual contact sensor surface self_filter collision_checking",
         {"origin": "0 -0", "gravity": "1 true", "kinematic": "0 false"},
     ),
+    "frame": Names("", "name link xyz rpy"),
     "inertial": Names("origin mass inertia"),
     "collision": Names(
         "origin geometry proximity_properties", "name group", "verbose contact_coefficients material max_contacts"

@@ -166,7 +166,7 @@ def fill(robot: Robot, notes: Notes, scope: Scope, static: bool) -> None:
             if scope.prefix + name in robot.links:
                 fail(element, f"the name {name!r} is taken by a link of the model.")
             robot.links[scope.prefix + name] = Body(
-                element, scope.place(element, name), mass_of(element, notes), static, scope
+                element, scope.place(element, name), mass_of(element, notes, static), static, scope
             )
         elif element.tag == "frame":
             link = scope.link(element, name)
@@ -200,9 +200,12 @@ def note_unread(notes: Notes, part: Part) -> None:
         notes.add(element, "joints whose <axis2> means nothing for their type: {}.", repr(part.name))
 
 
-def mass_of(link: Element, notes: Notes) -> Mass:
-    """Return the mass properties of a link in its frame; by default one kilogram and a unit inertia."""
+def mass_of(link: Element, notes: Notes, static: bool) -> Mass:
+    """Return the mass properties of a link in its frame; by default one kilogram and a unit inertia, with a note unless
+    the link is `static`."""
     inertial = only(link, "inertial")
+    if inertial is None and static:
+        return Mass(1.0, np.zeros(3), np.eye(3))
     if inertial is None:
         text = "links without <inertial>, to which SDF gives 1 kg and an inertia of 1 kg m²: {}."
         notes.add(link, text, repr(link.get("name")))

@@ -4,6 +4,7 @@
 | --- | --- |
 | `<link>` on a moving joint | a body of the link's name, its frame the joint's |
 | `<link>` on a fixed joint | merged into its parent body; its name remains as a frame |
+| `<frame>` (Drake's) | a frame of its link |
 | `<mimic>` | a `Coupling` named ``<joint>_mimic`` |
 | `<transmission>` | an actuator (see `jaxdyn.loaders.transmissions`) |
 | `<limit>`, `<dynamics>` | the joint's `limits` and `effort` (of one coordinate only), `damping`, `friction` |
@@ -21,6 +22,7 @@ import numpy as np
 from ..model.joints import Fixed, Free, Joint, Planar, Prismatic, Revolute, Spherical
 from ..model.spec import ModelSpec
 from ..model.transmission import Coupling
+from ..tree.topology import unknown
 from .free_names import free_name
 from .gazebo import note_gazebo
 from .meshes import warn_of_missing
@@ -144,6 +146,19 @@ def note_joints(robot: Element, joints: dict[str, Connection], notes: Notes) -> 
                 notes.add(inner, text, brief(told))
 
 
+def add_frames(spec: ModelSpec, robot: Element, links: dict[str, Link], notes: Notes) -> None:
+    """Add the frames that a file names for Drake."""
+    taken = {*links}
+    for element in robot.findall("frame"):
+        name, link = attribute(element, "name"), attribute(element, "link")
+        if link not in links:
+            fail(element, unknown("link", link, links))
+        called = free_name(notes, element, "frames", name, taken)
+        taken.add(called)
+        body = "world_link" if link == "world" and "world_link" in spec.bodies else link
+        located(element, spec.add_frame, called, body, origin(element).transform())
+
+
 def springs_of(robot: Element) -> dict[str, dict[str, Element]]:
     """Return the parts of the springs in Gazebo's extensions, by joint and tag. They may stand in several blocks."""
     found: dict[str, dict[str, Element]] = {}
@@ -233,6 +248,7 @@ def load(
         if retype is not None:
             retype(joints)
         chain = grow(spec, notes, robot, links, joints, floating)
+        add_frames(spec, robot, links, notes)
         passive = add_mimics(spec, robot, joints, notes) | add_closures(spec, robot, links, joints)
         spec.followers |= passive
         if drive:
