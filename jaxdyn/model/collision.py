@@ -184,7 +184,8 @@ class Collision(eqx.Module):
         # the index of a shape that counts, so that the derivative of a maximum reaches no other
         first, last = np.where(counts[:, 0], *at.T), np.where(counts[:, 1], *at.T[::-1])
         larger = jnp.maximum(values[first], values[last])
-        return larger if counts.any(1).all() else jnp.where(counts.any(1), larger, 0)
+        some = counts.any(1).reshape(-1, *[1] * (larger.ndim - 1))  # values may have lanes last
+        return larger if some.all() else jnp.where(some, larger, 0)
 
     def _with_own(self, values: Array, own: tuple[tuple[int, int], ...], numbers: Array | None) -> Array:
         """Return the values of all pairs, with the numbers of those that have their own."""
