@@ -126,6 +126,9 @@ def test_an_include_holds_its_model_still(folder):
     part = "<include><uri>model://gripper</uri><static>{}</static></include>"
     assert quiet(write(folder, world(part.format("true")))).nv == 0
     assert quiet(write(folder, world(part.format("false")))).nv == 7
+    (folder / "gripper" / "new.sdf").write_text(GRIPPER.replace("<frame", "<static>1</static><frame", 1))
+    with pytest.raises(ValueError, match="new.sdf, line 2, <static>.*`floating=True`, but this holds the model still"):
+        quiet(write(folder, world("<include><uri>model://gripper</uri></include>")), floating=True)
 
 
 def test_suns_and_ground_planes_are_known(folder):
@@ -133,6 +136,12 @@ def test_suns_and_ground_planes_are_known(folder):
     model = quiet(write(folder, world(*parts, "<include><uri>model://gripper</uri></include>")))
     (ground,) = (s for s in model.collision.shapes if s.kind == "plane")
     assert ground is not None and model.nv == 7 and "gripper::palm" in model.body_names
+
+
+def test_a_text_may_include_what_needs_no_file():
+    robot = GRIPPER.split("?>")[-1].removeprefix('<sdf version="1.7">').removesuffix("</sdf>")
+    model = quiet(world("<include><uri>model://ground_plane</uri></include>", robot))
+    assert [s.kind for s in model.collision.shapes] == ["plane"] and model.nv == 7
 
 
 def test_meshes_are_looked_for_beside_the_file_that_names_them(folder):

@@ -19,12 +19,12 @@ def references(document: Document) -> Iterator[tuple[str, int]]:
 
 
 def found(name: str, folder: Path, is_there: Callable[[Path], bool] = Path.is_file) -> Path | None:
-    """Return the file of a mesh, None if it is missing. The name is a path, a ``file://`` URL, or a ``package://`` or
-    ``model://`` URL, which is searched for in `folder` and all folders above it."""
+    """Return what a file in `folder` names, such as a mesh, None if it is missing. The name is a path, a ``file://``
+    URL, or a ``package://`` or ``model://`` URL, which is searched for in the folder and all folders above it."""
     scheme, rest = name.split("://", 1) if "://" in name else ("", name)
     try:
         if scheme in ("package", "model"):
-            parts, place = rest.lstrip("/").split("/"), folder
+            parts, place = rest.lstrip("/").split("/"), folder.resolve()
             while True:
                 near = [place.joinpath(*parts), *([place.joinpath(*parts[1:])] if place.name == parts[0] else [])]
                 if path := next((p for p in near if is_there(p)), None):
@@ -49,10 +49,9 @@ def warn_of_missing(document: Document) -> None:
     skipped."""
     if document.folder is None:
         return
-    folder = document.folder.resolve()
     missing: dict[str, int] = {}
     for name, line in references(document):
-        if name not in missing and not exists(name, folder):
+        if name not in missing and not exists(name, document.folder):
             missing[name] = line
     if missing:
         first, line = next(iter(missing.items()))

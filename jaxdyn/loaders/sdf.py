@@ -112,7 +112,8 @@ def _refuse_to_float(document: Document, robot: Robot) -> NoReturn:
     tie = next((p for p in robot.joints if p.parent == "world"), None)
     if tie is not None:
         fail(tie.element, f"`floating=True`, but this ties the model to the world; {advice}")
-    still = next((e for e in document.root.iter("static") if truth(e, e.text, "static")), document.root)
+    said = (e for each in robot.documents.values() for e in each.root.iter("static"))
+    still = next((e for e in said if truth(e, e.text, "static")), document.root)
     fail(still, f"`floating=True`, but this holds the model still; {advice}")
 
 

@@ -50,7 +50,7 @@ def included(element: Element, document: Document, known: dict[Path, Document]) 
 
 def _document(element: Element, uri: str, document: Document, known: dict[Path, Document]) -> Document:
     """Return the file that an `<include>` of a document names. Raise `ValueError` if there is none."""
-    path = None if document.path is None else found(uri, document.path.parent.resolve(), Path.exists)
+    path = None if document.folder is None else found(uri, document.folder, Path.exists)
     if path is not None:
         if path not in known:
             known[path] = _read(element, _file(path) if path.is_dir() else path)
@@ -60,7 +60,7 @@ def _document(element: Element, uri: str, document: Document, known: dict[Path, 
         return parse(standard)
     if "://" in uri and uri.split("://")[0] not in ("model", "package", "file"):
         fail(element, f"nothing is downloaded; put the folder of {brief(uri)} beside the file, and name it model://.")
-    if document.path is None:
+    if document.folder is None:
         fail(element, f"a text has no folder in which {brief(uri)} could be; give the path of the file.")
     return fail(element, f"there is no {brief(uri)} in the folder of the file or in one above it.")
 

@@ -204,11 +204,10 @@ def mass_of(link: Element, notes: Notes, static: bool) -> Mass:
     """Return the mass properties of a link in its frame; by default one kilogram and a unit inertia, with a note unless
     the link is `static`."""
     inertial = only(link, "inertial")
-    if inertial is None and static:
-        return Mass(1.0, np.zeros(3), np.eye(3))
     if inertial is None:
-        text = "links without <inertial>, to which SDF gives 1 kg and an inertia of 1 kg m²: {}."
-        notes.add(link, text, repr(link.get("name")))
+        if not static:
+            text = "links without <inertial>, to which SDF gives 1 kg and an inertia of 1 kg m²: {}."
+            notes.add(link, text, repr(link.get("name")))
         return Mass(1.0, np.zeros(3), np.eye(3))
     if truth(inertial, inertial.get("auto"), "auto"):
         fail(inertial, '`auto="true"` computes the inertia from shapes, which is not done here; state the numbers.')

@@ -105,11 +105,8 @@ class Reader:
         self.count += include is not None or outer is None
         if self.count > MOST:
             fail(element, f"there are more than {MOST} models of other files or with a `placement_frame`.")
-        if include is None:
-            self.read(scope)
-            return scope
-        path = document.path and document.path.resolve()
-        if path in self.above:
+        path = None if include is None or document.path is None else document.path.resolve()
+        if path is not None and path in self.above:
             fail(include, "the file includes itself.")
         self.above.append(path)
         self.read(scope)

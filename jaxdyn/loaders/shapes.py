@@ -120,7 +120,7 @@ class Shapes:
     def _file(self, name: str, folder: Path | None) -> Path:
         if folder is None:
             raise ValueError(f"{brief(name)} is a file beside a text, which has no folder")
-        path = found(name, folder.resolve())
+        path = found(name, folder)
         if path is None:
             raise ValueError(f"the file {brief(name)} is missing")
         return path

@@ -147,6 +147,11 @@ def hang(
     located(via, spec.add, body, judged=True)
 
 
+def body_of(spec: ModelSpec, link: str) -> str:
+    """Return the body of a link of a URDF: a link of the name 'world' that moves has another one, see `grow`."""
+    return "world_link" if link == "world" and "world_link" in spec.bodies else link
+
+
 def rigid(spec: ModelSpec) -> dict[str, str]:
     """Return, by body, the body that moves it. Bodies on fixed joints move with the body that moves their parent."""
     host = {"world": "world"}

@@ -30,7 +30,7 @@ from .names import note_names
 from .origin import direction_of, origin
 from .pose import Mass, moments
 from .shapes import Wanted
-from .skeleton import Connection, Link, collect, grow, ring_in
+from .skeleton import Connection, Link, body_of, collect, grow, ring_in
 from .transmissions import add_actuators, add_rotors
 from .urdf_plus import add_closures
 from .urdf_shapes import add_shapes
@@ -155,8 +155,7 @@ def add_frames(spec: ModelSpec, robot: Element, links: dict[str, Link], notes: N
             fail(element, unknown("link", link, links))
         called = free_name(notes, element, "frames", name, taken)
         taken.add(called)
-        body = "world_link" if link == "world" and "world_link" in spec.bodies else link
-        located(element, spec.add_frame, called, body, origin(element).transform())
+        located(element, spec.add_frame, called, body_of(spec, link), origin(element).transform())
 
 
 def springs_of(robot: Element) -> dict[str, dict[str, Element]]:

@@ -11,6 +11,7 @@ from .gazebo import note_friction
 from .origin import origin
 from .pose import Pose, rotation_to
 from .shapes import Shapes, Wanted, geometry_of, is_mesh, unknown_shape
+from .skeleton import body_of
 from .xml import Document, Element, Notes, attribute, number, numbers, only, vector, within
 
 #: jaxdyn's names of Bullet's elements in <contact>
@@ -42,7 +43,7 @@ def add_shapes(spec: ModelSpec, notes: Notes, document: Document, wanted: Wanted
 
     for link in links:
         name = attribute(link, "name")
-        body = "world_link" if name == "world" and "world_link" in spec.bodies else name
+        body = body_of(spec, name)
         for c in link.findall("collision"):
             shapes.add(
                 c,
