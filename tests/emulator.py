@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from jaxdyn.engine.entries import operand_of
 from jaxdyn.engine.ops import NONE, Loop, Op, Type
 from jaxdyn.engine.program import Program
 
@@ -36,6 +37,10 @@ class _Run:
             op = code.op[v]
             if op == Op.input:
                 self.values[v] = self.inputs[p.a[v]][p.b[v]]
+            elif op == Op.entry:
+                rows = np.broadcast_to(self.use(code.a[v]), self.lanes)
+                table = self.inputs[operand_of(p, v)]
+                self.values[v] = np.broadcast_to(table, (len(table), self.lanes))[rows, np.arange(self.lanes)]
             elif op == Op.result:
                 if p.a[v] not in done:
                     done.add(p.a[v])

@@ -21,6 +21,7 @@ from fake_cuda import Call, Extension, Library, Metadata
 import jaxdyn as jd
 from jaxdyn.engine import cache, cuda, host, kernels, ptx, runtime
 from jaxdyn.engine.core import lanes_p
+from jaxdyn.engine.entries import entry
 from jaxdyn.engine.inline import straight
 from jaxdyn.engine.live import trim
 from jaxdyn.engine.numerics import FUNCTIONS
@@ -172,8 +173,32 @@ def conversions() -> tuple:
     return p, inputs, emulator.run(p, inputs, schedule(p))
 
 
+def lookups() -> tuple:
+    """Computed rows of a table that all lanes share, in a loop too, and of one of their own; a row that all share."""
+    p = Program()
+    i, f = Type.int32, Type.float32
+    p.inputs = [(7, f, True), (5, Type.float64, False), (2, i, False), (1, i, True)]
+    n, m, same = p.input(2, 0, i), p.input(2, 1, i), p.input(3, 0, i)
+    loop = p.loop([n, p.constant(0, f)])
+    at, total = loop.carries
+    one = p.constant(1, i)
+    done = p.close(loop, p.lt(p.constant(0, i), at), [p.sub(at, one), p.add(total, entry(p, 0, at))])
+    p.outputs = [[done[1], entry(p, 0, m), entry(p, 0, same)], [entry(p, 1, n), entry(p, 1, same)]]
+    p.output_types = [f, Type.float64]
+    rng = np.random.default_rng(3)
+    inputs = [
+        rng.normal(size=(7, 1)).astype("f"),
+        rng.normal(size=(5, 90)),
+        rng.integers(-9, 12, (2, 90)),
+        np.array([[3]]),
+    ]
+    inputs = [np.asarray(x, t.dtype) for x, (_, t, _) in zip(inputs, p.inputs, strict=True)]
+    return p, inputs, emulator.run(p, inputs, schedule(p))
+
+
 MADE = {
     "control": lambda: [control()],
+    "lookups": lambda: [lookups()],
     "conversions": lambda: [conversions()],
     **{f"functions, {d.__name__}": lambda d=d: [functions(d)] for d in FLOATS},
     **{f"ABA, {d.__name__}": lambda d=d: robot("quadruped", jd.solvers.ABA(), d) for d in FLOATS},

@@ -476,8 +476,8 @@ def test_edges_that_cross_touch_at_one_point():
 @pytest.mark.parametrize("kind", GROUND)
 def test_a_sloping_height_field_is_a_plane(kind):
     a, b = placed((kind, "plane"), 100)
-    x, y = np.meshgrid(np.linspace(-2, 2, 9), np.linspace(-3, 3, 7))
-    field = b._replace(size=((0.3 * x + 0.2 * y)[..., None], np.array([[2.0], [3.0]])))
+    x, y = np.meshgrid(np.linspace(-9, 9, 9), np.linspace(-8, 8, 7))
+    field = b._replace(size=((0.3 * x + 0.2 * y)[..., None], np.array([[9.0], [8.0]])))
     normal = np.array([-0.3, -0.2, 1]) / np.sqrt(1.13)
     R = np.linalg.qr(np.c_[normal, [1, 0, 0], [0, 1, 0]])[0]
     R = np.c_[R[:, 1], R[:, 2], normal]
@@ -486,12 +486,31 @@ def test_a_sloping_height_field_is_a_plane(kind):
         np.testing.assert_allclose(ours, true, atol=1e-13)
 
 
-def test_height_fields_between_and_beyond_their_nodes():
+def test_height_fields_between_their_nodes():
     grid, half = np.array([[0.0, 1.0, 0.0], [2.0, 4.0, 2.0]]), np.array([2.0, 3.0])
     field = Placed(np.eye(3), np.zeros(3), (grid, half))
     below = lambda x, y: 10 - float(_vertical(at([0, 0, 0], [x, y, 10.0]), field))  # noqa: E731
-    for x, y, z in ((0, -3, 1), (-2, 3, 2), (2, 3, 2), (0, 3, 4), (0, 0, 2.5), (1, 0, 1.75), (5, 3, 2), (-2, -9, 0)):
+    for x, y, z in ((0, -3, 1), (-2, 3, 2), (2, 3, 2), (0, 3, 4), (0, 0, 2.5), (1, 0, 1.75), (-2, -3, 0)):
         np.testing.assert_allclose(below(x, y), z, atol=1e-12)
+
+
+def test_a_level_height_field_is_a_box_without_bottom():
+    """Beside it there is nothing: a point's gap is the largest of those of the top and the four sides."""
+    rng = np.random.default_rng(9)
+    b = placed(("sphere", "heights"), seed=9)[1]
+    top, half = 0.3, np.array([1.0, 1.2])
+    level = b._replace(size=(np.full((4, 5, COUNT), top), b.size[1]))
+    local = rng.uniform(-3, 3, (3, COUNT))
+    point = Placed(b.R, b.p + np.einsum("ijl,jl->il", b.R, local), np.zeros((3, COUNT)))
+    beyond = np.stack([abs(local[0]) - half[0], abs(local[1]) - half[1], local[2] - top])
+    which = beyond.argmax(0)
+    assert np.bincount(which).min() > COUNT / 10
+    gap, at_, normal = found(("sphere", "heights"), point, level)
+    np.testing.assert_allclose(gap[0], beyond.max(0), atol=1e-13)
+    sides = np.where(which == 2, 1, np.sign(np.take_along_axis(local, which[None], 0)[0]))
+    wanted = np.take_along_axis(b.R, which[None, None], 1)[:, 0] * sides
+    np.testing.assert_allclose(normal[0], wanted, atol=1e-13)
+    np.testing.assert_allclose(at_[0], point.p - 0.5 * gap[0] * wanted, atol=1e-13)
 
 
 def test_a_small_box_on_a_wide_one_is_as_exact():
@@ -517,7 +536,13 @@ def _vertical(a, field):
 def test_points_on_a_rough_height_field_have_no_gap():
     """... and their rates there are relative velocities, also where the surface is bent."""
     a, b = placed(("box", "heights"), seed=7)
+    local = np.einsum("jil,jl->il", b.R, a.p - b.p)
+    inside = np.flatnonzero((abs(local[:2]) < [[0.9], [1.1]]).all(0))
+    assert len(inside) > 0.7 * COUNT
+    a, b = jax.tree.map(lambda x: x[..., np.resize(inside, COUNT)], (a, b))
     a = a._replace(size=np.zeros((3, COUNT)))
+    # above the surface, where no side is nearer to the outside
+    a = a._replace(p=a.p + 3 * b.R[:, 2])
     gap, point, _ = found(("box", "heights"), a, b)
     up = b.R[:, 2]
     normal = found(("box", "heights"), a, b)[2][0]

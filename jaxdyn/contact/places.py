@@ -1,14 +1,13 @@
 """The places where shapes of a model may touch: the pairs that collide, and gap, point and normal at each place.
 
 A pair is one step of a table, except for a mesh above a plane: the search for its lowest vertices is a step for every
-few of them, whose code serves all meshes.
+few of them, whose code serves all meshes. What a shape over a height field needs of the field is found before.
 """
 
 from collections.abc import Sequence
 from typing import Any
 
 import equinox as eqx
-import jax
 import jax.numpy as jnp
 from jaxtyping import Array
 
@@ -17,15 +16,16 @@ from ..engine.kept import tables
 from ..engine.steps import Ref, Row, Step, Table
 from ..engine.sweeps import swept
 from ..geometry import planes
-from ..geometry.touch import Placed, Touch, alike, slots, touches
+from ..geometry.touch import Touch, alike, slots, touches
 from ..kinematics.forward import Kinematics
 from ..kinematics.rows import stacked
 from ..model.model import Model
-from ..spatial.small import composed
 from ..tree.topology import WORLD
+from .pairs import STANDING, Pair, fours_of, pair_of
+from .terrain import FIELD, Over, above, terrain
 
-#: a mesh above a plane, and how many rows of four of its vertices a step searches
-STANDING, TOGETHER = ("mesh", "plane"), 4
+#: how many rows of four of the vertices of a mesh a step searches
+TOGETHER = 4
 
 
 class Surface(eqx.Module):
@@ -37,23 +37,6 @@ class Surface(eqx.Module):
     restitution: Array
     stiffness: Array
     damping: Array
-
-
-class Pair(eqx.Module):
-    """Two shapes that collide: their kinds, the bodies that they belong to (`WORLD`: none), the number of places at
-    which they may touch, their frames in the bodies, and their sizes."""
-
-    kinds: tuple[str, str] = eqx.field(static=True)
-    bodies: tuple[int, int] = eqx.field(static=True)
-    places: int = eqx.field(static=True)
-    placements: tuple[tuple[Array, Array], tuple[Array, Array]]
-    sizes: tuple[Any, Any]
-
-    @property
-    def signature(self) -> Any:
-        """Return a key: pairs with the same signature share a program."""
-        on_world = tuple(b == WORLD for b in self.bodies)
-        return self.kinds, on_world, tuple(jnp.shape(x)[:-1] for x in jax.tree.leaves(self.sizes))
 
 
 def bearing(model: Model) -> dict[tuple[int, int], int]:
@@ -82,7 +65,7 @@ def twists(model: Model, shapes: tuple[int, int]) -> bool:
 def touches_of(model: Model, motion: Kinematics) -> Touch:
     """Return the `Touch` of all places where shapes may touch: `gap` (places, lanes), `point` and `normal` (places, 3,
     lanes)."""
-    pairs = [_pair(model.collision, p, count) for p, count in bearing(model).items()]
+    pairs = [pair_of(model.collision, p, count) for p, count in bearing(model).items()]
     if not pairs:
         lanes = motion.q.shape[-1]
         none = jnp.zeros((0, 3, lanes), motion.q.dtype)
@@ -90,14 +73,23 @@ def touches_of(model: Model, motion: Kinematics) -> Touch:
     signatures = tuple(p.signature for p in pairs)
     names, fields = stacked(signatures, pairs)
     fours = [
-        _fours(model.collision, i) if p.kinds == STANDING else ()
+        fours_of(model.collision, i) if p.kinds == STANDING else ()
         for (i, _), p in zip(bearing(model), pairs, strict=True)
     ]
     counts = tuple((p.places, len(rows)) for p, rows in zip(pairs, fours, strict=True))
-    table = _table(names, signatures, tuple(p.bodies for p in pairs), counts)
+    bodies = tuple(p.bodies for p in pairs)
+    table = _table(names, signatures, bodies, counts)
+    given = {**fields, "world": motion.world}
+    overs = [
+        Over(j, *_reads(name, p.bodies), p.kinds[0], p.places)
+        for (_, j), p, name in zip(bearing(model), pairs, names, strict=True)
+        if p.kinds[1] == FIELD
+    ]
+    if overs:
+        given |= terrain(model.collision, overs, fields, motion.world)
     if any(map(len, fours)):
-        fields["vertices"] = joined([rows for rows in fours if len(rows)])
-    found = swept(table, {**fields, "world": motion.world})
+        given["vertices"] = joined([rows for rows in fours if len(rows)])
+    found = swept(table, given)
     return Touch(found["gap"], found["point"], found["normal"])
 
 
@@ -110,53 +102,30 @@ def surfaces_of(model: Model, dtype: Any) -> Surface:
     return Surface(*(x[jnp.asarray(at)].astype(dtype) for x in model.collision.of_pairs()))
 
 
-def _pair(shapes, pair: tuple[int, int], count: int) -> Pair:
-    infos = [shapes.shapes[k] for k in pair]
-    placements = [(shapes.placement.rotation[k], shapes.placement.translation[k]) for k in pair]
-    kinds, bodies = (infos[0].kind, infos[1].kind), [s.body for s in infos]
-    sizes = [_size(shapes, k, kinds == STANDING) for k in pair]
-    return Pair(kinds, (bodies[0], bodies[1]), count, (placements[0], placements[1]), (*sizes,))
-
-
-def _fours(shapes, k: int) -> Array:
-    """Return the rows of four vertices of a mesh."""
-    return planes.in_fours(shapes.vertices[shapes.shapes[k].data])
-
-
-def _size(shapes, k: int, searched: bool):
-    info = shapes.shapes[k]
-    if info.kind == "mesh":
-        return None if searched else shapes.vertices[info.data]
-    return (shapes.grids[info.data], shapes.size[k]) if info.kind == "heights" else shapes.size[k]
-
-
-def _placed(pair: Pair, poses) -> list[Placed]:
-    """Return both shapes in the world."""
-    placed = []
-    for pose, own, size in zip(poses, pair.placements, pair.sizes, strict=True):
-        placed.append(Placed(*(own if pose is None else composed(pose, own)), size))
-    return placed
-
-
 def _apart(found: list[Touch]) -> tuple[Array, Array, Array]:
     gap, point, normal = (jnp.stack(x) for x in zip(*found, strict=True))
     return gap, point, normal
 
 
+def _reads(name: tuple[str, int], bodies: tuple[int, int]) -> tuple[Ref, tuple[Ref | None, ...]]:
+    """Return the references to a pair, and to the poses of its bodies."""
+    return Ref(*name), tuple(None if b == WORLD else Ref("world", b) for b in bodies)
+
+
 def _found(kinds: tuple[str, str], pair: Pair, poses) -> tuple[Array, Array, Array]:
     """Return the gaps, points and normals of a pair."""
-    return _apart(touches(*kinds, *_placed(pair, poses)))
+    return _apart(touches(*kinds, *pair.placed(poses)))
 
 
 def _upright(pair: Pair, poses) -> Array:
     """Return the normal of a plane in the axes of the mesh above it."""
-    mesh, plane = _placed(pair, poses)
+    mesh, plane = pair.placed(poses)
     return planes.upright(mesh, plane)
 
 
 def _standing(pair: Pair, poses, lowest: planes.Lowest) -> tuple[Array, Array, Array]:
     """Return the gaps, points and normals of a mesh above a plane."""
-    mesh, plane = _placed(pair, poses)
+    mesh, plane = pair.placed(poses)
     return _apart(alike(planes.standing(mesh, plane, lowest)))
 
 
@@ -164,11 +133,15 @@ def _standing(pair: Pair, poses, lowest: planes.Lowest) -> tuple[Array, Array, A
 def _table(names, signatures, bodies, counts: Sequence[tuple[int, int]]) -> Table:
     """Return the table of all pairs. `counts` are their places, and the rows of vertices of meshes above planes."""
     rows: list[Row] = []
-    first = vertex = meshes = searches = 0
+    first = over = vertex = meshes = searches = 0
     for name, (kinds, *_), own, (count, fours) in zip(names, signatures, bodies, counts, strict=True):
-        pair = Ref(*name), tuple(None if b == WORLD else Ref("world", b) for b in own)
+        pair = _reads(name, own)
         writes = tuple(Ref(x, first, count) for x in ("gap", "point", "normal"))
         first += count
+        if kinds[1] == FIELD:
+            rows.append(Row(Step(above), (*pair, Ref("lowest", over, count), Ref("level", over, count)), writes))
+            over += count
+            continue
         if not fours:
             rows.append(Row(Step(_found, (kinds,)), pair, writes))
             continue

@@ -1,5 +1,6 @@
 """Adds calls of templates to a program, and finds which values all lanes share."""
 
+from .entries import operand_of
 from .live import Schedule
 from .ops import NONE, Call, Op, TooLarge
 from .program import Program
@@ -24,6 +25,8 @@ def _extended(same: list[bool], code: Program | Schedule, program: Program, live
             same.append(False)
         elif o == Op.input:
             same.append(program.inputs[a[v]][2])
+        elif o == Op.entry:
+            same.append(same[a[v]] and program.inputs[operand_of(program, v)][2])
         elif o == Op.call:
             same.append(program.calls[a[v]].template.uniform)
         else:

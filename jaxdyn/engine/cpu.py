@@ -135,7 +135,7 @@ def _modules(units: list[_Unit], main: list[str], declared: set[str]) -> list[st
 
 def _prologue(s: Schedule, places, declared, run: Callable) -> list[str]:
     """Return the code that runs once a call. `run` returns the name of the function that makes the given calls."""
-    if not s.read:
+    if not s.read and not places.addresses:
         return []
     code = pieces.Prologue(s, 1, declared)
     code.uniform = places.uniform
@@ -153,6 +153,8 @@ def _prologue(s: Schedule, places, declared, run: Callable) -> list[str]:
                 code.operation(v)
             if v in wanted and not (places.copied and s.op[v] == Op.input):
                 code.store(v, places.uniform[v])
+    for operand, offset in places.addresses.items():
+        code.lines.append(f"store ptr {code.address(operand)}, ptr {code.at('%uniform', offset)}")
     head = "define internal void @prologue(ptr noalias %operands, ptr noalias %uniform) nounwind {"
     if places.copied:
         declared.add("declare ptr @jaxdyn_copy(ptr, ptr, i64)")

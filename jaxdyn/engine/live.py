@@ -9,6 +9,7 @@ import dataclasses
 import heapq
 from collections.abc import Iterator, Sequence
 
+from .entries import operand_of
 from .ops import Call, Loop, Op, Type
 from .program import Program
 
@@ -114,10 +115,17 @@ def trim(program: Program, used: Sequence[bool] | None) -> tuple[tuple[int, ...]
     program.outputs = [program.outputs[k] for k in made]
     program.output_types = [program.output_types[k] for k in made]
     live = _live(Schedule(program, program.op, program.a, program.b, program.c))
-    read = tuple(sorted({program.a[v] for v, o in enumerate(program.op) if o == Op.input and live[v]}))
+    entries = {v: operand_of(program, v) for v, o in enumerate(program.op) if o == Op.entry}
+    inputs = {program.a[v] for v, o in enumerate(program.op) if o == Op.input and live[v]}
+    read = tuple(sorted(inputs.union(k for v, k in entries.items() if live[v])))
     place = {old: new for new, old in enumerate(read)}
     # inputs that are not read lose their operand; they are dropped later
     program.a = [place.get(a, -1) if o == Op.input else a for o, a in zip(program.op, program.a, strict=True)]
+    for v, operand in entries.items():
+        if live[v]:
+            program.b[v] = program.constant(place[operand], Type.int32)
+        else:
+            program.op[v], program.a[v] = Op.input, -1
     program.inputs = [program.inputs[k] for k in read]
     return read, made
 

@@ -2,6 +2,7 @@
 
 import numpy as np
 
+from .entries import operand_of
 from .live import Schedule
 from .ops import FLOATS, UNSIGNED, Op, Type
 
@@ -135,9 +136,15 @@ class Code:
             self.names[v] = self.extreme(Op.max_, t, x, flipped)
         elif op == Op.div:
             self.names[v] = self.quotient(t, x, self.use(b))
+        elif op == Op.entry:
+            self.names[v] = self.entry(t, operand_of(s.program, v), x)
         else:
             name = _INT.get(op) or _BITS.get(op) or ("lshr" if t in UNSIGNED else "ashr")
             self.names[v] = self.line(f"{name} {self.type(t)} {x}, {self.use(b)}")
+
+    def entry(self, t: int, operand: int, row: str) -> str:
+        """Return the number of an operand at a computed row."""
+        raise NotImplementedError
 
     def chosen(self, t: int, mask: str, x: str, y: str) -> str:
         """Return x where a mask is set, else y."""

@@ -80,6 +80,7 @@ class Op:
     fms = 28
     fnma = 29
     call = 30  # call a, result b
+    entry = 31  # row a of operand b, where a is a value and b a constant
 
 
 NONE = -(1 << 40)

@@ -78,7 +78,7 @@ class _Outline(Copy):
 
     def _levels(self) -> list[int]:
         """Return a level for each value. Operations of one level that read each other have no calls and loops between
-        them, no value with many readers, and no long sum."""
+        them, no computed row, no value with many readers, and no long sum."""
         s, level = self.s, []
         highest = 0
         begins: dict[tuple[int, int], int] = {}
@@ -95,7 +95,7 @@ class _Outline(Copy):
             elif o in LEAVES:
                 level.append(begins.setdefault((o, s.a[v]), highest + 1))
             else:
-                level.append(self._behind(v, level, terms))
+                level.append(self._behind(v, level, terms) + (o == Op.entry))
             highest = max(highest, level[v])
         return level
 
@@ -133,6 +133,9 @@ class _Outline(Copy):
         parts: Disjoint[int] = Disjoint()
         for v, alive in enumerate(self.live):
             if not alive or old.region[v] not in self.regions or s.op[v] in LEAVES:
+                continue
+            if s.op[v] == Op.entry:  # calls do not read computed rows
+                self.read.update(s.operands(v))
                 continue
             parts.add(v)
             for x in s.operands(v):

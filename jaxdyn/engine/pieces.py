@@ -7,6 +7,7 @@ piece passes to another.
 
 import dataclasses
 
+from .entries import operand_of
 from .layout import Layout
 from .live import Schedule
 from .llvm import NAMES, Code
@@ -18,7 +19,8 @@ from .order import Guard, Store
 @dataclasses.dataclass(frozen=True)
 class Places:
     """Byte offsets of operands and outputs in a stage (-1 for shared operands), and of uniform values in their buffer.
-    `copied` lists the shared operands that calls read: (operand, first byte, bytes, offset in the buffer)."""
+    `copied` lists the shared operands that calls read: (operand, first byte, bytes, offset in the buffer). `addresses`
+    are the offsets, in the same buffer, of the addresses of shared operands of which lanes read computed rows."""
 
     lanes: int
     inputs: list[int]
@@ -27,6 +29,7 @@ class Places:
     uniform: dict[int, int]
     uniform_size: int
     copied: list[tuple[int, int, int, int]]
+    addresses: dict[int, int] = dataclasses.field(default_factory=dict)
 
     def output(self, st: Store, t: Type) -> int:
         return self.outputs[st.output] + st.row * self.lanes * t.bytes
@@ -52,7 +55,11 @@ def places(s: Schedule, lanes: int) -> Places:
         end = -(-end // size) * size
         uniform[v] = end
         end += size
-    return Places(lanes, inputs, outputs, max(at, 64), uniform, _up(max(end, 64)), copied)
+    tables = sorted({operand_of(program, v) for v, o in enumerate(s.op) if o == Op.entry})
+    end = -(-end // 8) * 8
+    addresses = {k: end + 8 * n for n, k in enumerate(k for k in tables if program.inputs[k][2])}
+    end += 8 * len(addresses)
+    return Places(lanes, inputs, outputs, max(at, 64), uniform, _up(max(end, 64)), copied, addresses)
 
 
 def _copied(s: Schedule, uniform: dict[int, int]) -> tuple[int, list[tuple[int, int, int, int]]]:
@@ -88,8 +95,14 @@ class Prologue(Code):
         t = program.type[x]
         if s.op[x] == Op.call:
             return self.single(self.at("%uniform", self.uniform[x]), t)
-        base = self.line(f"load ptr, ptr {self.at('%operands', 8 * s.a[x])}")
-        return self.single(self.at(base, s.b[x] * Type(t).bytes), t)
+        return self.single(self.at(self.address(s.a[x]), s.b[x] * Type(t).bytes), t)
+
+    def address(self, operand: int) -> str:
+        return self.line(f"load ptr, ptr {self.at('%operands', 8 * operand)}")
+
+    def entry(self, t: int, operand: int, row: str) -> str:
+        at = self.line(f"zext i32 {row} to i64")
+        return self.single(self.line(f"getelementptr {NAMES[t]}, ptr {self.address(operand)}, i64 {at}"), t)
 
     def store(self, v: int, offset: int) -> None:
         t = self.s.program.type[v]
@@ -160,6 +173,22 @@ class Lanes(Code):
     def operand(self, x: int, t: int) -> str:
         s = self.s
         return self.read("%stage", self.places.inputs[s.a[x]] + s.b[x] * self.lanes * Type(t).bytes, t)
+
+    def entry(self, t: int, operand: int, row: str) -> str:
+        places, n, name, ty = self.places, self.lanes, "poison", NAMES[t]
+        shared = operand in places.addresses
+        if shared:
+            base = self.line(f"load ptr, ptr {self.at('%uniform', places.addresses[operand])}")
+        else:
+            base = self.at("%stage", places.inputs[operand])
+        for lane in range(n):
+            one = self.line(f"extractelement {self.vector('i32')} {row}, i64 {lane}") if n > 1 else row
+            at = self.line(f"zext i32 {one} to i64")
+            if not shared:
+                at = self.line(f"add i64 {self.line(f'mul i64 {at}, {n}')}, {lane}")
+            one = self.line(f"load {ty}, ptr {self.line(f'getelementptr {ty}, ptr {base}, i64 {at}')}")
+            name = self.line(f"insertelement {self.vector(ty)} {name}, {ty} {one}, i64 {lane}") if n > 1 else one
+        return name
 
     def output(self, st: Store) -> None:
         t = self.s.program.output_types[st.output]

@@ -195,6 +195,15 @@ class Thread(Code):
         name = self.line(f"load {kind}, ptr addrspace(1) {place}, align {t.bytes}, !invariant.load !0")
         return self.line(f"trunc i8 {name} to i1") if t == Type.bool_ else name
 
+    def entry(self, t: int, operand: int, row: str) -> str:
+        _, kind, shared = self.s.program.inputs[operand]
+        at = self.line(f"zext i32 {row} to i64")
+        base = f"%p{operand}" if shared else f"%o{operand}"
+        if not shared:
+            at = self.line(f"mul i64 {at}, %lanes.wide")
+        place = self.line(f"getelementptr {NAMES[t]}, ptr addrspace(1) {base}, i64 {at}")
+        return self.line(f"load {NAMES[t]}, ptr addrspace(1) {place}, align {kind.bytes}, !invariant.load !0")
+
     def store(self, st: Store) -> None:
         t = self.s.program.output_types[st.output]
         name, kind = self.as_bytes(self.use(st.value), t)

@@ -5,6 +5,7 @@ that only move numbers (slices, reshapes, gathers with known indices) add no cod
 lane has a condition of its own. A primitive without a rule raises `Unsupported`.
 """
 
+import functools
 from collections.abc import Sequence
 
 import jax
@@ -12,6 +13,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from . import rows
+from .entries import entry, whole
 from .ops import Op, Type, Unsupported, flat, unflat
 from .ops import type_of as named
 from .patterns import ANY
@@ -23,6 +25,10 @@ from .structure import STRUCTURE
 FEW = 30
 #: loops with at most this many iterations are unrolled
 SHORT = 3
+#: most comparisons of a `spread`
+SPREAD = 20_000
+#: operands with at most this many numbers become values at once
+LONG = 1000
 
 
 def scalarise(closed, shared: Sequence[bool], known: Sequence[bytes | None], limit: int) -> Program:
@@ -35,23 +41,40 @@ def scalarise(closed, shared: Sequence[bool], known: Sequence[bytes | None], lim
     program = Program(limit)
     args = []
     for k, (v, same, pattern) in enumerate(zip(closed.jaxpr.invars, shared, known, strict=True)):
-        t = type_of(v.aval)
-        size = int(np.prod(v.aval.shape))
-        program.inputs.append((size, t, same))
-        args.append(_operand(program, k, size, t, pattern).reshape(v.aval.shape))
+        t, shape = type_of(v.aval), v.aval.shape
+        program.inputs.append((int(np.prod(shape)), t, same))
+        args.append(Operand(program, k, t, shape, pattern))
     with np.errstate(all="ignore"):
         outs = _closed(program, closed, args)
-    for x, v in zip(outs, closed.jaxpr.outvars, strict=True):
+    for x, v in zip(map(listed, outs), closed.jaxpr.outvars, strict=True):
         program.outputs.append(x.ravel().tolist())
         program.output_types.append(type_of(v.aval))
     return program
 
 
-def _operand(program, k, size, t, pattern):
-    if pattern is None:
-        return np.array([program.input(k, row, t) for row in range(size)], np.int64)
-    sure = [program.constant(x, t) for x in (0, 1, -1)]
-    return np.array([program.input(k, i, t) if p == ANY else sure[p] for i, p in enumerate(pattern)], np.int64)
+class Operand:
+    """An operand of the program. Its numbers become values when they are first read; a long table of which only
+    computed rows are read never is a list of values."""
+
+    def __init__(self, program: Program, index: int, t: Type, shape: tuple[int, ...], pattern: bytes | None):
+        self.program, self.index, self.type, self.shape, self.pattern = program, index, t, shape, pattern
+        if np.prod(shape) <= LONG:
+            self.values  # noqa: B018 - short operands are numbered in their order
+
+    @functools.cached_property
+    def values(self) -> np.ndarray:
+        program, k, t = self.program, self.index, self.type
+        if self.pattern is None:
+            found = [program.input(k, row, t) for row in range(int(np.prod(self.shape)))]
+        else:
+            sure = [program.constant(x, t) for x in (0, 1, -1)]
+            found = [program.input(k, i, t) if p == ANY else sure[p] for i, p in enumerate(self.pattern)]
+        return np.array(found, np.int64).reshape(self.shape)
+
+
+def listed(x: np.ndarray | Operand) -> np.ndarray:
+    """Return an array of values."""
+    return x.values if isinstance(x, Operand) else x
 
 
 def type_of(aval) -> Type:
@@ -66,7 +89,7 @@ def constants(program: Program, x) -> np.ndarray:
     return np.array([program.constant(v, t) for v in x.ravel()], np.int64).reshape(x.shape)
 
 
-def run(program: Program, jaxpr, consts: Sequence[np.ndarray], args: Sequence[np.ndarray]) -> list[np.ndarray]:
+def run(program: Program, jaxpr, consts: Sequence, args: Sequence) -> list:
     """Return the jaxpr's outputs as arrays of values."""
     env: dict = {}
     literals: dict = {}
@@ -84,6 +107,8 @@ def run(program: Program, jaxpr, consts: Sequence[np.ndarray], args: Sequence[np
     for eqn in jaxpr.eqns:
         name = eqn.primitive.name
         xs = [read(v) for v in eqn.invars]
+        if name not in WHOLE:
+            xs = [listed(x) for x in xs]
         if name in STRUCTURE:
             out = STRUCTURE[name](program, eqn, *xs)
         elif name in RULES:
@@ -114,6 +139,31 @@ def _lanes(program, eqn, *xs):
     shapes = tuple((v.aval.shape[:-1], v.aval.dtype) for v in eqn.invars)
     closed = eqn.params["core"].traced(eqn.params["used"], shapes)
     return _closed(program, closed, xs)
+
+
+def _lookup(program, eqn, table, index):
+    operand = table.index if isinstance(table, Operand) else whole(program, table.ravel().tolist())
+    if operand is None:
+        raise Unsupported("`lookup` in a table that is no operand")
+    return each(lambda row: entry(program, operand, row), listed(index))
+
+
+def _spread(program, eqn, values, index):
+    """Add each value to the number of a table at its index, by a comparison with the index of every number."""
+    shape = eqn.outvars[0].aval.shape
+    size, t = int(np.prod(shape)), type_of(eqn.outvars[0].aval)
+    if size * values.size > SPREAD:
+        raise Unsupported("`spread` in a long table")
+    zero = program.constant(0, t)
+    first, last = (program.constant(k, Type.int32) for k in (0, size - 1))
+    places = [program.min_(program.max_(i, first), last) for i in index.ravel().tolist()]
+    out = []
+    for k in range(size):
+        here, total = program.constant(k, Type.int32), zero
+        for i, value in zip(places, values.ravel().tolist(), strict=True):
+            total = program.add(total, program.select(program.eq(i, here), value, zero))
+        out.append(total)
+    return np.array(out, np.int64).reshape(shape)
 
 
 def _sweep(program, eqn, *xs):
@@ -216,13 +266,16 @@ def _cond(program, eqn, index, *xs):
     return unflat(program.join(made), shapes)
 
 
+CALLS = ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2")
 CONTROL = {
-    **dict.fromkeys(
-        ("jit", "pjit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "checkpoint", "remat2"), _call
-    ),
+    **dict.fromkeys(CALLS, _call),
     "jaxdyn": _lanes,
+    "jaxdyn_lookup": _lookup,
+    "jaxdyn_spread": _spread,
     "jaxdyn_sweep": _sweep,
     "while": _while,
     "scan": _scan,
     "cond": _cond,
 }
+#: primitives that take operands as they are
+WHOLE = frozenset((*CALLS, "jaxdyn", "jaxdyn_lookup"))

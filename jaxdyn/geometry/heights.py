@@ -1,12 +1,11 @@
-"""The contact points of shapes with a height field: heights on a grid over a rectangle, solid below.
+"""The contact points of shapes with a height field: heights on a grid over a rectangle, solid below, sides upright.
 
 Columns of the grid follow x of its placement and rows follow y, both over the half extents from the negative end.
-Between four nodes the surface is bilinear; beyond the rectangle it continues level from the rim. First a shape touches
-the plane that is tangent to the surface under its center; then each point found touches the plane that is tangent under
-that point.
+Between four nodes the surface is bilinear; beyond the rectangle there is nothing. First a shape touches the plane that
+is tangent to the surface under its center; then each point found touches the plane that is tangent under that point, or
+a side of the field if that is nearer to the outside.
 
-Heights are not looked up by a computed index, but summed over the grid: the work is two products for each node of the
-grid and each point, so use small fields.
+Only the four nodes around a point are read, so the work does not depend on the size of the grid.
 """
 
 from collections.abc import Callable
@@ -14,8 +13,9 @@ from collections.abc import Callable
 import jax.numpy as jnp
 from jax import Array
 
-from ..spatial.small import mtv, mv, scaled, summed
-from .placed import Placed, Touch
+from ..spatial.lookup import lookup
+from ..spatial.small import mtv, mv, scaled
+from .placed import Placed, Touch, sign
 from .planes import height
 
 
@@ -29,44 +29,69 @@ def over(shape: Callable[[Placed, Placed], list[Touch]]) -> Callable[[Placed, Pl
     """
 
     def touches(a: Placed, b: Placed) -> list[Touch]:
-        found = []
-        for rough in shape(a, tangent(a.p, b)):
-            lowest = rough.point + scaled(0.5 * rough.gap, rough.normal)
-            plane = tangent(lowest, b)
-            gap, normal = height(lowest, plane), plane.R[:, 2]
-            found.append(Touch(gap, lowest - scaled(0.5 * gap, normal), normal))
-        return found
+        grid, half = b.size
+        field = b._replace(size=half)
+        points = lowest(shape, a, field, levels(grid, half, spot(a.p, field)[None])[0])
+        found = levels(grid, half, jnp.stack([spot(x, field) for x in points]))
+        return [above(x, field, level) for x, level in zip(points, found, strict=True)]
 
     return touches
 
 
-def tangent(x: Array, field: Placed) -> Placed:
-    """Return the plane that is tangent to the surface under x (3, ...), in the direction of the field's z axis."""
-    grid, half = field.size
-    local = mtv(field.R, x - field.p)
-    rows, slopes = _shares(local[1], half[1], grid.shape[0])
-    columns, slants = _shares(local[0], half[0], grid.shape[1])
-    level, rise_y = (summed(w[None] * row for w, row in zip(ws, grid, strict=True)) for ws in (rows, slopes))
-    total = lambda ws, line: summed(w * h for w, h in zip(ws, line, strict=True))  # noqa: E731
-    z, z_x, z_y = total(columns, level), total(slants, level), total(columns, rise_y)
-    inverse = 1 / jnp.sqrt(1 + z_x * z_x + z_y * z_y)
-    normal = mv(field.R, jnp.stack([-z_x * inverse, -z_y * inverse, inverse]))
-    foot = field.p + mv(field.R, jnp.stack([local[0], local[1], z]))
-    # nothing reads the plane's x and y axes
-    return Placed(jnp.stack([field.R[:, 0] + 0 * normal, field.R[:, 1] + 0 * normal, normal], 1), foot, half)
+def spot(x: Array, field: Placed) -> Array:
+    """Return the coordinates (2, ...) of a point over the rectangle of a field."""
+    return mtv(field.R, x - field.p)[:2]
 
 
-def _shares(x: Array, half: Array, count: int) -> tuple[list[Array], list[Array]]:
-    """Return the weights of `count` nodes in the interpolated value at x, and in its slope."""
+def levels(grid: Array, half: Array, spots: Array) -> Array:
+    """Return the height of the surface, and its slopes along x and y, (n, 3, ...), at the coordinates `spots`
+    (n, 2, ...)."""
+    rows, columns = grid.shape[:2]
+    column, x, x_slope = _cell(spots[:, 0], half[:1], columns)
+    row, y, y_slope = _cell(spots[:, 1], half[1:2], rows)
+    first = row * columns + column
+    nodes = lookup(grid, jnp.concatenate([first, first + 1, first + columns, first + columns + 1]))
+    a, b, c, d = nodes.reshape(4, len(spots), *nodes.shape[1:])
+    near, far = a + x * (b - a), c + x * (d - c)
+    along = (b - a) + y * ((d - c) - (b - a))
+    return jnp.stack([near + y * (far - near), x_slope * along, y_slope * (far - near)], 1)
+
+
+def _cell(x: Array, half: Array, count: int) -> tuple[Array, Array, Array]:
+    """Return the number of the node before x, how far x is from it towards the next one, from 0 to 1, and the inverse
+    of their distance, zero beyond the rectangle."""
     step = 2 * half / (count - 1)
     place = (x + half) / step
     cell = jnp.clip(jnp.floor(place), 0, count - 2)
     part = place - cell
     part = jnp.where(part < 0, 0, jnp.where(part > 1, 1, part))  # a clip has half the slope at nodes
-    inside = jnp.where(abs(x) <= half, 1 / step, 0)
-    values, slopes = [], []
-    for k in range(count):
-        left, right = cell == k, cell == k - 1
-        values.append(jnp.where(left, 1 - part, jnp.where(right, part, 0)))
-        slopes.append(jnp.where(left, -inside, jnp.where(right, inside, 0)))
-    return values, slopes
+    return cell.astype(jnp.int32), part, jnp.where(abs(x) <= half, 1 / step, 0)
+
+
+def lowest(shape: Callable[[Placed, Placed], list[Touch]], a: Placed, field: Placed, level: Array) -> list[Array]:
+    """Return the points (3, ...) of a shape that are lowest over the plane of this `level` under its center."""
+    return [t.point + scaled(0.5 * t.gap, t.normal) for t in shape(a, _tangent(a.p, field, level))]
+
+
+def above(x: Array, field: Placed, level: Array) -> Touch:
+    """Return where a point touches the plane of this `level` under it or, if its gap is larger, a side of the field."""
+    plane = _tangent(x, field, level)
+    gap, normal = height(x, plane), plane.R[:, 2]
+    local = mtv(field.R, x - field.p)
+    for k in range(2):
+        side = sign(local[k])
+        beyond = side * local[k] - field.size[k]
+        outside = beyond > gap
+        gap = jnp.where(outside, beyond, gap)
+        normal = jnp.where(outside[None], scaled(side, field.R[:, k]), normal)
+    return Touch(gap, x - scaled(0.5 * gap, normal), normal)
+
+
+def _tangent(x: Array, field: Placed, level: Array) -> Placed:
+    """Return the plane of this `level` under x, in the direction of the field's z axis."""
+    local, (z, z_x, z_y) = mtv(field.R, x - field.p), level
+    inverse = 1 / jnp.sqrt(1 + z_x * z_x + z_y * z_y)
+    normal = mv(field.R, jnp.stack([-z_x * inverse, -z_y * inverse, inverse]))
+    foot = field.p + mv(field.R, jnp.stack([local[0], local[1], z]))
+    # nothing reads the plane's x and y axes
+    return Placed(jnp.stack([field.R[:, 0] + 0 * normal, field.R[:, 1] + 0 * normal, normal], 1), foot, field.size)

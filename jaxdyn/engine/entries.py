@@ -1,0 +1,30 @@
+"""Entries: numbers of an operand at rows that the program computes, see `spatial/lookup.py`."""
+
+from .ops import Op, Type
+from .program import Program
+
+
+def entry(program: Program, operand: int, row: int) -> int:
+    """Return the number of an operand at a computed row, the first or the last if there is no such row."""
+    rows, t, _ = program.inputs[operand]
+    first, last = (program.constant(k, Type.int32) for k in (0, rows - 1))
+    row = program.min_(program.max_(row, first), last)
+    if row < 0:
+        return program.input(operand, int(program.value(row)), t)
+    return program.emit(Op.entry, t, row, program.constant(operand, Type.int32))
+
+
+def whole(program: Program, values: list[int]) -> int | None:
+    """Return the operand whose rows these values are, all of them in their order, or None if there is none."""
+    first = values[0] if values else -1
+    if first < 0 or program.op[first] != Op.input:
+        return None
+    operand = program.a[first]
+    rows, t, _ = program.inputs[operand]
+    same = rows == len(values) and all(v == program.input(operand, k, t) for k, v in enumerate(values))
+    return operand if same else None
+
+
+def operand_of(program: Program, v: int) -> int:
+    """Return the operand that the entry v is a number of."""
+    return int(program.value(program.b[v]))
