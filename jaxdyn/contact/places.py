@@ -139,7 +139,7 @@ def _table(names, signatures, bodies, counts: Sequence[tuple[int, int]]) -> Tabl
         writes = tuple(Ref(x, first, count) for x in ("gap", "point", "normal"))
         first += count
         if kinds[1] == FIELD:
-            rows.append(Row(Step(above), (*pair, Ref("lowest", over, count), Ref("level", over, count)), writes))
+            rows.append(Row(Step(above), (*pair, Ref("bottom", over, count), Ref("level", over, count)), writes))
             over += count
             continue
         if not fours:

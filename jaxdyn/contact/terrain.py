@@ -35,7 +35,7 @@ class Over(NamedTuple):
 
 
 def terrain(shapes: Collision, overs: Sequence[Over], fields: dict, world) -> dict[str, Array]:
-    """Return the lowest points `lowest` (places, 3, lanes) of shapes over height fields, and the surface under them,
+    """Return the lowest points `bottom` (places, 3, lanes) of shapes over height fields, and the surface under them,
     `level` (places, 3, lanes), see `heights.levels`. `fields` are the pairs of all shapes by signature, `world` the
     poses of bodies."""
     at = [over.field for over in overs for _ in range(over.places)]
@@ -43,7 +43,7 @@ def terrain(shapes: Collision, overs: Sequence[Over], fields: dict, world) -> di
     centers = swept(_centers(tuple(overs)), given)["spot"]
     under = _levels(shapes, [over.field for over in overs], centers)
     found = swept(_points(tuple(overs)), {**given, "under": under})
-    return {"lowest": found["lowest"], "level": _levels(shapes, at, found["spot"])}
+    return {"bottom": found["bottom"], "level": _levels(shapes, at, found["spot"])}
 
 
 def _levels(shapes: Collision, fields: Sequence[int], spots: Array) -> Array:
@@ -89,7 +89,7 @@ def _centers(overs: tuple[Over, ...]) -> Table:
 def _points(overs: tuple[Over, ...]) -> Table:
     rows, first = [], 0
     for n, over in enumerate(overs):
-        writes = Ref("lowest", first, over.places), Ref("spot", first, over.places)
+        writes = Ref("bottom", first, over.places), Ref("spot", first, over.places)
         rows.append(Row(Step(_lowest, (over.kind,)), (over.pair, over.poses, Ref("under", n)), writes))
         first += over.places
-    return Table(rows, {"lowest": first, "spot": first})
+    return Table(rows, {"bottom": first, "spot": first})
