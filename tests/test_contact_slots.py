@@ -84,6 +84,41 @@ def test_many_places_get_a_few_slots_by_themselves():
     assert (found.result == jd.Result.successful).all()
 
 
+def crossed() -> tuple[jd.Model, np.ndarray]:
+    """A body with seven legs of two links, all of whose balls may touch each other; two of them do as legs swing."""
+    spec = jd.ModelSpec("crossed", gravity=(0, 0, 0))
+    spec.self_collisions = True
+    spec.add_body("trunk", "world", jd.joints.Free(), inertia=jd.Inertia.box(2.0, (0.4, 0.4, 0.1)))
+    hinge = jd.joints.Revolute(axis=(0, 1, 0))
+    for k in range(7):
+        way = 2 * k * np.pi / 7
+        turned = jd.Transform(
+            np.array([[np.cos(way), -np.sin(way), 0], [np.sin(way), np.cos(way), 0], [0, 0, 1]]), np.zeros(3)
+        )
+        for link, host, at in (("thigh", "trunk", turned), ("shin", f"thigh{k}", scenes.at(x=0.3))):
+            body = f"{link}{k}"
+            spec.add_body(body, host, hinge, placement=at, inertia=scenes.round_body(0.5, 0.1))
+            for j in (1, 2):
+                spec.add_shape(body, jd.shapes.Sphere(0.06), name=f"{body}_{j}", placement=scenes.at(x=0.15 * j))
+    model = spec.build()
+    v = np.zeros(model.nv)
+    v[6::2] = np.linspace(1.0, 2.5, 7)  # legs fold below the trunk, where their ends meet
+    return model, v
+
+
+def test_places_within_a_robot_are_one_group_if_they_are_many():
+    """... with the motion of a slot for each two limbs, if one touches."""
+    model, v = crossed()
+    law = jd.contact.Newton()
+    (group,) = groups_of(model, law)
+    assert len(group.places) > 200 and group.slots == 8 and rows_of(model, law) == 24
+    assert set(group.bodies) >= set(range(1, 15))
+    few, every = (program(x, 120)(model, model.neutral(), v) for x in (law, jd.contact.Newton(slots=1)))
+    touching = at_places(every)[:, :, 0] > 1e-9
+    assert touching.any() and touching.sum(1).max() <= 8
+    np.testing.assert_allclose(few.v, every.v, rtol=0, atol=1e-7)
+
+
 def test_limbs_share_slots_with_each_other():
     """Places between two robots: those of two limbs are one group."""
     spec = jd.ModelSpec("two", gravity=(0, 0, -9.81))

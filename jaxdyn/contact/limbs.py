@@ -3,7 +3,8 @@
 A place is a point where two shapes may touch; a slot holds the contact rows of one place. A robot model may have over a
 hundred places where it might touch the ground, but touches at a few. So if there are many, all places between two limbs
 (chains of bodies without branches), or between a limb and a shape of the world, share a few slots. The rows of a slot
-ride (are propagated) up the bodies of these limbs only, wherever it is.
+ride (are propagated) up the bodies of these limbs only, wherever it is. If there are still many, because all limbs of a
+robot may touch each other, all these places share a few slots, too, whose rows ride up all bodies of the robot.
 """
 
 import dataclasses
@@ -25,8 +26,9 @@ from ..tree.topology import WORLD, Topology
 from .laws import FORMED, Law
 from .places import bearing, twists
 
-#: number of slots of a group, if there would be too many rows with one at every place
-FEW = 4
+#: number of slots of a group, if there would be too many rows with one at every place; that of the places within one
+#: tree, if there are still too many
+FEW, WITHIN = 4, 8
 #: number of places that one step chooses from
 TOGETHER = 4
 
@@ -56,16 +58,23 @@ class Group:
 def groups_of(model: Model, law: Law) -> tuple[Group, ...]:
     """Return the groups of a model under a law."""
     pairs = tuple((p, count, twists(model, p)) for p, count in bearing(model).items())
-    slots = law.slots
-    if slots is None and rows_of_joints(model, law) + sum(n * (4 if t else 3) for _, n, t in pairs) > FORMED:
-        slots = FEW
-    return _groups(model.topology, model.collision.scene, pairs, slots)
+    given = model.topology, model.collision.scene, pairs
+    if law.slots is not None:
+        return _groups(*given, law.slots)
+    most = FORMED - rows_of_joints(model, law)
+    if sum(n * (4 if t else 3) for _, n, t in pairs) <= most:
+        return _groups(*given)
+    few = _groups(*given, FEW)
+    return few if _rows(few) <= most else _groups(*given, FEW, WITHIN)
 
 
 def rows_of(model: Model, law: Law) -> int:
     """Return the number of rows of a law."""
-    slots = sum(group.slots * (4 if group.twists else 3) for group in groups_of(model, law))
-    return slots + rows_of_joints(model, law)
+    return _rows(groups_of(model, law)) + rows_of_joints(model, law)
+
+
+def _rows(groups: tuple[Group, ...]) -> int:
+    return sum(group.slots * (4 if group.twists else 3) for group in groups)
 
 
 def rubbing_and_limited(model: Model, law: Law) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -85,15 +94,21 @@ def rows_of_joints(model: Model, law: Law) -> int:
 
 
 @tables
-def _groups(topology: Topology, scene: Scene, pairs, slots: int | None) -> tuple[Group, ...]:
+def _groups(topology: Topology, scene: Scene, pairs, most=None, within=None) -> tuple[Group, ...]:
+    """Return the groups with at most so many slots each (None: one for each place). If `within` is given, the places
+    within a tree are one group, with that many."""
     limb, together, first = topology.limbs, {}, 0
     for (i, j), count, twisting in pairs:
         bodies = scene.shapes[i].body, scene.shapes[j].body
         sides = [("world", k) if b == WORLD else ("limb", limb[b]) for k, b in zip((i, j), bodies, strict=True)]
+        trees = {b if b == WORLD else topology.roots[b] for b in bodies}
+        if within is not None and len(trees) == 1:
+            sides = [("tree", *trees)]
         together.setdefault(frozenset(sides), []).append((range(first, first + count), bodies, twisting))
         first += count
     found: list[Group] = []
-    for members in together.values():
+    for sides, members in together.items():
+        slots = within if "tree" in {kind for kind, _ in sides} else most
         shared = slots is not None and sum(len(places) for places, *_ in members) > slots
         for part in [members] if shared else [[m] for m in members]:
             found.append(_group(part, slots if shared else None))
