@@ -269,11 +269,12 @@ def test_derivatives():
 
 
 def test_errors():
-    with pytest.raises(ValueError, match=r"`step`: `tau.values` has shape \(3,\), not \(2,\)"):
+    names = r"\(2,\)\. `Commands` are for the actuators of the model: 'upper', 'lower'\. `load` warns"
+    with pytest.raises(ValueError, match=rf"`step`: `tau.values` has shape \(3,\), not {names}"):
         jd.step(SERVOS, START, jd.Commands(np.zeros(3)), 1e-3)
     with pytest.raises(ValueError, match=r"`simulate`: `tau.values` has shape \(2,\), not \(T, 2\)"):
         jd.simulate(SERVOS, START, jd.Commands(np.zeros(2)), 1e-3)
-    with pytest.raises(ValueError, match=r"`simulate`: `tau\(state, t\).values` has shape \(5,\), not \(2,\)"):
+    with pytest.raises(ValueError, match=rf"`simulate`: `tau\(state, t\).values` has shape \(5,\), not {names}"):
         jd.simulate(SERVOS, START, lambda s, t: jd.Commands(np.zeros(5)), 1e-3, steps=2)
     with pytest.raises(TypeError, match=r"`simulate`: `tau.values` .*numbers"):
         jd.simulate(SERVOS, START, jd.Commands("up"), 1e-3)

@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..spatial.instances import check_instance, described
+from ..spatial.instances import check_instance, described, listed
 from ..spatial.numbers import floats, is_half
 from ..spatial.transform import Transform
-from .collision import PairValues
+from .collision import MOST_TOLD, PairValues
 from .constraints import Baumgarte, Constraint
 from .model import Model
 from .state import State
@@ -143,13 +143,14 @@ def _check_precision(call: str, model: Model) -> None:
         )
 
 
-def check_vector(call: str, name: str, x: Any, shape: tuple[int, ...]) -> Array:
-    """Return `x` as floats of the given shape. Raise `ValueError` for any other shape, with advice on batching."""
+def check_vector(call: str, name: str, x: Any, shape: tuple[int, ...], advice: str = "") -> Array:
+    """Return `x` as floats of the given shape. Raise `ValueError` for any other shape, with advice on batching or what
+    else is given."""
     if isinstance(x, State):
         raise TypeError(f"`{call}`: `{name}` is a `State`; give its `q` or its `v`.")
     x = floats(f"`{call}`", name, x)
     if x.shape != shape:
-        hint = " For a batch, use `jax.vmap`." if x.shape[-len(shape) :] == shape else ""
+        hint = " For a batch, use `jax.vmap`." if x.shape[-len(shape) :] == shape else advice
         raise ValueError(f"`{call}`: `{name}` has shape {x.shape}, not {shape}.{hint}")
     return x
 
@@ -158,6 +159,13 @@ def commands_hint(model: Model, shape: tuple[int, ...]) -> str:
     """Return advice if forces (..., nv) have the shape of commands (..., nu)."""
     known = " `step` and `simulate` take commands as `jd.Commands(command)`; `jd.actuator_forces` returns their forces."
     return known if shape[-1:] == (model.nu,) else ""
+
+
+def actuators_hint(model: Model) -> str:
+    """Return what actuators a model has, as advice if commands have another number."""
+    names = model.actuator_names
+    told = listed([repr(name) for name in names], MOST_TOLD, "actuators") if names else "none"
+    return f" `Commands` are for the actuators of the model: {told}. `load` warns if it leaves out some of a file."
 
 
 def check_state(call: str, model: Model, state: Any) -> State:

@@ -20,7 +20,7 @@ from ..contact.warm_start import WarmStart, cold
 from ..engine.meshes import alike, sharded
 from ..engine.once import anew, once
 from ..kinematics.embed import independent_forces
-from ..model.checks import commands_hint
+from ..model.checks import actuators_hint, commands_hint
 from ..model.commands import Commands
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -105,8 +105,9 @@ def _typed(call: str, name: str, model: Model, tau, dtype, axis: str) -> Array |
     x = floats(f"`{call}`", name, given).astype(dtype)
     if x.ndim != 1 + bool(axis) or x.shape[-1] not in widths:
         wanted = f"({axis}{widths[0]}{'' if axis else ','})"
-        hint = "" if commands else commands_hint(model, x.shape)
-        hint = " For a batch, use `jax.vmap`." if x.ndim > 1 + bool(axis) and x.shape[-1] in widths else hint
+        hint = actuators_hint(model) if commands else commands_hint(model, x.shape)
+        if x.shape[-1:] and x.shape[-1] in widths:
+            hint = " For a batch, use `jax.vmap`." if x.ndim > 1 + bool(axis) else ""
         raise ValueError(f"`{call}`: `{name}` has shape {x.shape}, not {wanted}.{hint}")
     return Commands(x) if commands else x
 

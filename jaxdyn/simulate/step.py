@@ -19,7 +19,15 @@ from ..engine.once import once
 from ..kinematics.assemble import residual
 from ..kinematics.embed import checked_forces
 from ..kinematics.manifold import integrate
-from ..model.checks import check_constraints, check_external, check_model, check_state, check_vector, common_dtype
+from ..model.checks import (
+    actuators_hint,
+    check_constraints,
+    check_external,
+    check_model,
+    check_state,
+    check_vector,
+    common_dtype,
+)
 from ..model.commands import Commands
 from ..model.constraints import Constraint
 from ..model.model import Model
@@ -37,7 +45,7 @@ CORRECTIONS = 2
 def checked_controls(call: str, model: Model, tau) -> jax.Array | Commands:
     """Return generalised forces as `checked_forces` does, or commands (nu,)."""
     if isinstance(tau, Commands):
-        return Commands(check_vector(call, "tau.values", tau.values, (model.nu,)))
+        return Commands(check_vector(call, "tau.values", tau.values, (model.nu,), actuators_hint(model)))
     return checked_forces(call, model, tau)
 
 
