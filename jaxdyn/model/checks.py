@@ -12,10 +12,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array
 
-from ..spatial.instances import check_instance, described, listed
+from ..spatial.instances import check_instance, described
 from ..spatial.numbers import floats, is_half
 from ..spatial.transform import Transform
-from .collision import MOST_TOLD, PairValues
+from .collision import PairValues
 from .constraints import Baumgarte, Constraint
 from .model import Model
 from .state import State
@@ -159,13 +159,6 @@ def commands_hint(model: Model, shape: tuple[int, ...]) -> str:
     """Return advice if forces (..., nv) have the shape of commands (..., nu)."""
     known = " `step` and `simulate` take commands as `jd.Commands(command)`; `jd.actuator_forces` returns their forces."
     return known if shape[-1:] == (model.nu,) else ""
-
-
-def actuators_hint(model: Model) -> str:
-    """Return what actuators a model has, as advice if commands have another number."""
-    names = model.actuator_names
-    told = listed([repr(name) for name in names], MOST_TOLD, "actuators") if names else "none"
-    return f" `Commands` are for the actuators of the model: {told}. `load` warns if it leaves out some of a file."
 
 
 def check_state(call: str, model: Model, state: Any) -> State:

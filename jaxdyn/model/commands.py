@@ -3,7 +3,12 @@
 import equinox as eqx
 from jaxtyping import Float
 
+from ..spatial.instances import listed
 from ..spatial.numbers import ArrayLike
+from .model import Model
+
+#: most names of actuators that an error lists
+MOST_TOLD = 3
 
 
 class Commands(eqx.Module):
@@ -22,3 +27,10 @@ class Commands(eqx.Module):
     """
 
     values: Float[ArrayLike, "*T nu"]
+
+
+def actuators_hint(model: Model) -> str:
+    """Return what actuators a model has, as advice if commands have another number."""
+    names = model.actuator_names
+    told = listed([repr(name) for name in names], MOST_TOLD, "actuators") if names else "none"
+    return f" `Commands` are for the actuators of the model: {told}. `load` warns if it leaves out some of a file."

@@ -20,8 +20,8 @@ from ..contact.warm_start import WarmStart, cold
 from ..engine.meshes import alike, sharded
 from ..engine.once import anew, once
 from ..kinematics.embed import independent_forces
-from ..model.checks import actuators_hint, commands_hint
-from ..model.commands import Commands
+from ..model.checks import commands_hint
+from ..model.commands import Commands, actuators_hint
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State

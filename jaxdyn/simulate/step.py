@@ -19,16 +19,8 @@ from ..engine.once import once
 from ..kinematics.assemble import residual
 from ..kinematics.embed import checked_forces
 from ..kinematics.manifold import integrate
-from ..model.checks import (
-    actuators_hint,
-    check_constraints,
-    check_external,
-    check_model,
-    check_state,
-    check_vector,
-    common_dtype,
-)
-from ..model.commands import Commands
+from ..model.checks import check_constraints, check_external, check_model, check_state, check_vector, common_dtype
+from ..model.commands import Commands, actuators_hint
 from ..model.constraints import Constraint
 from ..model.model import Model
 from ..model.state import State
