@@ -119,6 +119,27 @@ def test_places_within_a_robot_are_one_group_if_they_are_many():
     np.testing.assert_allclose(few.v, every.v, rtol=0, atol=1e-7)
 
 
+def test_places_within_a_robot_share_no_more_slots_than_they_have():
+    """Of many robots with few places of their own: they keep the slots of their limbs."""
+    spec = jd.ModelSpec("many")
+    spec.self_collisions = True
+    for n in range(6):
+        spec.add_body(f"trunk{n}", "world", jd.joints.Free(), inertia=scenes.round_body(1.0, 0.1))
+        for leg in "lr":
+            spec.add_body(f"leg{n}{leg}", f"trunk{n}", jd.joints.Revolute(), inertia=scenes.round_body(1.0, 0.1))
+            for k in (1, 2):
+                spec.add_shape(f"leg{n}{leg}", jd.shapes.Box((0.1, 0.1, 0.1)), name=f"{n}{leg}{k}")
+    legs = [(n, k, j) for n in range(6) for k in (1, 2) for j in (1, 2)]
+    own = [(f"{n}l{k}", f"{n}r{j}") for n, k, j in legs]
+    model = (
+        spec.add_ground().build().with_pairs(own + [(f"{n}{s}{k}", "ground") for n, k, _ in legs[::2] for s in "lr"])
+    )
+    law = jd.contact.Newton()
+    assert rows_of(model, law) == 3 * 6 * (4 + 2 * 4) > 200
+    with pytest.raises(ValueError, match=r"216 rows.*fewer slots a limb: `jd.contact.Newton\(slots=2\)`"):
+        jd.step(model, jd.State(model.neutral(), np.zeros(model.nv)), np.zeros(model.nv), DT, contacts=law)
+
+
 def test_limbs_share_slots_with_each_other():
     """Places between two robots: those of two limbs are one group."""
     spec = jd.ModelSpec("two", gravity=(0, 0, -9.81))

@@ -495,18 +495,22 @@ def test_height_fields_between_their_nodes():
 
 
 def test_a_level_height_field_is_a_box_without_bottom():
-    """Beside it there is nothing: a point's gap is the largest of those of the top and the four sides."""
+    """Beside it there is nothing: the gap of a point below its rim is the largest of those of the top and the four
+    sides. Higher up there is only the top, and beside it more than the distance."""
     rng = np.random.default_rng(9)
     b = placed(("sphere", "heights"), seed=9)[1]
     top, half = 0.3, np.array([1.0, 1.2])
     level = b._replace(size=(np.full((4, 5, COUNT), top), b.size[1]))
     local = rng.uniform(-3, 3, (3, COUNT))
+    local[2, :50] = top + rng.uniform(-0.009, 0.1, 50)
     point = Placed(b.R, b.p + np.einsum("ijl,jl->il", b.R, local), np.zeros((3, COUNT)))
     beyond = np.stack([abs(local[0]) - half[0], abs(local[1]) - half[1], local[2] - top])
-    which = beyond.argmax(0)
+    low, aside = beyond[2] < -0.01, beyond[:2].max(0)
+    which = np.where(low, beyond.argmax(0), 2)
     assert np.bincount(which).min() > COUNT / 10
     gap, at_, normal = found(("sphere", "heights"), point, level)
-    np.testing.assert_allclose(gap[0], beyond.max(0), atol=1e-13)
+    over = np.where(aside > 0, np.maximum(beyond[2], 0) + aside, beyond[2])
+    np.testing.assert_allclose(gap[0], np.where(low, beyond.max(0), over), atol=1e-13)
     sides = np.where(which == 2, 1, np.sign(np.take_along_axis(local, which[None], 0)[0]))
     wanted = np.take_along_axis(b.R, which[None, None], 1)[:, 0] * sides
     np.testing.assert_allclose(normal[0], wanted, atol=1e-13)

@@ -12,6 +12,7 @@ from scalar_help import needs_kernels
 
 import jaxdyn as jd
 from jaxdyn.engine import facts, kernels
+from jaxdyn.engine.lanes import known_of
 
 
 def scene(fields=1, count=(13, 17), shapes=("box", "sphere", "mesh")) -> jd.Model:
@@ -34,6 +35,11 @@ def scene(fields=1, count=(13, 17), shapes=("box", "sphere", "mesh")) -> jd.Mode
     spec.add_ground(height=-0.5)
     names = [f"field{k}" for k in range(fields)] + ["ground"]
     return spec.build().with_pairs([(name, field) for name in shapes for field in names])
+
+
+def on(model, heights) -> jd.Model:
+    """The model on other heights."""
+    return eqx.tree_at(lambda m: m.collision.grids, model, (heights,))
 
 
 def places(model, count=64):
@@ -81,8 +87,7 @@ def test_a_batch_of_fields():
     """Each lane on ground of its own."""
     model, q = scene(), places(scene(), 5)
     grids = np.random.default_rng(3).uniform(0, 0.1, (5, 13, 17))
-    on = lambda grid: eqx.tree_at(lambda m: m.collision.grids, model, (grid,))  # noqa: E731
-    gaps = lambda grid, q: jd.contact.detect(on(grid), q).gaps  # noqa: E731
+    gaps = lambda grid, q: jd.contact.detect(on(model, grid), q).gaps  # noqa: E731
     found = jax.jit(jax.vmap(gaps))(grids, q)
     alone = jax.jit(gaps)
     for k in range(5):
@@ -96,9 +101,8 @@ def fallen(steps):
     start = jd.State(model.neutral().at[2].set(0.2), jnp.zeros(6))
 
     def end(heights):
-        on = eqx.tree_at(lambda m: m.collision.grids, model, (heights,))
         tau = jnp.zeros((steps, 6))
-        found = jd.simulate(on, start, tau, 5e-3, steps=steps, contacts=jd.contact.Newton())
+        found = jd.simulate(on(model, heights), start, tau, 5e-3, steps=steps, contacts=jd.contact.Newton())
         return jnp.stack([found.q[-1, 2], found.v[-1, 4]])
 
     return model.collision.grids[0], end
@@ -115,6 +119,47 @@ def test_derivatives_with_respect_to_heights():
         moved = [fast(heights.at[row, column].add(s)) for s in (step, -step)]
         slope = (moved[0] - moved[1]) / (2 * step)
         np.testing.assert_allclose(forward[:, row, column], slope, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("fields", [1, 2])
+def test_a_box_slides_over_the_edge_of_a_field(fields):
+    """... onto a plane or the next field at the same height, and nothing but friction brakes it."""
+    spec = jd.ModelSpec("slide")
+    spec.add_body("box", "world", jd.joints.Free(), inertia=jd.Inertia.box(1.0, (0.3, 0.2, 0.1)))
+    spec.add_shape("box", jd.shapes.Box((0.3, 0.2, 0.1)), friction=0.1)
+    spec.add_shape("world", jd.shapes.HeightField(np.full((3, 4), 0.5), (2, 2)), name="first", friction=0.1)
+    other = jd.shapes.HeightField(np.full((5, 3), 0.5), (2, 2)) if fields == 2 else jd.shapes.Plane()
+    placement = at(x=2.0) if fields == 2 else at(z=0.5)
+    spec.add_shape("world", other, name="second", placement=placement, friction=0.1)
+    model = spec.build().with_pairs([("box", "first"), ("box", "second")])
+    q, steps = model.neutral().at[0].set(-0.5).at[2].set(0.55), 400
+    start = jd.State(q, jnp.zeros(6).at[0].set(3.0))
+    moved = jd.simulate(model, start, jnp.zeros((steps, 6)), 2e-3, steps=steps, contacts=jd.contact.PGS())
+    braked = 3.0 - 0.1 * 9.81 * 2e-3 * np.arange(steps + 1)
+    assert moved.q[-1, 0] > 1.3
+    np.testing.assert_allclose(moved.v[:, 0], braked, atol=1e-6)
+    np.testing.assert_allclose(moved.q[:, 2], 0.55, atol=1e-6)
+
+
+@needs_kernels
+@pytest.mark.parametrize("flat", ["no node", "a node", "all"])
+def test_forward_derivatives_stay_in_kernels(flat):
+    """Whatever is known of the numbers of a field, and however many there are."""
+    model = scene(shapes=("box",), count=(50, 60))
+    grid = model.collision.grids[0]
+    grid = {"no node": grid, "a node": grid.at[3, 3].set(0), "all": 0 * grid}[flat]
+    model = on(model, grid).with_compiler("kernel")
+    end = lambda v: jd.step(model, jd.State(model.neutral(), v), jnp.zeros(6), 1e-3, contacts=jd.contact.PGS()).v  # noqa: E731
+    with kernels.watching() as seen:
+        jax.jit(lambda v: jax.jvp(end, (v,), (v,))).lower(jnp.ones(6))
+    assert len(seen) > 1 and all(facts.facts(*one).path == "kernel" for one in seen)
+
+
+def test_other_heights_are_no_other_program():
+    """Also where other nodes are zero."""
+    model = scene()
+    flat = on(model, 0 * model.collision.grids[0])
+    assert known_of((model,)) == known_of((flat,))
 
 
 def test_a_ball_beside_a_field_falls():

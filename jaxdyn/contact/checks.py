@@ -1,5 +1,6 @@
 """Checks of the arguments of calls with contact."""
 
+import dataclasses
 from typing import Any
 
 from ..constrained.auto import Auto
@@ -22,6 +23,10 @@ def check_contacts(call: str, model: Model, law: Any, solver: Solver) -> None:
         )
 
 
+#: numbers of slots a limb that an error may advise
+FEWER = (2, 1)
+
+
 def check_law(call: str, model: Model, law, formed: bool = False) -> None:
     """Raise unless `law` is a law of contact and the model has contact rows, but not too many if G must be `formed`."""
     check_instance(f"`{call}`", "contacts", law, Law, " Use one such as `jd.contact.PGS()`.")
@@ -33,11 +38,13 @@ def check_law(call: str, model: Model, law, formed: bool = False) -> None:
         by, other = f" by `{law_name}`", "Take `jd.contact.ADMM()`, which takes any number; or choose"
         if formed:
             by, other = "", "Choose"
+        fits = next((n for n in FEWER if rows_of(model, dataclasses.replace(law, slots=n)) <= FORMED), None)
+        fewer = f"or fewer slots a limb: `jd.contact.{law_name}(slots={fits})`; " if fits else ""
         raise ValueError(
             f"`{call}`: `contacts` would have {rows} rows, and at most {FORMED} are solved together{by}: three "
             f"for each of {slots} slots where shapes may touch, one for every joint with limits or dry friction. "
             f"{other} the pairs that matter, such as the feet: "
-            f"`model.with_pairs([('foot', 'ground')])`; or fewer slots a limb: `jd.contact.{law_name}(slots=2)`; or "
+            f"`model.with_pairs([('foot', 'ground')])`; {fewer}or "
             f"leave joints out: `jd.contact.{law_name}(limits=False, dry_friction=False)`."
         )
     if not rows:

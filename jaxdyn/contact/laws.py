@@ -35,7 +35,8 @@ class Law(eqx.Module):
     `recovery_speed` (m/s, and rad/s at limits of joints that turn); `bounce_speed` (m/s), below which impacts do not
     bounce; `limits`: joints stop at their limits, and `dry_friction`: joints with dry friction rub (each adds a row for
     the joint); `slots`, the number of places at which two limbs, or a limb and a shape of the world, can touch at a
-    time: each step selects those with the least gaps (None: all places, or 4 if there would be more than 200 rows);
+    time: each step selects those with the least gaps (None: all places; if there would be more than 200 rows, 4, and if
+    there still are, 8 for all places between limbs of a robot that would have more);
     `smoothing` (m/s, and rad/s for joints that turn), the speed over which derivatives are smoothed: it does not change
     motions, and 0 gives exact derivatives.
     """

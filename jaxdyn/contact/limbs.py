@@ -96,23 +96,39 @@ def rows_of_joints(model: Model, law: Law) -> int:
 @tables
 def _groups(topology: Topology, scene: Scene, pairs, most=None, within=None) -> tuple[Group, ...]:
     """Return the groups with at most so many slots each (None: one for each place). If `within` is given, the places
-    within a tree are one group, with that many."""
+    within a tree whose groups would have more slots in all are one group, with that many."""
     limb, together, first = topology.limbs, {}, 0
     for (i, j), count, twisting in pairs:
         bodies = scene.shapes[i].body, scene.shapes[j].body
         sides = [("world", k) if b == WORLD else ("limb", limb[b]) for k, b in zip((i, j), bodies, strict=True)]
-        trees = {b if b == WORLD else topology.roots[b] for b in bodies}
-        if within is not None and len(trees) == 1:
-            sides = [("tree", *trees)]
         together.setdefault(frozenset(sides), []).append((range(first, first + count), bodies, twisting))
         first += count
+    parts = [(members, most) for members in together.values()]
+    if within is not None and most is not None:
+        parts = _merged(topology, parts, most, within)
     found: list[Group] = []
-    for sides, members in together.items():
-        slots = within if "tree" in {kind for kind, _ in sides} else most
+    for members, slots in parts:
         shared = slots is not None and sum(len(places) for places, *_ in members) > slots
         for part in [members] if shared else [[m] for m in members]:
             found.append(_group(part, slots if shared else None))
     return tuple(sorted(found, key=lambda group: group.places))
+
+
+def _merged(topology: Topology, parts: list[tuple[list, int | None]], most: int, within: int) -> list:
+    """Return groups in which those within a tree are one, with `within` slots, if they have more in all."""
+    inner: dict[int, list] = {}
+    kept = []
+    for members, slots in parts:
+        trees = {b if b == WORLD else topology.roots[b] for b in members[0][1]}
+        if WORLD not in trees and len(trees) == 1:
+            inner.setdefault(trees.pop(), []).append(members)
+        else:
+            kept.append((members, slots))
+    for own in inner.values():
+        slots = sum(min(most, sum(len(places) for places, *_ in members)) for members in own)
+        whole = [member for members in own for member in members]
+        kept += [(whole, within)] if slots > within else [(members, most) for members in own]
+    return kept
 
 
 def _group(members: list[Any], slots: int | None) -> Group:

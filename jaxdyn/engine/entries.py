@@ -14,17 +14,6 @@ def entry(program: Program, operand: int, row: int) -> int:
     return program.emit(Op.entry, t, row, program.constant(operand, Type.int32))
 
 
-def whole(program: Program, values: list[int]) -> int | None:
-    """Return the operand whose rows these values are, all of them in their order, or None if there is none."""
-    first = values[0] if values else -1
-    if first < 0 or program.op[first] != Op.input:
-        return None
-    operand = program.a[first]
-    rows, t, _ = program.inputs[operand]
-    same = rows == len(values) and all(v == program.input(operand, k, t) for k, v in enumerate(values))
-    return operand if same else None
-
-
 def operand_of(program: Program, v: int) -> int:
     """Return the operand that the entry v is a number of."""
     return int(program.value(program.b[v]))

@@ -193,6 +193,9 @@ pe.dce_rules[lanes_p] = _dce
 
 #: attribute of classes whose leaves are parameters: all lanes share them unless `vmap` maps over them
 PARAMETERS = "parameters_of_lanes"
+#: the attribute by which such an object tells of arrays whose numbers are not examined, because programs read them at
+#: computed places only
+TABLES = "tables_of_lanes"
 
 
 def known_of(args: tuple, parameters: tuple[int, ...] = ()) -> tuple[bytes | None, ...]:
@@ -202,7 +205,8 @@ def known_of(args: tuple, parameters: tuple[int, ...] = ()) -> tuple[bytes | Non
     for k, arg in enumerate(args):
         for node in jax.tree.leaves(arg, is_leaf=lambda x: hasattr(type(x), PARAMETERS)):
             if k in parameters or hasattr(type(node), PARAMETERS):
-                out += [patterns.of(leaf) for leaf in jax.tree.leaves(node)]
+                tables = {id(x) for x in getattr(node, TABLES, ())}
+                out += [patterns.any_of(x) if id(x) in tables else patterns.of(x) for x in jax.tree.leaves(node)]
             else:
                 out.append(None)
     return tuple(out)

@@ -6,6 +6,7 @@ derivatives.
 """
 
 import contextlib
+import functools
 import weakref
 from collections.abc import Sequence
 
@@ -32,6 +33,16 @@ def of(leaf) -> bytes:
     if known is None or known[0]() is not leaf:
         known = _found[key] = (weakref.ref(leaf, lambda _, key=key: _found.pop(key, None)), _look(np.asarray(leaf)))
     return known[1]
+
+
+def any_of(leaf) -> bytes:
+    """Return bytes that say nothing of the numbers."""
+    return _nothing(int(np.size(leaf)))
+
+
+@functools.lru_cache(64)
+def _nothing(size: int) -> bytes:
+    return bytes([ANY]) * size
 
 
 @contextlib.contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from . import rows
-from .entries import entry, whole
+from .entries import entry
 from .ops import Op, Type, Unsupported, flat, unflat
 from .ops import type_of as named
 from .patterns import ANY
@@ -142,10 +142,9 @@ def _lanes(program, eqn, *xs):
 
 
 def _lookup(program, eqn, table, index):
-    operand = table.index if isinstance(table, Operand) else whole(program, table.ravel().tolist())
-    if operand is None:
+    if not isinstance(table, Operand):
         raise Unsupported("`lookup` in a table that is no operand")
-    return each(lambda row: entry(program, operand, row), listed(index))
+    return each(lambda row: entry(program, table.index, row), listed(index))
 
 
 def _spread(program, eqn, values, index):
@@ -176,8 +175,8 @@ def _while(program, eqn, *xs):
     cond, body = eqn.params["cond_jaxpr"], eqn.params["body_jaxpr"]
     return _loop(
         program,
-        xs[nc + nb :],
-        lambda at: _closed(program, cond, [*xs[:nc], *at])[0].item(),
+        [listed(x) for x in xs[nc + nb :]],
+        lambda at: listed(_closed(program, cond, [*xs[:nc], *at])[0]).item(),
         lambda at: _closed(program, body, [*xs[nc : nc + nb], *at]),
     )
 
@@ -190,7 +189,7 @@ def _loop(program, initial, condition, body):
     # inside the body, the condition holds for every active lane
     sure = _conjuncts(program, holds)
     at = [program.true if c in sure else c for c in loop.carries]
-    nexts = flat(body(unflat(at, shapes)))
+    nexts = flat(map(listed, body(unflat(at, shapes))))
     return unflat(program.close(loop, holds, nexts), shapes)
 
 
@@ -211,7 +210,7 @@ def _counts(p) -> tuple[int, int]:
 def _scan(program, eqn, *xs):
     p = eqn.params
     length, (nc, ns) = p["length"], _counts(p)
-    consts, carry, rows = xs[:nc], list(xs[nc : nc + ns]), xs[nc + ns :]
+    consts, carry, rows = xs[:nc], [listed(x) for x in xs[nc : nc + ns]], [listed(x) for x in xs[nc + ns :]]
     ys = len(eqn.outvars) - ns
     if not rows and not ys and length > SHORT:
         count = constants(program, np.int32(length))
@@ -225,7 +224,7 @@ def _scan(program, eqn, *xs):
         return outs[1:]
     made: list = [None] * length
     for k in reversed(range(length)) if p["reverse"] else range(length):
-        outs = _closed(program, p["jaxpr"], [*consts, *carry, *(r[k] for r in rows)])
+        outs = [listed(x) for x in _closed(program, p["jaxpr"], [*consts, *carry, *(r[k] for r in rows)])]
         carry, made[k] = outs[:ns], outs[ns:]
     stacked = [
         np.stack([m[j] for m in made]) if length else np.zeros(eqn.outvars[ns + j].aval.shape, np.int64)
@@ -242,7 +241,7 @@ def _equations(jaxpr) -> int:
 
 def _cond(program, eqn, index, *xs):
     branches = eqn.params["branches"]
-    index = index.item()
+    index = listed(index).item()
     if index < 0:
         at = int(np.clip(int(program.value(index)), 0, len(branches) - 1))
         return _closed(program, branches[at], xs)
@@ -254,7 +253,7 @@ def _cond(program, eqn, index, *xs):
         predicates = [program.le(index, program.constant(k, t)) for k in order[:-1]]
     shapes = [v.aval.shape for v in eqn.outvars]
     if sum(_equations(b.jaxpr) for b in branches) <= FEW:
-        outs = [flat(_closed(program, branches[k], xs)) for k in order]
+        outs = [flat(map(listed, _closed(program, branches[k], xs))) for k in order]
         chosen = outs[-1]
         for p, other in zip(reversed(predicates), reversed(outs[:-1]), strict=True):
             chosen = [program.select(p, a, b) for a, b in zip(other, chosen, strict=True)]
@@ -262,7 +261,7 @@ def _cond(program, eqn, index, *xs):
     made = program.branches(predicates)
     for k in order:
         program.enter(made)
-        program.leave(made, flat(_closed(program, branches[k], xs)))
+        program.leave(made, flat(map(listed, _closed(program, branches[k], xs))))
     return unflat(program.join(made), shapes)
 
 
@@ -278,4 +277,4 @@ CONTROL = {
     "cond": _cond,
 }
 #: primitives that take operands as they are
-WHOLE = frozenset((*CALLS, "jaxdyn", "jaxdyn_lookup"))
+WHOLE = frozenset((*CALLS, "jaxdyn", "jaxdyn_lookup", "while", "scan", "cond"))

@@ -5,7 +5,7 @@ Between four nodes the surface is bilinear; beyond the rectangle there is nothin
 is tangent to the surface under its center; then each point found touches the plane that is tangent under that point, or
 a side of the field if that is nearer to the outside.
 
-Only the four nodes around a point are read, so the work does not depend on the size of the grid.
+Only the four nodes around a point are read, so the work does not depend on the size of the grid, if all lanes share it.
 """
 
 from collections.abc import Callable
@@ -17,6 +17,9 @@ from ..spatial.lookup import lookup
 from ..spatial.small import mtv, mv, scaled
 from .placed import Placed, Touch, sign
 from .planes import height
+
+#: m below the surface from which on points touch the sides of a field
+STEP = 0.01
 
 
 def over(shape: Callable[[Placed, Placed], list[Touch]]) -> Callable[[Placed, Placed], list[Touch]]:
@@ -74,16 +77,23 @@ def lowest(shape: Callable[[Placed, Placed], list[Touch]], a: Placed, field: Pla
 
 
 def above(x: Array, field: Placed, level: Array) -> Touch:
-    """Return where a point touches the plane of this `level` under it or, if its gap is larger, a side of the field."""
+    """Return where a point touches the plane of this `level` under it or, from `STEP` below the surface on, a side of
+    the field, if that is nearer to the outside.
+
+    A point beyond the rectangle that is higher than this has no side in its way: what slides over an edge, from one
+    field to the next, say, must not run against it. Its gap is its height over the rim and its distance from it.
+    """
     plane = _tangent(x, field, level)
-    gap, normal = height(x, plane), plane.R[:, 2]
+    gap, up = height(x, plane), plane.R[:, 2]
     local = mtv(field.R, x - field.p)
-    for k in range(2):
-        side = sign(local[k])
-        beyond = side * local[k] - field.size[k]
-        outside = beyond > gap
-        gap = jnp.where(outside, beyond, gap)
-        normal = jnp.where(outside[None], scaled(side, field.R[:, k]), normal)
+    sides = [sign(local[k]) for k in range(2)]
+    along_x, along_y = (side * local[k] - field.size[k] for k, side in enumerate(sides))
+    first = along_x > along_y
+    beyond = jnp.where(first, along_x, along_y)
+    normal = jnp.where(first[None], scaled(sides[0], field.R[:, 0]), scaled(sides[1], field.R[:, 1]))
+    aside = (gap < -STEP) & (beyond > gap)
+    over = jnp.where(beyond > 0, jnp.maximum(gap, 0) + beyond, gap)
+    gap, normal = jnp.where(aside, beyond, over), jnp.where(aside[None], normal, up)
     return Touch(gap, x - scaled(0.5 * gap, normal), normal)
 
 

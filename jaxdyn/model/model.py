@@ -151,6 +151,10 @@ class Model(eqx.Module):
         return self.topology.frame_names
 
     @property
+    def tables_of_lanes(self) -> tuple[Array, ...]:
+        return self.collision.grids
+
+    @property
     def actuator_names(self) -> tuple[str, ...]:
         return self.topology.actuator_names
 

@@ -176,7 +176,7 @@ class Plane(Shape):
 @dataclasses.dataclass(frozen=True, eq=False)
 class HeightField(Shape):
     """Ground whose height is given on a grid, bilinear in between. It is fixed in the world, solid below and ends in
-    upright sides. Its number of nodes has no effect on the time of a step.
+    upright sides. Its number of nodes has no effect on the time of a step, if all elements of a batch share it.
 
     **Arguments:** `heights` (rows, columns), rows along y and columns along x, starting at the smallest coordinate;
     `size` (2,), the lengths of the whole field along x and y. Its centre is the origin of its frame.
