@@ -12,6 +12,9 @@ from ..spatial.instances import check_instance
 from .laws import FORMED, Law
 from .limbs import groups_of, rows_of
 
+#: numbers of slots a limb that an error may advise
+FEWER = (2, 1)
+
 
 def check_contacts(call: str, model: Model, law: Any, solver: Solver) -> None:
     """Raise an error unless the law of contact fits the model and the solver."""
@@ -21,10 +24,6 @@ def check_contacts(call: str, model: Model, law: Any, solver: Solver) -> None:
             f"`{call}`: `solver` is {solver}: with `contacts` its rows are solved together with those of contact, and "
             "only the default `Auto()` or a plain `LCABA()` is accepted. Leave `solver` out."
         )
-
-
-#: numbers of slots a limb that an error may advise
-FEWER = (2, 1)
 
 
 def check_law(call: str, model: Model, law, formed: bool = False) -> None:

@@ -104,31 +104,36 @@ def _groups(topology: Topology, scene: Scene, pairs, most=None, within=None) -> 
         together.setdefault(frozenset(sides), []).append((range(first, first + count), bodies, twisting))
         first += count
     parts = [(members, most) for members in together.values()]
-    if within is not None and most is not None:
-        parts = _merged(topology, parts, most, within)
+    if within is not None:
+        parts = _merged(topology, list(together.values()), most, within)
     found: list[Group] = []
     for members, slots in parts:
-        shared = slots is not None and sum(len(places) for places, *_ in members) > slots
+        shared = slots is not None and _places(members) > slots
         for part in [members] if shared else [[m] for m in members]:
             found.append(_group(part, slots if shared else None))
     return tuple(sorted(found, key=lambda group: group.places))
 
 
-def _merged(topology: Topology, parts: list[tuple[list, int | None]], most: int, within: int) -> list:
-    """Return groups in which those within a tree are one, with `within` slots, if they have more in all."""
+def _merged(topology: Topology, groups: list[list], most: int, within: int) -> list[tuple[list, int]]:
+    """Return groups, each with its most slots, in which those within a tree are one, with `within` slots, if they have
+    more in all."""
     inner: dict[int, list] = {}
     kept = []
-    for members, slots in parts:
+    for members in groups:
         trees = {b if b == WORLD else topology.roots[b] for b in members[0][1]}
         if WORLD not in trees and len(trees) == 1:
             inner.setdefault(trees.pop(), []).append(members)
         else:
-            kept.append((members, slots))
+            kept.append((members, most))
     for own in inner.values():
-        slots = sum(min(most, sum(len(places) for places, *_ in members)) for members in own)
         whole = [member for members in own for member in members]
-        kept += [(whole, within)] if slots > within else [(members, most) for members in own]
+        merges = sum(min(most, _places(members)) for members in own) > within
+        kept += [(whole, within)] if merges else [(members, most) for members in own]
     return kept
+
+
+def _places(members: list[Any]) -> int:
+    return sum(len(places) for places, *_ in members)
 
 
 def _group(members: list[Any], slots: int | None) -> Group:

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 from jaxtyping import Array
 
 from ..geometry import planes
-from ..geometry.placed import Placed
+from ..geometry.placed import Placed, Touch
 from ..model.collision import Collision
 from ..spatial.small import composed
 from ..tree.topology import WORLD
@@ -49,6 +49,12 @@ def pair_of(shapes: Collision, pair: tuple[int, int], count: int) -> Pair:
     kinds, bodies = (infos[0].kind, infos[1].kind), [s.body for s in infos]
     sizes = [_size(shapes, k, kinds == STANDING) for k in pair]
     return Pair(kinds, (bodies[0], bodies[1]), count, (placements[0], placements[1]), (*sizes,))
+
+
+def apart(found: list[Touch]) -> tuple[Array, Array, Array]:
+    """Return the gaps, points and normals of places, stacked."""
+    gap, point, normal = (jnp.stack(x) for x in zip(*found, strict=True))
+    return gap, point, normal
 
 
 def fours_of(shapes: Collision, k: int) -> Array:

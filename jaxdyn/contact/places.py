@@ -21,7 +21,7 @@ from ..kinematics.forward import Kinematics
 from ..kinematics.rows import stacked
 from ..model.model import Model
 from ..tree.topology import WORLD
-from .pairs import STANDING, Pair, fours_of, pair_of
+from .pairs import STANDING, Pair, apart, fours_of, pair_of
 from .terrain import FIELD, Over, above, terrain
 
 #: how many rows of four of the vertices of a mesh a step searches
@@ -102,11 +102,6 @@ def surfaces_of(model: Model, dtype: Any) -> Surface:
     return Surface(*(x[jnp.asarray(at)].astype(dtype) for x in model.collision.of_pairs()))
 
 
-def _apart(found: list[Touch]) -> tuple[Array, Array, Array]:
-    gap, point, normal = (jnp.stack(x) for x in zip(*found, strict=True))
-    return gap, point, normal
-
-
 def _reads(name: tuple[str, int], bodies: tuple[int, int]) -> tuple[Ref, tuple[Ref | None, ...]]:
     """Return the references to a pair, and to the poses of its bodies."""
     return Ref(*name), tuple(None if b == WORLD else Ref("world", b) for b in bodies)
@@ -114,7 +109,7 @@ def _reads(name: tuple[str, int], bodies: tuple[int, int]) -> tuple[Ref, tuple[R
 
 def _found(kinds: tuple[str, str], pair: Pair, poses) -> tuple[Array, Array, Array]:
     """Return the gaps, points and normals of a pair."""
-    return _apart(touches(*kinds, *pair.placed(poses)))
+    return apart(touches(*kinds, *pair.placed(poses)))
 
 
 def _upright(pair: Pair, poses) -> Array:
@@ -126,7 +121,7 @@ def _upright(pair: Pair, poses) -> Array:
 def _standing(pair: Pair, poses, lowest: planes.Lowest) -> tuple[Array, Array, Array]:
     """Return the gaps, points and normals of a mesh above a plane."""
     mesh, plane = pair.placed(poses)
-    return _apart(alike(planes.standing(mesh, plane, lowest)))
+    return apart(alike(planes.standing(mesh, plane, lowest)))
 
 
 @tables

@@ -17,7 +17,7 @@ from ..engine.sweeps import swept
 from ..geometry import heights
 from ..geometry.touch import GROUND, alike
 from ..model.collision import Collision
-from .pairs import Pair
+from .pairs import Pair, apart
 
 #: the kind of shape of height fields
 FIELD = "heights"
@@ -74,9 +74,7 @@ def _lowest(kind: str, pair: Pair, poses, level: Array) -> tuple[Array, Array]:
 def above(pair: Pair, poses, points: Array, levels: Array) -> tuple[Array, Array, Array]:
     """Return the gaps, points and normals of a shape over a field."""
     _, field = pair.placed(poses)
-    found = alike([heights.above(x, field, level) for x, level in zip(points, levels, strict=True)])
-    gap, point, normal = (jnp.stack(x) for x in zip(*found, strict=True))
-    return gap, point, normal
+    return apart(alike([heights.above(x, field, level) for x, level in zip(points, levels, strict=True)]))
 
 
 @tables

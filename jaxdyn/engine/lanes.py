@@ -206,7 +206,7 @@ def known_of(args: tuple, parameters: tuple[int, ...] = ()) -> tuple[bytes | Non
         for node in jax.tree.leaves(arg, is_leaf=lambda x: hasattr(type(x), PARAMETERS)):
             if k in parameters or hasattr(type(node), PARAMETERS):
                 tables = {id(x) for x in getattr(node, TABLES, ())}
-                out += [patterns.any_of(x) if id(x) in tables else patterns.of(x) for x in jax.tree.leaves(node)]
+                out += [patterns.any_of(x.size) if id(x) in tables else patterns.of(x) for x in jax.tree.leaves(node)]
             else:
                 out.append(None)
     return tuple(out)

@@ -25,7 +25,7 @@ def of(leaf) -> bytes:
     """Return a byte for each number: `ZERO`, `ONE`, `MINUS` or `ANY`. All numbers of a traced array are `ANY`, unless
     they are `told`."""
     if isinstance(leaf, jax.core.Tracer):
-        return _told.get(id(leaf)) or bytes([ANY]) * leaf.size
+        return _told.get(id(leaf)) or any_of(leaf.size)
     if not isinstance(leaf, jax.Array):  # mutable, so not cached
         return _look(np.asarray(leaf))
     key = id(leaf)
@@ -35,13 +35,9 @@ def of(leaf) -> bytes:
     return known[1]
 
 
-def any_of(leaf) -> bytes:
-    """Return bytes that say nothing of the numbers."""
-    return _nothing(int(np.size(leaf)))
-
-
 @functools.lru_cache(64)
-def _nothing(size: int) -> bytes:
+def any_of(size: int) -> bytes:
+    """Return bytes for so many numbers that say nothing of them."""
     return bytes([ANY]) * size
 
 

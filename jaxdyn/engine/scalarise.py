@@ -13,7 +13,7 @@ import numpy as np
 from jax.extend import core as jex
 
 from . import rows
-from .entries import entry
+from .entries import clipped, entry
 from .ops import Op, Type, Unsupported, flat, unflat
 from .ops import type_of as named
 from .patterns import ANY
@@ -154,8 +154,7 @@ def _spread(program, eqn, values, index):
     if size * values.size > SPREAD:
         raise Unsupported("`spread` in a long table")
     zero = program.constant(0, t)
-    first, last = (program.constant(k, Type.int32) for k in (0, size - 1))
-    places = [program.min_(program.max_(i, first), last) for i in index.ravel().tolist()]
+    places = [clipped(program, i, size) for i in index.ravel().tolist()]
     out = []
     for k in range(size):
         here, total = program.constant(k, Type.int32), zero
