@@ -251,6 +251,9 @@ def strider() -> tuple[jd.Model, np.ndarray]:
     return model, q
 
 
+HIPS = tuple((x, y) for x in (0.2, -0.2, 0.0) for y in (0.12, -0.12))
+
+
 def armoured(friction=0.8, torsion=0.0, legs=2, plates=1, damping=0.5) -> tuple[jd.Model, np.ndarray]:
     """A robot with legs of two boxes and a ball for a foot, as files have them: 9 places a leg where it may touch the
     ground, and 4 for each of the `plates` of its trunk."""
@@ -258,7 +261,7 @@ def armoured(friction=0.8, torsion=0.0, legs=2, plates=1, damping=0.5) -> tuple[
     spec.add_body("trunk", "world", jd.joints.Free(), inertia=cuboid(6.0, (0.4, 0.2, 0.1)))
     for k in range(plates):
         spec.add_shape("trunk", jd.shapes.Box((0.4 / (k + 1), 0.2, 0.1)), friction=friction)
-    for k, (x, y) in enumerate([(0.2, 0.12), (0.2, -0.12), (-0.2, 0.12), (-0.2, -0.12)][:legs]):
+    for k, (x, y) in enumerate(HIPS[:legs]):
         hinge = jd.joints.Revolute(axis=Y, armature=0.01, damping=damping, stiffness=40.0, rest=BENT[0])
         knee = jd.joints.Revolute(axis=Y, armature=0.01, damping=damping, stiffness=40.0, rest=BENT[1])
         spec.add_body(f"thigh{k}", "trunk", hinge, placement=at(x, y), inertia=rod(0.8, LEG))

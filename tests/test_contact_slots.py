@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import jaxdyn as jd
-from jaxdyn.contact.limbs import groups_of, rows_of
+from jaxdyn.contact.limbs import Group, groups_of, nearest, rows_of
 from jaxdyn.contact.places import names_of
 from jaxdyn.engine import kernels
 from jaxdyn.engine.facts import counts
@@ -82,6 +82,33 @@ def test_many_places_get_a_few_slots_by_themselves():
     np.testing.assert_allclose(push[feet].sum(), mass * 9.81, rtol=1e-3)
     np.testing.assert_allclose(push.sum(), push[feet].sum(), rtol=1e-6)
     assert (found.result == jd.Result.successful).all()
+
+
+def test_all_places_of_a_robot_are_one_group_if_limbs_have_too_many_slots():
+    """... with the motion of a slot at every place, if it touches at no more places than it has slots."""
+    model, q = scenes.armoured(friction=0.2, legs=6)  # with more, several motions fulfil the law
+    law = jd.contact.Newton(1e-11)
+    (group,) = groups_of(model, law)
+    assert len(group.places) == 58 and group.slots == 16 and rows_of(model, law) == 48
+    v = np.zeros(model.nv)
+    v[:6] = 0.3, 0.1, -0.2, 0.2, -0.1, 1.0
+    few, every = (program(x, 60)(model, q, v) for x in (law, jd.contact.Newton(1e-11, slots=100)))
+    touching = at_places(every)[:, :, 0] > 1e-9
+    assert touching.sum(1).max() > 4
+    assert (every.result == jd.Result.successful).all() and (few.result == jd.Result.successful).all()
+    np.testing.assert_allclose(few.q, every.q, rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("slots", [1, 3, 8])
+def test_the_least_gaps_in_order(slots):
+    """Of equal gaps those of the first places; infinite ones come last, and all places are different."""
+    rng = np.random.default_rng(5)
+    gaps = rng.integers(0, 5, (11, 40)).astype(float)
+    gaps[rng.random(gaps.shape) < 0.3] = np.inf
+    places = tuple(range(20, 31))
+    group = Group((0,), places, ((1,) * 11,), slots, False)
+    found = jax.jit(nearest, static_argnums=0)(group, jnp.asarray(gaps))
+    np.testing.assert_array_equal(found, 20 + np.argsort(gaps, 0, kind="stable")[:slots])
 
 
 def crossed() -> tuple[jd.Model, np.ndarray]:

@@ -1,11 +1,8 @@
 """`Auto`: the law chosen by the number of contact rows."""
 
 from .admm import ADMM
-from .laws import FORMED, PGS, Law
+from .laws import FORMED, PGS, SMALL, Law
 from .newton import Newton
-
-#: number of rows up to which Newton's method, whose time grows with their cube, pays off
-MOST = 96
 
 
 class Auto(Law):
@@ -14,7 +11,7 @@ class Auto(Law):
 
     def pick(self, rows: int, size: int) -> Law:
         """Return the law for a number of rows and a float size in bytes."""
-        if rows <= MOST:
+        if rows <= SMALL:
             return Newton()
         return PGS(100) if rows <= FORMED else ADMM(None if size == 8 else 2e-4)
 

@@ -22,6 +22,8 @@ from .tiled import Tiled, flat, in_tiles, tiled
 
 #: number of rows up to which G is formed: its code and its memory grow with their square
 FORMED = 200
+#: number of rows up to which Newton's method, whose time grows with their cube, pays off
+SMALL = 96
 #: tolerance of laws that are solved to one, in single and double precision
 TOLERANCE = {4: 1e-5, 8: 1e-9}
 #: m/s; smoothing over a smaller speed would be lost in rounding
@@ -35,8 +37,8 @@ class Law(eqx.Module):
     `recovery_speed` (m/s, and rad/s at limits of joints that turn); `bounce_speed` (m/s), below which impacts do not
     bounce; `limits`: joints stop at their limits, and `dry_friction`: joints with dry friction rub (each adds a row for
     the joint); `slots`, the number of places at which two limbs, or a limb and a shape of the world, can touch at a
-    time: each step selects those with the least gaps (None: all places; if there would be more than 200 rows, 4, and if
-    there still are, 8 for all places between limbs of a robot that would have more);
+    time: each step selects those with the least gaps (None: all places; if there would be more than 96 rows, 4; if
+    that makes more than 72, 16 for all places of a robot);
     `smoothing` (m/s, and rad/s for joints that turn), the speed over which derivatives are smoothed: it does not change
     motions, and 0 gives exact derivatives.
     """

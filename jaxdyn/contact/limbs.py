@@ -3,13 +3,13 @@
 A place is a point where two shapes may touch; a slot holds the contact rows of one place. A robot model may have over a
 hundred places where it might touch the ground, but touches at a few. So if there are many, all places between two limbs
 (chains of bodies without branches), or between a limb and a shape of the world, share a few slots. The rows of a slot
-ride (are propagated) up the bodies of these limbs only, wherever it is. If there are still many, because all limbs of a
-robot may touch each other, all these places share a few slots, too, whose rows ride up all bodies of the robot.
+ride (are propagated) up the bodies of these limbs only, wherever it is. If there are still many, all places of a robot,
+or those where its limbs may touch each other, share a few slots, whose rows ride up all bodies of the robot.
 """
 
 import dataclasses
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,14 +23,37 @@ from ..model.collision import Scene
 from ..model.constraints import Layout
 from ..model.model import Model
 from ..tree.topology import WORLD, Topology
-from .laws import FORMED, Law
+from .laws import FORMED, SMALL, Law
 from .places import bearing, twists
 
-#: number of slots of a group, if there would be too many rows with one at every place; that of the places within one
-#: tree, if there are still too many
-FEW, WITHIN = 4, 8
 #: number of places that one step chooses from
 TOGETHER = 4
+
+
+class Sharing(NamedTuple):
+    """How places share slots: the number of slots of the places between two limbs, or a limb and a shape of the world
+    (None: one for each place), and those that take the place of more slots in all: `within`, of the places within a
+    tree, or `whole`, of all places of a tree."""
+
+    most: int | None = None
+    within: int | None = None
+    whole: int | None = None
+
+
+#: one slot for each place; few for each two limbs; then few within a tree, or on all of it
+EACH, LIMBS, WITHIN, WHOLE = Sharing(), Sharing(4), Sharing(4, within=8), Sharing(4, whole=16)
+#: number of rows up to which slots on all bodies of a tree do not pay off: their rows ride further
+LEAN = 72
+#: what is tried, one after the other: the number of rows that it may make, and the way to share slots
+TRIED = (
+    (SMALL, EACH),
+    (LEAN, LIMBS),
+    (LEAN, WITHIN),
+    (SMALL, WHOLE),
+    (SMALL, LIMBS),
+    (FORMED, EACH),
+    (FORMED, LIMBS),
+)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -60,12 +83,15 @@ def groups_of(model: Model, law: Law) -> tuple[Group, ...]:
     pairs = tuple((p, count, twists(model, p)) for p, count in bearing(model).items())
     given = model.topology, model.collision.scene, pairs
     if law.slots is not None:
-        return _groups(*given, law.slots)
-    most = FORMED - rows_of_joints(model, law)
-    if sum(n * (4 if t else 3) for _, n, t in pairs) <= most:
-        return _groups(*given)
-    few = _groups(*given, FEW)
-    return few if _rows(few) <= most else _groups(*given, FEW, WITHIN)
+        return _groups(*given, Sharing(law.slots))
+    every, joints = sum(n * (4 if t else 3) for _, n, t in pairs), rows_of_joints(model, law)
+    for most, way in TRIED:
+        if way is EACH and every + joints > most:
+            continue  # there may be thousands of groups
+        found = _groups(*given, way)
+        if _rows(found) + joints <= most:
+            return found
+    return _groups(*given, WITHIN)
 
 
 def rows_of(model: Model, law: Law) -> int:
@@ -94,41 +120,37 @@ def rows_of_joints(model: Model, law: Law) -> int:
 
 
 @tables
-def _groups(topology: Topology, scene: Scene, pairs, most=None, within=None) -> tuple[Group, ...]:
-    """Return the groups with at most so many slots each (None: one for each place). If `within` is given, the places
-    within a tree whose groups would have more slots in all are one group, with that many."""
+def _groups(topology: Topology, scene: Scene, pairs, way: Sharing) -> tuple[Group, ...]:
     limb, together, first = topology.limbs, {}, 0
     for (i, j), count, twisting in pairs:
         bodies = scene.shapes[i].body, scene.shapes[j].body
         sides = [("world", k) if b == WORLD else ("limb", limb[b]) for k, b in zip((i, j), bodies, strict=True)]
         together.setdefault(frozenset(sides), []).append((range(first, first + count), bodies, twisting))
         first += count
-    parts = [(members, most) for members in together.values()]
-    if within is not None:
-        parts = _merged(topology, list(together.values()), most, within)
     found: list[Group] = []
-    for members, slots in parts:
+    for members, slots in _merged(topology, list(together.values()), way):
         shared = slots is not None and _places(members) > slots
         for part in [members] if shared else [[m] for m in members]:
             found.append(_group(part, slots if shared else None))
     return tuple(sorted(found, key=lambda group: group.places))
 
 
-def _merged(topology: Topology, groups: list[list], most: int, within: int) -> list[tuple[list, int]]:
-    """Return groups, each with its most slots, in which those within a tree are one, with `within` slots, if they have
-    more in all."""
-    inner: dict[int, list] = {}
-    kept = []
+def _merged(topology: Topology, groups: list[list], way: Sharing) -> list[tuple[list, int | None]]:
+    """Return groups, each with its most slots; those that belong together by `within` or `whole` are one, with that
+    many slots, if they have more in all."""
+    slots, inner = way.whole or way.within, {}
+    kept: list[tuple[list, int | None]] = []
     for members in groups:
         trees = {b if b == WORLD else topology.roots[b] for b in members[0][1]}
-        if WORLD not in trees and len(trees) == 1:
+        if way.whole:
+            trees.discard(WORLD)
+        if slots is not None and WORLD not in trees and len(trees) == 1:
             inner.setdefault(trees.pop(), []).append(members)
         else:
-            kept.append((members, most))
+            kept.append((members, way.most))
     for own in inner.values():
-        whole = [member for members in own for member in members]
-        merges = sum(min(most, _places(members)) for members in own) > within
-        kept += [(whole, within)] if merges else [(members, most) for members in own]
+        merges = sum(min(way.most, _places(members)) for members in own) > slots
+        kept += [([m for members in own for m in members], slots)] if merges else [(m, way.most) for m in own]
     return kept
 
 
@@ -155,13 +177,38 @@ def spans(groups: tuple[Group, ...]) -> Iterator[tuple[Group, slice]]:
 
 def nearest(group: Group, gaps: Array) -> Array:
     """Return the numbers (slots, lanes) of the places of a group with the least gaps (places, lanes), in order."""
-    numbers = jnp.asarray(group.places, gaps.dtype)[:, None]
-    found = []
-    for _ in range(group.slots):
-        least = jnp.where(gaps == gaps.min(0), numbers, jnp.inf).min(0)
-        gaps = jnp.where(numbers == least, jnp.inf, gaps)
-        found.append(least)
-    return jnp.stack(found)
+    # any place comes before none
+    gaps = jnp.minimum(jax.lax.stop_gradient(gaps), jnp.finfo(gaps.dtype).max)
+    numbers = jnp.broadcast_to(jnp.asarray(group.places, gaps.dtype)[:, None], gaps.shape)
+    none = jnp.full((1, group.slots, gaps.shape[-1]), jnp.inf, gaps.dtype)
+    found = swept(_nearest(len(group.places)), {"gap": gaps, "number": numbers, "none": none})
+    return found["numbers"][-1]
+
+
+def least(gaps, numbers, known, of):
+    """Return the least gaps (slots, lanes) in order, and the numbers of their places: of those that are `known`, with
+    the numbers `of`, and of further ones."""
+    for gap, number in zip(gaps, numbers, strict=True):
+        less = gap < known
+        known, of = _inserted(known, gap, less), _inserted(of, number, less)
+    return known, of
+
+
+def _inserted(x, new, less):
+    """Return values x (slots, lanes) with a new one before those where it is `less`, without the last one."""
+    moves = jnp.concatenate([jnp.zeros_like(less[:1]), less[:-1]])
+    return jnp.where(moves, jnp.concatenate([x[:1], x[:-1]]), jnp.where(less, new, x))
+
+
+@tables
+def _nearest(places: int) -> Table:
+    rows: list[Row] = []
+    before = Ref("none", 0), Ref("none", 0)
+    for k, start in enumerate(range(0, places, TOGETHER)):
+        some = [Ref(name, start, min(TOGETHER, places - start)) for name in ("gap", "number")]
+        rows.append(Row(Step(least), (*some, *before), (Ref("gaps", k), Ref("numbers", k))))
+        before = Ref("gaps", k), Ref("numbers", k)
+    return Table(rows, {"gaps": len(rows), "numbers": len(rows)})
 
 
 def at_places(group: Group, which: Array, tree: Any) -> Any:
@@ -196,16 +243,20 @@ def _choosing(places: int) -> Table:
     return Table(rows, {"chosen": len(rows)})
 
 
-def ways_of(group: Group, which: Array) -> Array:
-    """Return the signs (bodies, slots, lanes) of the bodies at the slots, see `Group`. Most are constants."""
-    hits = which[:, None] == jnp.asarray(group.places, which.dtype)[:, None]
-    found = []
-    for ways in np.asarray(group.ways):
-        own = jnp.zeros((), which.dtype)
-        for k in np.flatnonzero(ways):
-            own = jnp.where(hits[:, k], jnp.asarray(ways[k], which.dtype), own)
-        found.append(jnp.broadcast_to(own, which.shape))
-    return jnp.stack(found)
+def sides_of(group: Group, dtype: Any) -> tuple[Array, Array]:
+    """Return the numbers (places, 1) of the bodies of the first and of the second shapes at the places of a group, −1
+    for the world."""
+    ways = np.asarray(group.ways)
+    sides = [np.where((ways == way).any(0), (ways == way).argmax(0), -1) for way in (1, -1)]
+    return tuple(jnp.asarray(side, dtype)[:, None] for side in sides)
+
+
+def ways_of(group: Group, sides: tuple[Array, Array]) -> Array:
+    """Return the signs (bodies, slots, lanes) of the bodies at the slots, see `Group`; `sides` are those of
+    `sides_of`, at the slots."""
+    body = jnp.arange(len(group.bodies), dtype=sides[0].dtype)[:, None, None]
+    hits = [jnp.where(side[None] == body, 1, 0).astype(side.dtype) for side in sides]
+    return hits[0] - hits[1]
 
 
 def places_of(groups: tuple[Group, ...], which: Array) -> Array:

@@ -32,8 +32,8 @@ LEAST = {4: 3e-5, 8: 1e-9}
 #: the share of the residual of the law that ε is at first; its factors after steps that find no residual below the
 #: least so far, and after those that find one above HALF of it; its bounds; the residual beyond which ε does not grow
 SHARE, MORE, LESS, HALF, SHARES, MOST = 1.0, 2.0, 0.5, 0.5, (2e-3, 16.0), 1e-2
-#: a lane ends near the tolerance, within this factor, after as many steps that do not halve the residual
-NEAR, PATIENCE = 10, 4
+#: a lane ends near the tolerance, within this factor, after a step that does not halve the residual
+NEAR = 10
 #: number of contacts up to which joints that rub are solved with them at once: their forces change in most batches
 FEW = 4
 
@@ -43,7 +43,7 @@ class Newton(Law):
     redundant contact points.
 
     **Arguments:** `tol`, of the law relative to the speeds at the contacts (None: 1e-9 in double, 1e-5 in single
-    precision), up to ten times as much where steps no longer halve what is left; `max_steps` of Newton's method;
+    precision), up to ten times as much where a step no longer halves what is left; `max_steps` of Newton's method;
     `sweeps` of Gauss-Seidel before it.
     """
 
@@ -75,7 +75,7 @@ class Newton(Law):
         step, minimum = newton_step(problem), LEAST[x.dtype.itemsize]
 
         def once(carried):
-            x, s, off, best, least, share, mark, waited, active, count = carried
+            x, s, off, best, least, share, mark, active, count = carried
             ridge = jnp.maximum(share * jnp.minimum(off, MOST), minimum)
             x = jnp.where(active, x + step(x, s, ridge), x)
             s = problem.answer(x)
@@ -85,12 +85,10 @@ class Newton(Law):
             best, least = jnp.where(better, x, best), jnp.where(better, off, least)
             share = jnp.clip(factor * share, *SHARES)
             halved = least < HALF * mark
-            mark, waited = jnp.where(halved, least, mark), jnp.where(halved, 0, waited + 1)
-            slow = (waited >= PATIENCE) & (least < NEAR * tol)
-            return x, s, off, best, least, share, mark, waited, active & (least > tol) & ~slow, count + 1
+            active &= (least > tol) & (halved | (least >= NEAR * tol))
+            return x, s, off, best, least, share, jnp.where(halved, least, mark), active, count + 1
 
         s = problem.answer(x)
         off = problem.left_of(x, s)
-        waited = jnp.zeros(off.shape, jnp.int32)
-        begun = x, s, off, x, off, jnp.full_like(off, SHARE), off, waited, off > tol, jnp.asarray(0)
+        begun = x, s, off, x, off, jnp.full_like(off, SHARE), off, off > tol, jnp.asarray(0)
         return jax.lax.while_loop(lambda c: c[-2].any() & (c[-1] < self.max_steps), once, begun)[3]

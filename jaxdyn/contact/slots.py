@@ -2,6 +2,8 @@
 
 A slot holds the contact rows of one place where two shapes may touch; see `limbs.py`."""
 
+import dataclasses
+from collections.abc import Iterator
 from typing import Any, ClassVar, NamedTuple
 
 import equinox as eqx
@@ -17,8 +19,11 @@ from ..model.joints import plane_axes
 from ..model.model import Model
 from ..spatial.small import cross, mtv
 from ..tree.topology import Topology
-from .limbs import Group, at_places, nearest, spans, ways_of
+from .limbs import Group, at_places, nearest, sides_of, spans, ways_of
 from .places import Surface, surfaces_of, touches_of
+
+#: number of slots that share a constraint
+TOGETHER = 4
 
 
 class AtSlots(Constraint):
@@ -106,12 +111,12 @@ def slots_at(model: Model, groups: tuple[Group, ...], motion: Kinematics, which:
         ways = jnp.asarray(group.ways, dtype)[..., None]
         if group.chosen:
             numbers = nearest(group, touch.gap) if which is None else which[own]
-            touch, surface = at_places(group, numbers, (touch, surface))
-            ways = ways_of(group, numbers)
+            touch, surface, sides = at_places(group, numbers, (touch, surface, sides_of(group, dtype)))
+            ways = ways_of(group, sides)
             chosen.append(numbers)
-        touching.append(_rows(Touching, group, touch, ways))
+        touching += _rows(Touching, group, touch, ways)
         if group.twists:
-            twists.append(_rows(Twist, group, touch, ways))
+            twists += _rows(Twist, group, touch, ways)
             twisted += range(start, start + group.slots)
         parts.append(surface)
         start += group.slots
@@ -120,6 +125,11 @@ def slots_at(model: Model, groups: tuple[Group, ...], motion: Kinematics, which:
     return Slots((*touching,), (*twists,), (*twisted,), whole, at)
 
 
-def _rows(kind: type[AtSlots], group: Group, touch: Touch, ways: Array) -> Any:
-    zero = jnp.zeros((kind.each * group.slots, 1), touch.gap.dtype)
-    return kind(group=group, touch=touch, ways=ways, target=zero, stabilization=without_gains(zero[0]))
+def _rows(kind: type[AtSlots], group: Group, touch: Touch, ways: Array) -> Iterator[Any]:
+    """Yield the rows at the slots of a group, a few slots each, so that large groups need no code of their own."""
+    for start in range(0, group.slots, TOGETHER):
+        some = slice(start, min(start + TOGETHER, group.slots))
+        part = dataclasses.replace(group, slots=some.stop - start)
+        zero = jnp.zeros((kind.each * part.slots, 1), touch.gap.dtype)
+        own = jax.tree.map(lambda x, some=some: x[some], touch)
+        yield kind(group=part, touch=own, ways=ways[:, some], target=zero, stabilization=without_gains(zero[0]))
