@@ -138,13 +138,16 @@ def _groups(topology: Topology, scene: Scene, pairs, way: Sharing) -> tuple[Grou
 def _merged(topology: Topology, groups: list[list], way: Sharing) -> list[tuple[list, int | None]]:
     """Return groups, each with its most slots; those that belong together by `within` or `whole` are one, with that
     many slots, if they have more in all."""
-    slots, inner = way.whole or way.within, {}
+    slots = way.whole or way.within
+    if slots is None:
+        return [(members, way.most) for members in groups]
+    inner: dict[int, list] = {}
     kept: list[tuple[list, int | None]] = []
     for members in groups:
         trees = {b if b == WORLD else topology.roots[b] for b in members[0][1]}
         if way.whole:
             trees.discard(WORLD)
-        if slots is not None and WORLD not in trees and len(trees) == 1:
+        if WORLD not in trees and len(trees) == 1:
             inner.setdefault(trees.pop(), []).append(members)
         else:
             kept.append((members, way.most))
@@ -256,7 +259,7 @@ def ways_of(group: Group, sides: tuple[Array, Array]) -> Array:
     `sides_of`, at the slots."""
     body = jnp.arange(len(group.bodies), dtype=sides[0].dtype)[:, None, None]
     hits = [jnp.where(side[None] == body, 1, 0).astype(side.dtype) for side in sides]
-    return hits[0] - hits[1]
+    return hits[0] - hits[1]  # zero also at slots without a place, whose sides are equal
 
 
 def places_of(groups: tuple[Group, ...], which: Array) -> Array:
