@@ -99,6 +99,16 @@ def test_all_places_of_a_robot_are_one_group_if_limbs_have_too_many_slots():
     np.testing.assert_allclose(few.q, every.q, rtol=0, atol=1e-8)
 
 
+def test_a_body_with_many_shapes_keeps_more_slots():
+    """... where they make few rows: sixteen for one body, not four."""
+    spec = jd.ModelSpec("table")
+    spec.add_body("top", "world", jd.joints.Free(), inertia=scenes.round_body(1.0, 0.1))
+    for k in range(39):
+        spec.add_shape("top", jd.shapes.Sphere(0.02), placement=scenes.at(x=0.05 * (k % 13), y=0.05 * (k // 13)))
+    (group,) = groups_of(spec.add_ground().build(), jd.contact.Auto())
+    assert len(group.places) == 39 and group.slots == 16
+
+
 @pytest.mark.parametrize("slots", [1, 3, 8])
 def test_the_least_gaps_in_order(slots):
     """Of equal gaps those of the first places; infinite ones come last, and all places are different."""

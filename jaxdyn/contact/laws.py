@@ -37,8 +37,8 @@ class Law(eqx.Module):
     `recovery_speed` (m/s, and rad/s at limits of joints that turn); `bounce_speed` (m/s), below which impacts do not
     bounce; `limits`: joints stop at their limits, and `dry_friction`: joints with dry friction rub (each adds a row for
     the joint); `slots`, the number of places at which two limbs, or a limb and a shape of the world, can touch at a
-    time: each step selects those with the least gaps (None: all places; if there would be more than 96 rows, 4; if
-    that makes more than 72, 16 for all places of a robot);
+    time: each step selects those with the least gaps (None: all places, up to 96 rows; then 16, 8 or 4, up to 72; then
+    16 for all places of a robot, up to 96; see `limbs.py` for what scenes with more rows have);
     `smoothing` (m/s, and rad/s for joints that turn), the speed over which derivatives are smoothed: it does not change
     motions, and 0 gives exact derivatives.
     """

@@ -42,18 +42,10 @@ class Sharing(NamedTuple):
 
 #: one slot for each place; few for each two limbs; then few within a tree, or on all of it
 EACH, LIMBS, WITHIN, WHOLE = Sharing(), Sharing(4), Sharing(4, within=8), Sharing(4, whole=16)
+#: more slots for each two limbs, where they make no more than LEAN rows: a few bodies on the ground with many shapes
+AMPLE = Sharing(16), Sharing(8)
 #: number of rows up to which slots on all bodies of a tree do not pay off: their rows ride further
 LEAN = 72
-#: what is tried, one after the other: the number of rows that it may make, and the way to share slots
-TRIED = (
-    (SMALL, EACH),
-    (LEAN, LIMBS),
-    (LEAN, WITHIN),
-    (SMALL, WHOLE),
-    (SMALL, LIMBS),
-    (FORMED, EACH),
-    (FORMED, LIMBS),
-)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -85,13 +77,22 @@ def groups_of(model: Model, law: Law) -> tuple[Group, ...]:
     if law.slots is not None:
         return _groups(*given, Sharing(law.slots))
     every, joints = sum(n * (4 if t else 3) for _, n, t in pairs), rows_of_joints(model, law)
-    for most, way in TRIED:
-        if way is EACH and every + joints > most:
-            continue  # there may be thousands of groups
+    for most, way in _ways(every + joints <= FORMED, every + joints <= SMALL):
         found = _groups(*given, way)
         if _rows(found) + joints <= most:
             return found
     return _groups(*given, WITHIN)
+
+
+def _ways(formed: bool, small: bool) -> Iterator[tuple[int, Sharing]]:
+    """Yield what is tried one after the other, a number of rows and the way to share slots that may make as many;
+    `formed` and `small` say whether a slot at every place is within these bounds."""
+    if small:
+        yield SMALL, EACH
+    if formed:
+        yield from ((LEAN, way) for way in AMPLE)
+    yield from ((LEAN, LIMBS), (LEAN, WITHIN), (SMALL, WHOLE), (SMALL, LIMBS))
+    yield FORMED, EACH if formed else LIMBS
 
 
 def rows_of(model: Model, law: Law) -> int:
