@@ -122,6 +122,7 @@ def rows_of_joints(model: Model, law: Law) -> int:
 
 @tables
 def _groups(topology: Topology, scene: Scene, pairs, way: Sharing) -> tuple[Group, ...]:
+    """Return the groups of the places of pairs of shapes, each ((i, j), number of places, whether they twist)."""
     limb, together, first = topology.limbs, {}, 0
     for (i, j), count, twisting in pairs:
         bodies = scene.shapes[i].body, scene.shapes[j].body
@@ -189,7 +190,7 @@ def nearest(group: Group, gaps: Array) -> Array:
     return found["numbers"][-1]
 
 
-def least(gaps, numbers, known, of):
+def _least(gaps, numbers, known, of):
     """Return the least gaps (slots, lanes) in order, and the numbers of their places: of those that are `known`, with
     the numbers `of`, and of further ones."""
     for gap, number in zip(gaps, numbers, strict=True):
@@ -210,7 +211,7 @@ def _nearest(places: int) -> Table:
     before = Ref("none", 0), Ref("none", 0)
     for k, start in enumerate(range(0, places, TOGETHER)):
         some = [Ref(name, start, min(TOGETHER, places - start)) for name in ("gap", "number")]
-        rows.append(Row(Step(least), (*some, *before), (Ref("gaps", k), Ref("numbers", k))))
+        rows.append(Row(Step(_least), (*some, *before), (Ref("gaps", k), Ref("numbers", k))))
         before = Ref("gaps", k), Ref("numbers", k)
     return Table(rows, {"gaps": len(rows), "numbers": len(rows)})
 
