@@ -334,28 +334,14 @@ def test_simulate_with_contacts(tmp_path, capsys):
 
 
 def test_simulate_takes_the_shapes_that_are_named(tmp_path, capsys):
-    """Where limbs are so many that even a few slots each are too many."""
-    fins = "".join(
-        f'''<link name="fin {k}"><inertial><mass value="0.1"/>
-        <inertia ixx="1" iyy="1" izz="1" ixy="0" ixz="0" iyz="0"/></inertial>
-        <collision name="fin {k}"><geometry><box size="0.1 0.1 0.1"/></geometry></collision></link>
-        <joint name="hinge {k}" type="continuous"><origin xyz="{k} 0 0"/>
-        <parent link="brick"/><child link="fin {k}"/></joint>'''
-        for k in range(18)
+    """Where robots are so many that even a few slots each are too many."""
+    robots = "".join(
+        f'''<body name="{name}" pos="{k} 0 0"><freejoint name="{name}"/>
+        <geom name="{name}" type="box" size="0.05 0.05 0.05" conaffinity="0"/></body>'''
+        for k, name in enumerate(["brick", *(f"fin {k}" for k in range(18))])
     )
-    (tmp_path / "brick.urdf").write_text(BRICK.replace("</robot>", fins + "</robot>"))
-    argv = [
-        "simulate",
-        "brick.urdf",
-        "--floating",
-        "--contacts",
-        "pgs",
-        "--ground",
-        "--seconds",
-        "0.1",
-        "--out",
-        "t.npz",
-    ]
+    (tmp_path / "bricks.xml").write_text(f"<mujoco><worldbody>{robots}</worldbody></mujoco>")
+    argv = ["simulate", "bricks.xml", "--contacts", "pgs", "--ground", "--seconds", "0.1", "--out", "t.npz"]
     assert main(argv) == 2
     text = capsys.readouterr().err
     assert "76 places where shapes may touch" in text and "--touch" in text
