@@ -76,23 +76,23 @@ def groups_of(model: Model, law: Law) -> tuple[Group, ...]:
     given = model.topology, model.collision.scene, pairs
     if law.slots is not None:
         return _groups(*given, Sharing(law.slots))
-    every, joints = sum(n * (4 if t else 3) for _, n, t in pairs), rows_of_joints(model, law)
-    for most, way in _ways(every + joints <= FORMED, every + joints <= SMALL):
+    joints = rows_of_joints(model, law)
+    for most, way in _ways(sum(n * (4 if t else 3) for _, n, t in pairs) + joints):
         found = _groups(*given, way)
         if _rows(found) + joints <= most:
             return found
     return _groups(*given, WITHIN)
 
 
-def _ways(formed: bool, small: bool) -> Iterator[tuple[int, Sharing]]:
-    """Yield what is tried one after the other, a number of rows and the way to share slots that may make as many;
-    `formed` and `small` say whether a slot at every place is within these bounds."""
-    if small:
+def _ways(every: int) -> Iterator[tuple[int, Sharing]]:
+    """Yield what is tried one after the other, a number of rows and the way to share slots that may make as many, from
+    the number of rows with a slot at `every` place."""
+    if every <= SMALL:
         yield SMALL, EACH
-    if formed:
+    if every <= FORMED:
         yield from ((LEAN, way) for way in AMPLE)
     yield from ((LEAN, LIMBS), (LEAN, WITHIN), (SMALL, WHOLE), (SMALL, LIMBS))
-    yield FORMED, EACH if formed else LIMBS
+    yield FORMED, EACH if every <= FORMED else LIMBS
 
 
 def rows_of(model: Model, law: Law) -> int:
